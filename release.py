@@ -78,7 +78,8 @@ def release(dist: Path) -> None:
         _run(UV, "build", "--quiet", "--out-dir", again, trees[1], env=_dated())
         refuse_different(sums_of(_artifacts(dist)), sums_of(_artifacts(again)))
         everything = environment_with(Path(name) / "all", f"{_wheel(dist)}[all]")
-        sbom = sbom_of_application("tidegate", __version__, installed_packages(everything), sums_of(_artifacts(dist)))
+        folders = map(str, (everything / "lib").glob("python3.*/site-packages"))
+        sbom = sbom_of_application("tidegate", __version__, installed_packages(folders), sums_of(_artifacts(dist)))
     (dist / f"tidegate-{__version__}.cdx.json").write_bytes(sbom)
     (dist / "RELEASE_NOTES.md").write_text(notes, encoding="utf-8")
     if base := os.environ.get("BASE"):

@@ -52,6 +52,8 @@ def main() -> None:
                 found[part] = commands(options.before, options.runs)
             else:
                 found[part] = {each: PARTS[part](tree, Path(name, f"{part}-{each}")) for each, tree in trees.items()}
+            # A later part that fails must not take along what an hour has measured.
+            print(f"{part}: {json.dumps(found[part])}", file=sys.stderr)
     print(json.dumps({"machine": ran_on, "commits": commits, **found}, indent=2))
 
 

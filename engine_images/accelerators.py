@@ -6,8 +6,10 @@ number in the product's name suggests when that is read as GiB and more when it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
+from engine_images.choices import EnginePlatform
 from tidegate.core.model import Value
 
 MEBIBYTE = 1024 * 1024
@@ -18,7 +20,6 @@ class Accelerator(StrEnum):
     """What an engine computes on."""
 
     CPU = "cpu"
-    """The one that the pinned engine environment is built for, and the only one of the local fleet."""
     T4 = "nvidia-t4"
     L4 = "nvidia-l4"
     A10G = "nvidia-a10g"
@@ -30,6 +31,15 @@ class Accelerator(StrEnum):
     B200 = "nvidia-b200"
     MI300X = "amd-mi300x"
 
+    @property
+    def platform(self) -> EnginePlatform:
+        """Which build of vLLM runs on it."""
+        return _PLATFORMS[self.partition("-")[0]]
+
+
+_PLATFORMS = {"cpu": EnginePlatform.CPU, "nvidia": EnginePlatform.CUDA, "amd": EnginePlatform.ROCM}
+"""By the maker, with which an accelerator's name begins."""
+
 
 class Device(Value):
     """One accelerator as an engine sees it."""
@@ -39,6 +49,8 @@ class Device(Value):
     bfloat16: bool = True
     fp8: bool = True
     """Multiplies in 8 bits; without it vLLM can keep weights in 8 bits but computes in 16."""
+    names: tuple[str, ...] = ()
+    """As the driver's own tool calls it, by which a machine that has it is told."""
     source: str
     """Where the numbers come from."""
 
@@ -48,17 +60,58 @@ _SMI = "memory.total of nvidia-smi; precision: NVIDIA's data sheet of the {} arc
 DEVICES = {
     Accelerator.CPU: Device(memory_bytes=None, fp8=False, source="vLLM's platforms/cpu.py: no fp8 kernels"),
     Accelerator.T4: Device(
-        memory_bytes=15_360 * MEBIBYTE, bfloat16=False, fp8=False, source=_SMI.format("Turing (compute 7.5)")
+        memory_bytes=15_360 * MEBIBYTE,
+        bfloat16=False,
+        fp8=False,
+        names=("Tesla T4",),
+        source=_SMI.format("Turing (compute 7.5)"),
     ),
-    Accelerator.L4: Device(memory_bytes=23_034 * MEBIBYTE, source=_SMI.format("Ada (compute 8.9)")),
-    Accelerator.A10G: Device(memory_bytes=23_028 * MEBIBYTE, fp8=False, source=_SMI.format("Ampere (compute 8.6)")),
-    Accelerator.L40S: Device(memory_bytes=46_068 * MEBIBYTE, source=_SMI.format("Ada (compute 8.9)")),
-    Accelerator.A100_40: Device(memory_bytes=40_960 * MEBIBYTE, fp8=False, source=_SMI.format("Ampere (compute 8.0)")),
-    Accelerator.A100_80: Device(memory_bytes=81_920 * MEBIBYTE, fp8=False, source=_SMI.format("Ampere (compute 8.0)")),
-    Accelerator.H100: Device(memory_bytes=81_559 * MEBIBYTE, source=_SMI.format("Hopper (compute 9.0)")),
-    Accelerator.H200: Device(memory_bytes=143_771 * MEBIBYTE, source=_SMI.format("Hopper (compute 9.0)")),
-    Accelerator.B200: Device(memory_bytes=183_359 * MEBIBYTE, source=_SMI.format("Blackwell (compute 10.0)")),
+    Accelerator.L4: Device(
+        memory_bytes=23_034 * MEBIBYTE, names=("NVIDIA L4",), source=_SMI.format("Ada (compute 8.9)")
+    ),
+    Accelerator.A10G: Device(
+        memory_bytes=23_028 * MEBIBYTE, fp8=False, names=("NVIDIA A10G",), source=_SMI.format("Ampere (compute 8.6)")
+    ),
+    Accelerator.L40S: Device(
+        memory_bytes=46_068 * MEBIBYTE, names=("NVIDIA L40S",), source=_SMI.format("Ada (compute 8.9)")
+    ),
+    Accelerator.A100_40: Device(
+        memory_bytes=40_960 * MEBIBYTE,
+        fp8=False,
+        names=("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+        source=_SMI.format("Ampere (compute 8.0)"),
+    ),
+    Accelerator.A100_80: Device(
+        memory_bytes=81_920 * MEBIBYTE,
+        fp8=False,
+        names=("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
+        source=_SMI.format("Ampere (compute 8.0)"),
+    ),
+    Accelerator.H100: Device(
+        memory_bytes=81_559 * MEBIBYTE,
+        names=("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"),
+        source=_SMI.format("Hopper (compute 9.0)"),
+    ),
+    Accelerator.H200: Device(
+        memory_bytes=143_771 * MEBIBYTE, names=("NVIDIA H200",), source=_SMI.format("Hopper (compute 9.0)")
+    ),
+    Accelerator.B200: Device(
+        memory_bytes=183_359 * MEBIBYTE, names=("NVIDIA B200",), source=_SMI.format("Blackwell (compute 10.0)")
+    ),
     Accelerator.MI300X: Device(
-        memory_bytes=196_592 * MEBIBYTE, source="VRAM total of rocm-smi; precision: AMD's data sheet of CDNA 3"
+        memory_bytes=196_592 * MEBIBYTE,
+        names=("AMD Instinct MI300X", "AMD Instinct MI300X OAM"),
+        source="VRAM total of rocm-smi; precision: AMD's data sheet of CDNA 3",
     ),
 }
+
+
+def unseen(accelerator: Accelerator, count: int, seen: Sequence[str]) -> str | None:
+    """Why a machine whose driver names the GPUs in `seen` cannot run an engine on `count` of these, if it cannot."""
+    names = DEVICES[accelerator].names
+    found = [name for name in seen if name in names]
+    if not names or len(found) >= count:
+        return None
+    others = sorted(set(seen) - set(found))
+    here = f"{len(found)} of them" if found else ", ".join(others) or "no GPU"
+    return f"the engine is for {count} of {accelerator}; this machine has {here}"

@@ -1,8 +1,16 @@
-"""How a model is compiled: what a spec or a command chooses between. Light, so that `--help` stays fast."""
+"""What an engine is built for, and how: what specs and commands choose between. Light, so that `--help` stays fast."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class EnginePlatform(StrEnum):
+    """What a build of vLLM and torch computes with."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    ROCM = "rocm"
 
 
 class CompileMode(StrEnum):
@@ -15,6 +23,14 @@ class CompileMode(StrEnum):
     REDUCE_OVERHEAD = "reduce-overhead"
     """CUDA graphs, which vLLM captures in any mode."""
     MAX_AUTOTUNE = "max-autotune"
+
+
+class KeyPolicy(StrEnum):
+    """What an engine does at start when it was compiled for another machine."""
+
+    WARN = "warn"
+    """Say each difference, and compile again."""
+    REFUSE = "refuse"
 
 
 class DynamicShapes(StrEnum):

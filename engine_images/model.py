@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine_images.choices import EnginePlatform
 from tidegate.core.model import Value
 
 
@@ -15,7 +16,12 @@ class EngineEnvironment(Value):
     vllm: str
     """The version of vLLM in it."""
     recipe: str
-    """What it was made from: `engine_images.environment.recipe.recipe_digest`."""
+    """What it was made from: `engine_images.environment.recipe.recipe_digest`, or of a found one a digest of what is
+    in it."""
+    platform: EnginePlatform = EnginePlatform.CPU
+    """What its vLLM and torch were built for."""
+    site_packages: tuple[str, ...] = ()
+    """The folders of its packages."""
 
 
 class Weights(Value):

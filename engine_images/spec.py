@@ -30,7 +30,7 @@ from engine_images.arguments.pinned import known_versions, pinned_vllm
 from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
 from engine_images.arguments.values import ArgumentValue
-from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
+from engine_images.choices import CompileMode, DynamicShapes, KeyPolicy, TorchDevice
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
@@ -151,6 +151,10 @@ def _word_of(value: object) -> object:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 
+GPU_FLOOR = 0.95
+"""A compiled engine that is slower than this share of eager's speed is not worth its start."""
+
+
 class CompileSpec(SpecModel):
     """How the model is compiled."""
 
@@ -162,7 +166,10 @@ class CompileSpec(SpecModel):
     fullgraph: bool = False
     """Refuse a torch module that cannot be compiled as one graph; vLLM always does."""
     floor: float | None = Field(default=None, gt=0)
-    """The smallest speedup over eager that a build accepts: 1 for one that is no slower."""
+    """The smallest speedup over eager that a build accepts: 1 for one that is no slower. Absent, `GPU_FLOOR` on a GPU
+    and none on a CPU."""
+    mismatch: KeyPolicy = KeyPolicy.WARN
+    """What an engine of a cluster does when its compile key is not that of the machine on which it starts."""
     warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
@@ -193,6 +200,13 @@ class EngineSettings(SpecModel):
     """Where an engine of `image` finds the version's files; brought from the registry when absent."""
 
     @property
+    def floor(self) -> float | None:
+        """The smallest speedup over eager that a build accepts, said or not. A CPU of several users is too noisy."""
+        if self.compile.floor is not None or self.accelerator is Accelerator.CPU:
+            return self.compile.floor
+        return GPU_FLOOR
+
+    @property
     def weights_place(self) -> WeightsSpec:
         """The same, with what holds when nothing is said."""
         return self.weights or WeightsSpec()
@@ -217,6 +231,7 @@ class EngineSettings(SpecModel):
             yield SpecConflict(("vllm",), found, "one of them: what serves the model, or the module to compile")
         elif self.vllm:
             yield from _known(self, self.vllm)
+            yield from _taken_there(self, self.vllm)
             yield from _prebuilt(self)
             yield from _parallelism(self, self.vllm)
             yield from _precision(self, self.vllm)
@@ -231,6 +246,14 @@ def _known(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
     if settings.image is None and pinned_vllm(vllm.version) is None:
         expected = f"{', '.join(known_versions())}, whose arguments are known here; `engine.image` serves with any"
         yield SpecConflict(("vllm", "version"), f"vLLM {vllm.version}", expected)
+
+
+def _taken_there(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    """What vLLM takes on other platforms than the accelerator's."""
+    for wrong in wrong_arguments(vllm.args, pinned_vllm(vllm.version, settings.accelerator.platform)):
+        yield SpecConflict(
+            ("vllm", "args", wrong.name), f"{wrong.found} on {settings.accelerator.platform}", wrong.expected
+        )
 
 
 def _prebuilt(settings: EngineSettings) -> Iterator[SpecConflict]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
@@ -19,6 +19,7 @@ Share = Annotated[float, BeforeValidator(share_too, json_schema_input_type=_Numb
 
 
 Sample = Annotated[int, Field(ge=1)]
+StageKind = Literal["offline", "load", "shadow", "canary"]
 
 
 class GateOutcome(IntEnum):
@@ -73,6 +74,11 @@ class GateVerdict(Value):
     """What the sentence rests on; names carry their unit."""
 
 
+def blind(reason: str) -> Verdict:
+    """Nothing speaks against a canary of which nothing can be seen, and nothing for it."""
+    return Verdict(gate="evidence", outcome=GateOutcome.ERROR, reason=reason)
+
+
 def worst(outcomes: Iterable[GateOutcome]) -> GateOutcome:
     """What several outcomes mean together; no outcome at all is `INCONCLUSIVE`, never a pass."""
     return max(outcomes, default=GateOutcome.INCONCLUSIVE)
@@ -87,7 +93,8 @@ class ArmKey(Value):
     version: str
 
     def __str__(self) -> str:
-        return f"{self.role} version {self.version} in {self.region}"
+        where = f" in {self.region}" if self.region else ""
+        return f"{self.role} version {self.version}{where}"
 
 
 class NoData(Value):

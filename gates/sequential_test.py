@@ -13,23 +13,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from gates.analyses.base import Conditions, MetricTest, Monitor, MonitoredGate, Settings, TestedGate, as_odds, as_ratio
+from gates.analyses.base import (
+    Conditions,
+    GateKind,
+    MetricTest,
+    Monitor,
+    MonitoredGate,
+    Settings,
+    TestedGate,
+    as_odds,
+    as_ratio,
+)
 from gates.analyses.drift.spec import DriftReference
 from gates.evidence.batch import Batch, Source
 from gates.model import GateOutcome, NoData, Verdict
-from gates.spec import Gates, tested_kinds
+from gates.spec import GatesByName, tested_kinds
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecModel, Value
 
-Method = Literal["e-values/1", "e-values/2"]
-"""The names of the statistics that can be judged by. `e-values/1` counted mirrored copies window by window; its
-transcripts are judged so again."""
-METHOD: Method = "e-values/2"
+Method = Literal["e-values/1", "e-values/2", "e-values/3"]
+"""The names of the statistics that can be judged by. `e-values/1` counted mirrored copies window by window. It and
+`e-values/2` did not bet on the healthy canary, and took prompts that stable left without an answer for a fault of the
+canary. Their transcripts are judged so again."""
+METHOD: Method = "e-values/3"
 """Of plans that are made now."""
 
 
@@ -38,7 +50,10 @@ class AnalysisPlan(Value):
 
     method: Method = METHOD
     settings: Mapping[str, SerializeAsAny[SpecModel]] = {}
-    """By gate. In JSON, and where a plan is made, each gate is a key of the plan itself."""
+    """By gate. In JSON, and where a plan is made, a gate that is called by its kind is a key of the plan itself; others
+    are below `named`, each with its kind."""
+    kinds: Mapping[str, str] = {}
+    """The kinds of those others."""
     reference: DriftReference | NoData = NoData(reason="no reference was frozen")
     """The bins in which drift is counted; frozen with the plan, because they decide what can be seen."""
     sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
@@ -57,23 +72,33 @@ class AnalysisPlan(Value):
         """The gates' settings, from the keys of the plan."""
         if not isinstance(given, Mapping):
             return given
-        kinds = tested_kinds()
+        kinds, named = tested_kinds(), given.get("named", {})
         asked = {name: given[name] for name in kinds if given.get(name) is not None}
         found = {name: kinds[name].settings.model_validate(each) for name, each in asked.items()}
-        rest = {key: value for key, value in given.items() if key not in kinds}
-        return {**rest, "settings": {**rest.get("settings", {}), **found}}
+        for name, each in named.items():
+            own = {key: value for key, value in each.items() if key != "kind"}
+            found[name] = kinds[each["kind"]].settings.model_validate(own)
+        rest = {key: value for key, value in given.items() if key not in {*kinds, "named"}}
+        of_names = {name: each["kind"] for name, each in named.items()}
+        settings, known = {**rest.get("settings", {}), **found}, {**rest.get("kinds", {}), **of_names}
+        return {**rest, "settings": settings, "kinds": known}
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         whole = handler(self)
-        gates = whole.pop("settings", {})
+        gates, kinds = whole.pop("settings", {}), whole.pop("kinds", {})
         first = {"method": whole.pop("method")} if "method" in whole else {}
-        return {**first, **{name: gates.get(name) for name in tested_kinds()}, **whole}
+        named = {"named": {name: {"kind": kind, **gates[name]} for name, kind in kinds.items()}} if kinds else {}
+        return {**first, **{name: gates.get(name) for name in tested_kinds()}, **named, **whole}
 
     @property
     def gates(self) -> tuple[str, ...]:
         """The names of the gates that are asked, in the order of their verdicts."""
-        return tuple(name for name in tested_kinds() if name in self.settings)
+        return tuple(gate for kind in tested_kinds() for gate in self.settings if kind == self.kinds.get(gate, gate))
+
+    def kind_of(self, gate: str) -> GateKind[Any]:
+        """The kind of the gate with that name."""
+        return tested_kinds()[self.kinds.get(gate, gate)]
 
     def of(self, settings: type[Settings]) -> Settings | None:
         """The settings of this class; None when no such gate is asked."""
@@ -81,23 +106,29 @@ class AnalysisPlan(Value):
 
     def sources_of(self, gate: str) -> tuple[Source, ...]:
         """Who counts for a gate."""
-        return self.sources.get(gate, tested_kinds()[gate].usual_sources)
+        return self.sources.get(gate, self.kind_of(gate).usual_sources)
+
+    @property
+    def sharing(self) -> int:
+        """How many gates share the budget."""
+        return sum(self.kind_of(gate).bounded for gate in self.gates)
 
     @property
     def conditions(self) -> Conditions:
         """What the statistics of each gate must know besides its settings; gates share the budget evenly."""
         return Conditions(
-            rollback=self.rollback / max(len(self.gates), 1),
+            rollback=self.rollback / max(self.sharing, 1),
             accept=self.accept,
             temper=self.temper,
             mirrored=self.mirrored,
             copies_by_window=self.method == "e-values/1",
+            healthy_bet=self.method not in {"e-values/1", "e-values/2"},
             reference=self.reference,
         )
 
 
 def analysis_plan_of(
-    gates: Gates,
+    gates: GatesByName,
     asked: Iterable[str],
     *,
     sources: Mapping[str, tuple[Source, ...]],
@@ -110,22 +141,22 @@ def analysis_plan_of(
     `asked` names the gates, `share` is the test's part of the delivery's chance of a false rollback, 0 to
     1; `mirrored` and `reference` are as in `AnalysisPlan`.
     """
-    kinds, found = tested_kinds(), {name: getattr(gates, name) for name in asked}
-    settings = {name: kinds[name].frozen(each) for name, each in found.items() if each is not None}
+    known = gates.asked
+    settings = {name: gates.kind_of(name).frozen(known[name]) for name in asked if name in known}
+    kinds = {name: kind for name, kind in gates.kinds.items() if name in settings}
     budget = gates.budget
     sure = {"rollback": budget.rollback * share, "accept": budget.accept, "temper": budget.temper}
-    known = {"reference": reference} if reference else {}
-    plan = AnalysisPlan.model_validate({**settings, **sure, **known, "sources": sources, "mirrored": mirrored})
+    found = {"reference": reference} if reference else {}
+    plan = AnalysisPlan(settings=settings, kinds=kinds, sources=sources, mirrored=mirrored, **sure, **found)
     # Through JSON, because that is what is kept: a replay must start from the very same numbers.
     return AnalysisPlan.model_validate_json(plan.model_dump_json())
 
 
 def monitors(plan: AnalysisPlan) -> Iterator[tuple[str, Monitor]]:
     """The gates with statistics of their own, by name, each with an even share of the budget."""
-    kinds = tested_kinds()
     for gate in plan.gates:
-        if isinstance(kind := kinds[gate], MonitoredGate):
-            yield gate, kind.monitor(plan.settings[gate], plan.conditions)
+        if isinstance(kind := plan.kind_of(gate), MonitoredGate):
+            yield gate, kind.monitor(plan.settings[gate], replace(plan.conditions, gate=gate))
 
 
 class Allocation(Value):
@@ -139,14 +170,13 @@ class Allocation(Value):
 
 def metric_tests(plan: AnalysisPlan) -> Iterator[tuple[Allocation, MetricTest]]:
     """Every metric test of the plan. Gates share the budget evenly, and each gate's sources share its part."""
-    kinds = tested_kinds()
     for gate in plan.gates:
-        if not isinstance(kind := kinds[gate], TestedGate):
+        if not isinstance(kind := plan.kind_of(gate), TestedGate):
             continue
         for source in (sources := plan.sources_of(gate)):
-            found = list(kind.tests(plan.settings[gate], source, plan.conditions))
+            found = list(kind.tests(plan.settings[gate], source, replace(plan.conditions, gate=gate)))
             for part, test in found:
-                weight = part / sum(each for each, _ in found) / len(sources) / len(plan.gates)
+                weight = part / sum(each for each, _ in found) / len(sources) / plan.sharing
                 yield Allocation(gate=gate, source=source, weight=weight), test
 
 
@@ -236,7 +266,7 @@ class SequentialTest:
         if self._failed and self._failed.gate == gate:
             return self._failed
         if monitor := self._monitors.get(gate):
-            return monitor.verdict(deadline_passed=deadline_passed)
+            return monitor.verdict(deadline_passed=deadline_passed).model_copy(update={"gate": gate})
         mine = [standing for standing in self._standings if standing.asked.gate == gate]
         open_ones = [standing for standing in mine if not standing.fine(self._log_needed)]
         if not open_ones:

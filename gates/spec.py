@@ -1,31 +1,42 @@
-"""The one list of gate kinds, and what a delivery's spec says of them: margins, and the sample that they need.
+"""The one list of gate kinds, and what a delivery's spec says of gates: their names, margins, and samples.
 
 Specs, planning, sequential tests and stages ask the list instead of naming gates. A new kind is a module in
-`gates.analyses` and a line here.
+`gates.analyses` and a line here. A gate is called by its kind, or by any other name with `kind` next to its settings,
+so that a delivery can ask several of a kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, Union, cast
 
-from pydantic import AfterValidator, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, create_model
 from pydantic_core import PydanticKnownError
 
 from gates.analyses.agreement import AgreementGate, AgreementKind
-from gates.analyses.base import GateKind, MonitoredGate, StageKind, TestedGate
+from gates.analyses.base import GateKind, MonitoredGate, TestedGate
 from gates.analyses.burn_rate import BurnRateGate, BurnRateKind
 from gates.analyses.drift.gate import DriftKind
 from gates.analyses.drift.spec import DriftGate
 from gates.analyses.errors import ErrorsGate, ErrorsKind
 from gates.analyses.judge import JudgeKind
 from gates.analyses.latency import LatencyGate, LatencyKind
+from gates.analyses.load import CostGate, CostKind, ThroughputGate, ThroughputKind
+from gates.analyses.outside.kinds import CommandKind, WebhookKind
 from gates.analyses.quality import QualityGate, QualityKind
+from gates.analyses.queries.guard import GuardKind
+from gates.analyses.queries.mean import MeanKind
+from gates.analyses.queries.quantile import QuantileKind
+from gates.analyses.queries.ratio import RatioKind
 from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
+from gates.model import StageKind
 from tidegate.core.durations import Duration
-from tidegate.core.model import SpecModel
+from tidegate.core.metrics.sources import MetricSource, untold
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
 GATE_KINDS: dict[str, GateKind[Any]] = {
@@ -38,6 +49,14 @@ GATE_KINDS: dict[str, GateKind[Any]] = {
         JudgeKind(),
         BurnRateKind(),
         DriftKind(),
+        ThroughputKind(),
+        CostKind(),
+        RatioKind(),
+        QuantileKind(),
+        MeanKind(),
+        GuardKind(),
+        CommandKind(),
+        WebhookKind(),
     )
 }
 """By name, in the order in which a sequential test lists its verdicts."""
@@ -53,21 +72,10 @@ def kinds_from_batches() -> tuple[str, ...]:
     return tuple(name for name, kind in GATE_KINDS.items() if kind.from_batches)
 
 
-def is_paired(gate: str) -> bool:
-    """Whether it compares answers to the same prompts, unless told otherwise."""
-    return GATE_KINDS[gate].usual_sources == ("probe",)
-
-
 def kinds_of_stage(stage: StageKind, *, by_default: bool = False) -> tuple[str, ...]:
     """Those that a stage of a delivery can ask; `by_default` those that it has when it names none."""
     uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
     return tuple(name for name, use in uses.items() if use.by_default or not by_default)
-
-
-def stage_sources(stage: StageKind) -> Mapping[str, tuple[Source, ...]]:
-    """Who counts in a stage for the kinds that have their own sources there."""
-    uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
-    return {name: use.sources for name, use in uses.items() if use.sources}
 
 
 class Budget(SpecModel):
@@ -85,12 +93,86 @@ class Budget(SpecModel):
     """Between two batches of evidence; as often as the metrics' scrape interval allows when absent, 10 s at least."""
 
 
-class BuiltInGates(SpecModel):
-    """The gates of a delivery; stages name those that they wait for."""
+GATE_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
+RESERVED = frozenset({"budget", "evidence", "health"})
+"""Names that verdicts of other origin have, and the section's own key."""
+Spec = TypeVar("Spec", bound=SpecModel)
 
-    # Code can ask for these by name; `gates_section` adds every other kind that there is.
+
+class GatesByName(SpecModel):
+    """Gates by name; a key that is a kind's name is a gate of that kind, any other says its `kind`."""
+
+    model_config = ConfigDict(extra="allow")
 
     budget: Budget = Budget()
+
+    @property
+    def asked(self) -> Mapping[str, SpecModel]:
+        """The settings of each gate that has some, by name, in the order of their verdicts."""
+        own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
+        named = [*own.items(), *(self.model_extra or {}).items()]
+        return {gate: each for kind in GATE_KINDS for gate, each in named if _kind_named(gate, each) == kind}
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """By name, the kind of each gate that is not called by it."""
+        return {gate: each.kind for gate, each in (self.model_extra or {}).items()}
+
+    def kind_of(self, gate: str) -> GateKind[Any]:
+        """The kind of the gate with that name."""
+        return GATE_KINDS[self.kinds.get(gate, gate)]
+
+    def of(self, spec: type[Spec]) -> dict[str, Spec]:
+        """The gates whose settings are of this class, by name."""
+        return {gate: each for gate, each in self.asked.items() if isinstance(each, spec)}
+
+    def only(self, spec: type[Spec]) -> Spec | None:
+        """The settings of a kind that is asked once at most; None when it is not asked."""
+        return next(iter(self.of(spec).values()), None)
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Names that no gate can have, and a second gate of a kind that there can be one of."""
+        for gate in self.kinds:
+            if not GATE_NAME.fullmatch(gate) or gate in RESERVED:
+                expected = "a name of lower-case letters, digits, dashes and underscores"
+                yield SpecConflict((gate,), f"the name '{gate}'", f"{expected}; not {', '.join(sorted(RESERVED))}")
+        first: dict[str, str] = {}
+        for gate in self.asked:
+            kind = self.kind_of(gate)
+            before = first.setdefault(kind.name, gate)
+            if before != gate and not kind.several:
+                expected = f"one of this kind: evidence is made for the settings of '{before}'"
+                yield SpecConflict((gate,), f"a second gate of kind {kind.name}", expected)
+
+
+def _kind_named(gate: str, settings: object) -> object:
+    return getattr(settings, "kind", None) or gate
+
+
+def is_paired(kind: GateKind[Any]) -> bool:
+    """Whether it compares what both arms make of the same requests, unless told otherwise."""
+    return kind.usual_sources in (("probe",), ("load",))
+
+
+def stage_sources(stage: StageKind, gates: GatesByName) -> Mapping[str, tuple[Source, ...]]:
+    """Who counts in a stage for the gates whose kinds have their own sources there, by the gates' names."""
+    uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
+    found = {name: use.sources for name, use in uses.items() if use.sources}
+    return found | {gate: found[kind] for gate, kind in gates.kinds.items() if kind in found}
+
+
+def untold_by(sources: Sequence[MetricSource], gates: GatesByName, asked: Sequence[str]) -> Iterator[SpecConflict]:
+    """Those of `asked` that ask a Prometheus what none of `sources` tells; places are those within the gates."""
+    for gate in asked:
+        for place, signal in gates.kind_of(gate).signals(gates.asked[gate]).items():
+            yield from untold(sources, signal, (gate, *place))
+
+
+class BuiltInGates(GatesByName):
+    """The gates of a delivery; stages name those that they wait for."""
+
+    # Code can ask for these by name; `section` adds every other kind, and gates of other names.
+
     latency: LatencyGate | None = None
     errors: ErrorsGate | None = None
     quality: QualityGate | None = None
@@ -98,14 +180,40 @@ class BuiltInGates(SpecModel):
     judge: JudgeGate | None = None
     drift: DriftGate | None = None
     burn_rate: BurnRateGate | None = None
+    throughput: ThroughputGate | None = None
+    cost: CostGate | None = None
+
+
+Section = TypeVar("Section", bound=GatesByName)
+
+
+def section(base: type[Section], title: str, settings: Mapping[str, type[SpecModel]]) -> type[Section]:
+    """`base` with a key for each kind, and for gates of any other name; `settings` are the kinds' classes by name."""
+    members: Any = tuple(Annotated[_named(each, kind), Tag(kind)] for kind, each in settings.items())
+    named: Any = Annotated[Union[members], Discriminator(_kind_said)]  # noqa: UP007
+    more = {name: each | None for name, each in settings.items() if name not in base.model_fields}
+    body = {
+        "__module__": __name__,
+        "__doc__": base.__doc__,
+        "__annotations__": {"__pydantic_extra__": dict[str, named], **more},
+        "of_other_names": named,
+        **dict.fromkeys(more),
+    }
+    return cast(type[Section], types.new_class(title, (base,), exec_body=lambda namespace: namespace.update(body)))
+
+
+def _named(settings: type[SpecModel], kind: str) -> type[SpecModel]:
+    said: Any = (Literal[kind], Field(description="The kind of this gate, which has a name of its own."))
+    return create_model(f"Named{settings.__name__}", __base__=settings, __doc__=settings.__doc__, kind=said)
+
+
+def _kind_said(settings: object) -> object:
+    return settings.get("kind") if isinstance(settings, Mapping) else getattr(settings, "kind", None)
 
 
 def gates_section() -> type[BuiltInGates]:
-    """The class of `gates` in a delivery's spec: a key for each kind of gate."""
-    more: dict[str, Any] = {
-        name: (kind.spec | None, None) for name, kind in GATE_KINDS.items() if name not in BuiltInGates.model_fields
-    }
-    return create_model("Gates", __base__=BuiltInGates, __doc__=BuiltInGates.__doc__, **more)
+    """The class of `gates` in a delivery's spec."""
+    return section(BuiltInGates, "Gates", {name: kind.spec for name, kind in GATE_KINDS.items()})
 
 
 if TYPE_CHECKING:
@@ -114,18 +222,18 @@ else:
     Gates = gates_section()
 
 
-def _names(names: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "string", **({"enum": list(names)} if len(names) > 1 else {"const": names[0]})}
-
-
 def gate_of_stage(stage: StageKind) -> tuple[AfterValidator, WithJsonSchema]:
-    """What makes a text the name of a gate that a stage of a delivery can ask."""
+    """What makes a text the name of a gate that a stage of a delivery can ask.
+
+    Whether a gate that is not called by its kind is there, and can be asked, only the whole spec tells.
+    """
 
     def known(gate: str) -> str:
         names = kinds_of_stage(stage)
-        if gate not in names:
+        if gate in GATE_KINDS and gate not in names:
             *first, last = (f"'{name}'" for name in names)
             raise PydanticKnownError("literal_error", {"expected": f"{', '.join(first)} or {last}" if first else last})
         return gate
 
-    return AfterValidator(known), WithJsonSchema(_names(kinds_of_stage(stage)))
+    other = {"type": "string", "pattern": f"^{GATE_NAME.pattern}$", "not": {"enum": sorted(GATE_KINDS)}}
+    return AfterValidator(known), WithJsonSchema({"anyOf": [{"enum": list(kinds_of_stage(stage))}, other]})

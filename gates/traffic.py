@@ -41,6 +41,10 @@ class Assumptions(Value):
     """Standard deviation of that similarity."""
     score_spread: float = Field(default=0.2, ge=0, le=1)
     """Standard deviation of the difference of a judge's two scores within a pair."""
+    block_spread: float = Field(default=0.05, gt=0, le=3)
+    """Standard deviation of the logarithm of the ratio of both arms' throughputs within a block of load."""
+    answer_spread: float = Field(default=0.25, ge=0, le=1)
+    """Standard deviation of a judge's scores of one arm's answers to different prompts."""
     stable_pods: int = Field(default=1, ge=1)
     """With two or more, evidence is tempered by the spread between them."""
 
@@ -52,6 +56,10 @@ class ArrivalRates(Value):
     stable: float = Positive
     look: float = Positive
     """Seconds between two batches."""
+
+    def times(self, per_request: float) -> ArrivalRates:
+        """Of what comes so often for each request, or pair."""
+        return self.model_copy(update={arm: getattr(self, arm) * per_request for arm in ("canary", "stable")})
 
 
 class Evidence(Protocol):
@@ -150,8 +158,11 @@ def _design_effect(pods: int) -> float:
 ANY_RATE = 20.0
 """Requests a second when nobody says how many there are: needs hardly depend on it, and times are not told."""
 
-Unit = Literal["requests", "pairs", "prompts"]
-Scale = Literal["percent", "points", "score", "times"]
+USUAL_BLOCK_SECONDS = 60.0
+"""On both arms, when nobody says how long: needs are counted in blocks."""
+
+Unit = Literal["requests", "pairs", "prompts", "blocks", "looks"]
+Scale = Literal["percent", "cost", "change", "points", "score", "times", "bound"]
 
 
 class Exposure(Value):
@@ -167,21 +178,52 @@ class Exposure(Value):
     """Prompts of our own that go to both arms."""
     judged: float = Field(default=1.0, gt=0, le=1)
     """The share of pairs that a judge is asked about."""
+    block_seconds: float | None = Field(default=None, gt=0)
+    """Of a block of load, on both arms."""
+    sampled: float = Field(default=1.0, gt=0, le=1)
+    """The share of users' requests that engines keep for a judge."""
     within_seconds: float = Field(gt=0)
     look_seconds: float = Field(default=10.0, gt=0)
 
     def arrivals(self, source: Source, *, judged: bool = False) -> ArrivalRates:
         """What a gate gets to see on the word of a source; `judged` when it sees only pairs that a judge has scored."""
+        if source == "load":
+            seconds = self.block_seconds or USUAL_BLOCK_SECONDS
+            return ArrivalRates(canary=1 / seconds, stable=1 / seconds, look=seconds)
         if source == "probe":
             pairs = (self.pairs_per_second or 1.0) * (self.judged if judged else 1.0)
             return ArrivalRates(canary=pairs, stable=pairs, look=self.look_seconds)
         users, part = self.requests_per_second or ANY_RATE, self.percent / 100
+        if source == "samples":
+            # One of each arm makes a pair: half of what is kept, and no more than the smaller arm has.
+            pairs = users * min(part, max(1 - part, 0.001), self.sampled / 2)
+            return ArrivalRates(canary=pairs, stable=pairs, look=self.look_seconds)
         stable = users if self.mirrored else users * max(1 - part, 0.001)
         return ArrivalRates(canary=users * part, stable=stable, look=self.look_seconds)
 
     def timed(self, source: Source) -> bool:
         """Whether anybody said how much traffic there is."""
-        return (self.pairs_per_second if source == "probe" else self.requests_per_second) is not None
+        found = {"probe": self.pairs_per_second, "load": self.block_seconds}.get(source, self.requests_per_second)
+        return found is not None
+
+
+Change = Literal["within", "percent", "requests_per_second", "pairs_per_second", "probe", "mirror", "margin"]
+
+
+class Proposal(Value):
+    """One change that alone lets eight of ten healthy canaries pass in time, by the same forecast."""
+
+    change: Change
+    """What is changed; `probe` and `mirror` ask the gate in the shadow stage instead."""
+    value: float
+    """At least: seconds, percent of users or of copies, requests or pairs a second, or the margin."""
+    words: str
+    seconds_to_pass: float | None
+    """Until half of all healthy canaries have passed then; None when no one knows the traffic."""
+    setting: str = ""
+    """Of the gate, for its margin: `max_increase`."""
+    written: str = ""
+    """Its value as a spec has it: `11pp`."""
 
 
 class GateForecast(Value):
@@ -193,8 +235,8 @@ class GateForecast(Value):
     unit: Unit
     """Of what the canary must have answered."""
     scale: Scale
-    """How regressions are meant: percent of stable's, percentage points of requests, points of a score in 0..1, or
-    times what is allowed."""
+    """How regressions are meant: percent of stable's (times, cost, or any change), percentage points of requests,
+    points of a score in 0..1, times what is allowed, or out of fixed bounds."""
     canary_requests_to_pass: int | None
     """Until half of all healthy canaries have passed; None when they never do."""
     seconds_to_pass: float | None = None
@@ -211,7 +253,9 @@ class GateForecast(Value):
     reachable: bool = True
     """Whether a healthy canary passes in time, more often than not; true when no one knows the traffic."""
     remedy: tuple[str, ...] = ()
-    """Changes, each of which alone would let eight of ten healthy canaries pass in time; empty when nothing must."""
+    """The words of the proposals."""
+    proposals: tuple[Proposal, ...] = ()
+    """Empty when a healthy canary passes in time."""
 
 
 def requests_by(seconds: float, arrivals: ArrivalRates) -> int | None:

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
-from gates.model import Verdict
+from gates.model import ArmKey, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -29,6 +29,20 @@ class TermsLine(Value):
     trial: str
     """As `canary@eu-west-1`."""
     terms: AnalysisPlan
+
+
+class OpenedLine(Value):
+    """Whose evidence is read, window after window without a gap; of a test that reads it by itself."""
+
+    kind: Literal["opened"] = "opened"
+    stable: ArmKey
+    canary: ArmKey
+    since: float
+    """Unix time in seconds at which the first window begins."""
+    look_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """The length of each window."""
+    within_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """How long the test may take; None where nobody says."""
 
 
 class BatchLine(Value):
@@ -56,7 +70,7 @@ class VerdictsLine(Value):
     verdicts: tuple[Verdict, ...]
 
 
-Line = TermsLine | BatchLine | RestartLine | VerdictsLine
+Line = TermsLine | OpenedLine | BatchLine | RestartLine | VerdictsLine
 
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
@@ -124,7 +138,7 @@ class Replay:
         return self._trial
 
     def take(self, line: Line) -> list[ReplayDifference]:
-        """Do what the line says was done; a line of verdicts is compared.
+        """Do what the line says was done; a line of verdicts is compared, who was opened taken as read.
 
         Raises:
             SpecError: when the line cannot follow those before it.
@@ -138,7 +152,7 @@ class Replay:
             self._learn(line.batch)
         elif isinstance(line, RestartLine):
             self.trial.restart()
-        else:
+        elif isinstance(line, VerdictsLine):
             return self._compared(line)
         return []
 

@@ -11,7 +11,9 @@ UntrustedImage (5) an engine image is not from where it may be, not signed as it
 
 from __future__ import annotations
 
-from pipelines.model import EXIT_CODES, Ending
+from collections.abc import Sequence
+
+from pipelines.model import EXIT_CODES, Ending, SpecChange
 from tidegate.core.errors import ExitCode, NotGenuine, Refused
 
 
@@ -33,6 +35,11 @@ def by_others(reason: str) -> Stopped:
 
 class PlanRefused(Refused):
     """A stage could not reach a verdict in its time; nothing was deployed."""
+
+    def __init__(self, message: str, *, hint: str, proposals: Sequence[SpecChange] = ()) -> None:
+        """`proposals` are changes of the spec, each of which alone would do."""
+        super().__init__(message, hint=hint)
+        self.proposals = tuple(proposals)
 
 
 class PlanOutdated(Refused):

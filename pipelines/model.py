@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from gates.model import GateOutcome
-from gates.traffic import GateForecast
+from gates.traffic import Change, GateForecast
 from registry.model import Digest, EngineRecord, InnerPath, ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
@@ -24,12 +24,16 @@ class StageName(StrEnum):
     """In each region: it answers, as its registered files say it should."""
     OFFLINE = "offline"
     """Once, in the first region: the golden set."""
+    LOAD = "load"
+    """Once, in the first region: the same load on both versions."""
     SHADOW = "shadow"
     """In each region: copies of user traffic."""
     CANARY = "canary"
     """In each region, once for each weight: users."""
     PROMOTE = "promote"
     """In each region: the canary becomes stable."""
+    GIT = "git"
+    """Once for each wave, where the spec has `git`: the repository says what its regions serve."""
     BAKE = "bake"
     """Once for each wave: it stays well."""
     FINALIZE = "finalize"
@@ -46,6 +50,16 @@ class GatePlan(Value):
     """How long those take at the stated traffic; None when no traffic is stated."""
     forecasts: tuple[GateForecast, ...] = ()
     """One for each source that counts for the gate."""
+
+
+class SpecChange(Value):
+    """A change of the spec by which no step of a stage is too late any more."""
+
+    change: Change
+    line: str
+    """What to write: `canary: {weights: [25, 50]}`, of which all other settings stay."""
+    seconds_to_pass: float | None = None
+    """Until half of all healthy versions have passed the stage's slowest gate with it, as planned."""
 
 
 class PlanStep(Value):
@@ -66,8 +80,8 @@ class PlanStep(Value):
     @property
     def id(self) -> str:
         """As it stands in the ledger: `canary@eu-west-1/25`."""
-        if self.stage is StageName.BAKE:
-            return f"bake@{self.wave}"
+        if self.stage in (StageName.BAKE, StageName.GIT):
+            return f"{self.stage}@{self.wave}"
         name = f"{self.stage}@{self.region}" if self.region else str(self.stage)
         return f"{name}/{self.weight}" if self.weight is not None else name
 

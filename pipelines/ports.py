@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from gates.answers.samples import TakenSamples
+from gates.evidence.request_record import RequestRecord
+from pipelines.load.model import LoadOrder, LoadRequest, SweepBlock
 from registry.model import SERVING, AdoptionProgress, DeliverySummary, EngineRecord, ModelVersion, ServingAliases
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
-from rollouts.model import Engine, RegionState
+from rollouts.model import Engine, EngineSet, RegionState
 from tidegate.core.model import Value
 
 
@@ -227,11 +231,98 @@ class Chat(Protocol):
         ...
 
 
+class LoadGenerator(Protocol):
+    """Brings load to engines, a block at a time."""
+
+    async def block(self, order: LoadOrder) -> Sequence[RequestRecord]:
+        """Bring one; returns every request of it, once all have ended.
+
+        Raises:
+            OutsideError: what generates the load is gone, or stuck.
+        """
+        ...
+
+
+class LoadGenerators(Protocol):
+    """Who makes generators of load, and keeps what they met."""
+
+    @property
+    def folder(self) -> Path:
+        """Of this machine; results are kept there too."""
+        ...
+
+    def open(
+        self, name: str, requests: Sequence[LoadRequest], *, processes: int
+    ) -> AbstractAsyncContextManager[LoadGenerator]:
+        """One that sends these requests, for the length of the context; `name` is that of its files."""
+        ...
+
+
+class ScratchEngines(Protocol):
+    """Who starts engines that serve nobody."""
+
+    def start(self, region: str, engine: Engine) -> AbstractAsyncContextManager[EngineSet]:
+        """A copy of that engine, ready, for the length of the context.
+
+        Raises:
+            FleetError: it did not start, or there is no room for it.
+        """
+        ...
+
+
+class SweptBlocks(Protocol):
+    """Blocks of load that were measured, kept from one sweep to the next."""
+
+    @property
+    def path(self) -> Path:
+        """Where they are."""
+        ...
+
+    def blocks(self) -> Sequence[SweepBlock]:
+        """All of them, oldest first."""
+        ...
+
+    def add(self, block: SweepBlock) -> None:
+        """Keep one more before this returns."""
+        ...
+
+
 class Tokenizer(Protocol):
     """What the registered files say a conversation's tokens are, for comparison with the engine's own."""
 
     def encode(self, folder: Path, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Render the chat template in `folder` and tokenize the result."""
+        ...
+
+
+class UserSamples(Protocol):
+    """Samples of users' requests, which engines keep while they are asked to."""
+
+    async def require(self, region: str, version: str) -> None:
+        """Be sure that the engines of a version could keep some, before anything depends on it.
+
+        Raises:
+            Refused: they cannot.
+        """
+        ...
+
+    async def keep(self, region: str, shares: Mapping[str, float]) -> None:
+        """Have the engines of a region keep such shares (0 to 1) of requests, by version; the same until `end`.
+
+        It is repeated every few seconds, because engines stop when nobody asks.
+        """
+        ...
+
+    async def take(self, region: str, engine: EngineSet) -> TakenSamples:
+        """What an arm has kept since the last time; it is forgotten there.
+
+        Raises:
+            OutsideError: no engine of it is reached, or none keeps anything.
+        """
+        ...
+
+    async def end(self, region: str) -> None:
+        """Have nothing kept any more, and what is kept forgotten."""
         ...
 
 

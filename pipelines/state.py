@@ -40,6 +40,21 @@ class StateFolder:
         return self.root / "traffic"
 
     @property
+    def scratch(self) -> Path:
+        """Logs of engines that were started for a load and served nobody."""
+        return self.root / "scratch"
+
+    @property
+    def sweeps(self) -> Path:
+        """What sweeps have measured, a file for each version, engine and load."""
+        return self.root / "sweeps"
+
+    @property
+    def samples(self) -> Path:
+        """What a delivery asks engines to keep of users' requests, a file each region; no sample is ever here."""
+        return self.root / "samples"
+
+    @property
     def lock(self) -> Path:
         """Held by the process that runs a delivery; the fleet host watches it."""
         return self.root / LOCK

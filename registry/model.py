@@ -120,6 +120,7 @@ class EventKind(StrEnum):
     DONE = "done"
     FAILED = "failed"
     UNDONE = "undone"
+    GIT = "git"
     WAITING = "waiting"
     APPROVED = "approved"
     REFUSED = "refused"

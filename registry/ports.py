@@ -142,8 +142,8 @@ class ModelStore(ModelCatalogue, Protocol):
         """Point an alias at a version, wherever it pointed before; None takes it away."""
         ...
 
-    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
-        """Write a tag on a version; None takes it away."""
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str | None]) -> None:
+        """Write tags on a version, in this order; None takes one away."""
         ...
 
     def add_version(self, new: NewVersion) -> str:

@@ -123,16 +123,15 @@ class BaseFleet(ABC):
 
     async def observe(self) -> RegionState:
         """What the region is doing."""
-        reading = await self.read()
-        return state(self.region, _arms_of(reading), entry=self.entry, proxy_alive=reading.entry_up)
+        return await self._seen()
 
     async def deploy(self, engine: Engine) -> RegionState:
         """Bring the engine up at weight 0; in an empty region it becomes stable at once."""
         async with self._operation:
-            arms = _arms_of(await self.read())
+            arms = arms_of(await self.read())
             if not arms.serves(engine):
                 await self._bring_up(arms, engine)
-            return await self.observe()
+            return await self._seen()
 
     async def mirror(self, percent: int) -> RegionState:
         """Copy that share of users' requests to the canary."""
@@ -153,8 +152,12 @@ class BaseFleet(ABC):
 
     async def _change(self, change: Callable[[_Arms], _Arms]) -> RegionState:
         async with self._operation:
-            await self._become(change(_arms_of(await self.read())))
-            return await self.observe()
+            await self._become(change(arms_of(await self.read())))
+            return await self._seen()
+
+    async def _seen(self) -> RegionState:
+        reading = await self.read()
+        return state(self.region, arms_of(reading), entry=self.entry, proxy_alive=reading.entry_up)
 
     async def _bring_up(self, arms: _Arms, engine: Engine) -> None:
         """From the warm previous, or by a start: what users shall reach is up before they are moved."""
@@ -174,7 +177,7 @@ class BaseFleet(ABC):
             )
         # A stable that had died has its role still.
         if not is_stable:
-            await self._become(_arms_of(reading).started(running))
+            await self._become(arms_of(reading).started(running))
 
     async def _become(self, arms: _Arms) -> None:
         """Traffic first and confirmed; then every engine without a role stops."""
@@ -206,7 +209,7 @@ def _by_version(reading: RegionReading) -> Mapping[str, _ReadEngine]:
     return {each.version: _ReadEngine(each) for each in reading.engines}
 
 
-def _arms_of(reading: RegionReading) -> _Arms:
+def arms_of(reading: RegionReading) -> _Arms:
     """The engines by role; a version with a role and without an engine is one that is down."""
     found, split = _by_version(reading), reading.split
 

@@ -16,6 +16,10 @@ PORT = "{port}"
 """Stands in an engine's command for the port that the fleet picks."""
 
 
+REGION = "{region}"
+"""Stands in an engine's command for the region that it is started in."""
+
+
 class Role(StrEnum):
     """Which part an engine plays in its region."""
 
@@ -68,6 +72,8 @@ class ImageLaunch(Value):
     """None where the weights are there already, or the engine downloads them itself."""
     accelerators: int = 1
     """How many one engine takes."""
+    nodes: int = 1
+    """Pods of one engine, each on a node, which share the accelerators."""
 
 
 class Engine(Value):
@@ -89,7 +95,8 @@ class Engine(Value):
     pods: Mapping[str, JsonValue] | None = None
     """What else makes its pods, as it was recorded; None for what the fleet's spec says now."""
     command: tuple[str, ...] = ()
-    """The process to start; `PORT` in it is replaced by the port to listen on. Empty for an image."""
+    """The process to start; `PORT` in it is replaced by the port to listen on, `REGION` by the region. Empty for an
+    image."""
     environment: Mapping[str, str] = {}
     """Added to the fleet's own environment."""
     workdir: str = "/"
@@ -119,6 +126,8 @@ class EngineSet(Value):
     """Its process runs, or a pod of it does; it was healthy and warm before it got its role."""
     problem: str | None = None
     """Why it is not ready, with the tail of its log, when it died."""
+    engines: int = 1
+    """How many of it answer."""
 
 
 class ForeignObject(Value):

@@ -5,16 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from slo.metrics.exporters import QUALITY
 from slo.metrics.vllm import KV_CACHE_USAGE
-from slo.model import Alert, EventSli, RawSli, Sli, Slo, SloGroup
-from slo.promql import REGION, WINDOW, Scope, nonzero, of_service, series_selector, sum_by
+from slo.model import Alert, EventSli, Labels, RawSli, Sli, Slo, SloGroup
+from slo.promql import (
+    REGION,
+    WINDOW,
+    Scope,
+    matcher,
+    nonzero,
+    of_service,
+    series_of_others,
+    series_selector,
+    sum_by,
+)
 from slo.signals import requests
-from slo.spec import CountedBy, SloSpec, Threshold, edge_label
+from slo.spec import CountedBy, SloSpec, Threshold
 from tidegate.core.durations import format_duration, prometheus_duration
+from tidegate.core.metrics.sources import MetricSource, source_of
 
 
 def promise(item: SloSpec) -> str:
@@ -68,35 +79,43 @@ _STEP = "1m"
 """Between two looks at a level: 4,320 in the longest window that is looked at."""
 
 
-def sli_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Sli:
+def sli_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -> Sli:
     """The queries of one SLO of a service, by region; without a series where nothing happened."""
-    sli = _of_anybody(item, counted_by)
-    queries = {name: of_service(query, service) for name, query in sli}
+    sli, theirs = _of_anybody(item, counted_by, sources), series_of_others(sources)
+    queries = {name: of_service(query, service, but=theirs) for name, query in sli}
     return sli.model_copy(update=queries)
 
 
-def _of_anybody(item: SloSpec, counted_by: CountedBy) -> Sli:
+def _of_anybody(item: SloSpec, counted_by: CountedBy, sources: Sequence[MetricSource]) -> Sli:
     if item.errors:
-        return _failed(item.errors.counted_by or counted_by)
-    if item.kv_cache:
-        return _share_of_time(series_selector(KV_CACHE_USAGE.name, SERVING), f"> bool {item.kv_cache.below:g}")
+        return _failed(item.errors.counted_by or counted_by, sources)
     if item.quality:
         dimension = f'dimension="{item.quality.dimension}"'
         return _share_of_time(series_selector(QUALITY.name, dimension, SERVING), f"< bool {item.quality.at_least:g}")
-    assert item.threshold, "one kind is always said"
-    return _slower(item.threshold)
+    scope = _REGIONS.model_copy(update={"source": _source_of(item, sources)})
+    if item.kv_cache:
+        serving = scope.model_copy(update={"matchers": (SERVING,)})
+        return _share_of_time(serving.level(KV_CACHE_USAGE.name), f"> bool {item.kv_cache.below:g}")
+    threshold = item.threshold_in(sources)
+    assert threshold, "one kind is always said"
+    return _slower(threshold, scope)
 
 
-def _failed(counted_by: CountedBy) -> EventSli:
-    counted = requests(counted_by, _REGIONS)
+def _source_of(item: SloSpec, sources: Sequence[MetricSource]) -> MetricSource | None:
+    return source_of(sources, item.signal) if item.signal else None
+
+
+def _failed(counted_by: CountedBy, sources: Sequence[MetricSource]) -> EventSli:
+    counted = requests(counted_by, _REGIONS, sources)
     return EventSli(error_query=counted.failed, total_query=nonzero(counted.judged))
 
 
-def _slower(threshold: Threshold) -> EventSli:
+def _slower(threshold: Threshold, scope: Scope) -> EventSli:
     """Events beyond the edge. An engine without this bucket has no series, and so no share of bad events."""
-    assert threshold.edge is not None, "a spec with another threshold is refused"
-    everything = _REGIONS.rate(f"{threshold.histogram.name}_count")
-    fast = _REGIONS.rate(f"{threshold.histogram.name}_bucket", f'le="{edge_label(threshold.edge)}"')
+    name = threshold.histogram.name
+    of_users = [matcher(*each) for each in threshold.series.match.items()] if threshold.series else []
+    everything = scope.rate(f"{name}_count", *of_users)
+    fast = scope.rate(f"{name}_bucket", threshold.at_edge, *of_users)
     return EventSli(error_query=f"{everything} - {fast}", total_query=nonzero(everything))
 
 
@@ -118,15 +137,16 @@ _SHARE = "{{ $value | humanizePercentage }}"
 _SPEED = {"page": "so fast that it will not last", "ticket": "faster than it may be"}
 
 
-def alert(item: SloSpec, service: str, severity: Severity) -> Alert:
-    """Its label `region` comes from the series that it fires on."""
+def alert(item: SloSpec, service: str, severity: Severity, *, by_region: bool = True) -> Alert:
+    """Its label `region` comes from the series that it fires on, where these have one."""
     of = "of the time was" if item.kind in {"kv_cache", "quality"} else "of events were"
+    share = f"In {_REGION}, {_SHARE}" if by_region else _SHARE
     return Alert(
         name="".join(word.capitalize() for word in f"{service}-{item.name}".split("-")),
         annotations={
-            "summary": f"{service} in {_REGION}: {breach(item)}",
+            "summary": f"{service}{f' in {_REGION}' if by_region else ''}: {breach(item)}",
             "description": (
-                f"{item.description or promise(item)}. In {_REGION}, {_SHARE} {of} bad lately; "
+                f"{item.description or promise(item)}. {share} {of} bad lately; "
                 f"the error budget is spent {_SPEED[severity]}."
             ),
             "runbook": item.runbook or f"{OWN_RUNBOOK}#{item.kind}",
@@ -134,11 +154,13 @@ def alert(item: SloSpec, service: str, severity: Severity) -> Alert:
     )
 
 
-def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Slo:
-    """The SLO of one line of `slos`; `counted_by` holds where the line does not say who counts requests.
+def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -> Slo:
+    """The SLO of one line of `slos`; `counted_by` holds where neither the line nor a source says who counts requests.
 
     Its queries give one series for each region, over the users of stable and canary of `service` together.
     """
+    source = _source_of(item, sources)
+    by_region = source is None or bool(source.region_label)
     return Slo(
         service=service,
         name=item.name,
@@ -146,13 +168,23 @@ def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy) -> Slo:
         objective=item.objective,
         window=item.window,
         labels=item.labels,
-        sli=sli_of(item, service=service, counted_by=counted_by),
-        page=alert(item, service, "page"),
-        ticket=alert(item, service, "ticket"),
+        sli=sli_of(item, service=service, counted_by=counted_by, sources=sources),
+        canary=_canary(source),
+        page=alert(item, service, "page", by_region=by_region),
+        ticket=alert(item, service, "ticket", by_region=by_region),
     )
 
 
-def group_of(items: Iterable[SloSpec], *, service: str, counted_by: CountedBy) -> SloGroup:
+def _canary(source: MetricSource | None) -> Labels:
+    """What a Rollout's analysis selects the canary by."""
+    if source is None or source.has_own_labels:
+        return {}
+    return source.labels_of(service="", region="{{args.region}}", role="canary", version="{{args.version}}")
+
+
+def group_of(
+    items: Iterable[SloSpec], *, service: str, counted_by: CountedBy, sources: Sequence[MetricSource] = ()
+) -> SloGroup:
     """The SLOs of a delivery, one at least, as if they stood in one document of Sloth's own format."""
-    slos = tuple(slo_of(item, service=service, counted_by=counted_by) for item in items)
+    slos = tuple(slo_of(item, service=service, counted_by=counted_by, sources=sources) for item in items)
     return SloGroup(slos=slos, mode="cli-gen-prom", spec="prometheus/v1")

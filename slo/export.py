@@ -6,8 +6,9 @@ here writes to disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from typing import TypedDict
 
 from pydantic import Field
 
@@ -20,6 +21,7 @@ from slo.kubernetes.manifest import Manifest, object_name
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Labels, Slo, SloGroup
 from slo.outputs import prometheus_rule, rule_file, yaml_document
+from slo.registry import RegistryAgreement, agreement_rules
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
@@ -27,6 +29,7 @@ from slo.windows import windows_for
 from tidegate.core.access.model import Endpoint, PrometheusEndpoint
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
+from tidegate.core.metrics.sources import MetricSource
 from tidegate.core.model import Value
 from tidegate.core.names import DELIVERY
 
@@ -70,18 +73,35 @@ class ExportCluster(Value):
     """Of every object, besides our own: rule and monitor selectors ask for them."""
 
 
+class Told(TypedDict):
+    """Whose service it is, and by whom its events are counted."""
+
+    service: str
+    counted_by: CountedBy
+    sources: Sequence[MetricSource]
+
+
 class ExportRequest(Value):
     """A delivery's SLOs, and what the export should look like."""
 
     delivery: str
     promises: tuple[SloSpec, ...] = Field(min_length=1)
     counted_by: CountedBy
+    sources: tuple[MetricSource, ...] = ()
+    """Where it is read what others count; vLLM's own metrics when empty."""
     cost: CostSpec | None = None
     stage: timedelta
     """How long a canary is on trial."""
     scrape_interval: timedelta
     """Of the engines."""
+    agreement: RegistryAgreement | None = None
+    """Alerts when registry and region disagree; None where regions do not tell the version of their stable engines."""
     cluster: ExportCluster = ExportCluster()
+
+    @property
+    def told(self) -> Told:
+        """By whom events are counted."""
+        return {"service": self.delivery, "counted_by": self.counted_by, "sources": self.sources}
 
     def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:
         """Name, namespace and labels of an object of the delivery, or of one of its SLOs.
@@ -163,8 +183,10 @@ _SLOTHS_OWN = timedelta(days=30)
 
 def export_files(wanted: ExportRequest) -> tuple[ExportedFile, ...]:
     """Every file; the same input gives the same bytes."""
-    group = group_of(wanted.promises, service=wanted.delivery, counted_by=wanted.counted_by)
-    signals = signal_groups(service=wanted.delivery, counted_by=wanted.counted_by, cost=wanted.cost)
+    group = group_of(wanted.promises, **wanted.told)
+    signals = signal_groups(**wanted.told, cost=wanted.cost)
+    if wanted.agreement:
+        signals = (*signals, agreement_rules(wanted.delivery, wanted.agreement))
     ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
     everything = [*(rules for _, groups in ruled for rules in groups), *signals]
     count = sum(len(rules.rules) for rules in everything)
@@ -205,7 +227,7 @@ def _alertmanager(wanted: ExportRequest) -> ExportedFile:
 
 
 def _dashboards(wanted: ExportRequest) -> Iterator[ExportedFile]:
-    made = dashboards_of(wanted.promises, service=wanted.delivery, cost=wanted.cost, counted_by=wanted.counted_by)
+    made = dashboards_of(wanted.promises, **wanted.told, cost=wanted.cost)
     for dashboard in made:
         yield ExportedFile(
             name=f"dashboards/{dashboard.uid}.json",

@@ -52,6 +52,9 @@ class Slo(Value):
     labels: Labels = Field(default_factory=dict)
     """Of all its rules; those of its group are merged in."""
     sli: Sli
+    canary: Labels = Field(default_factory=dict)
+    """By which the events of a canary are told, with `{{args.NAME}}` where a Rollout says something; as our own
+    scrape configuration has it when empty."""
     page: Alert | None = None
     """None when it is disabled."""
     ticket: Alert | None = None

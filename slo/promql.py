@@ -6,13 +6,16 @@ selector gets matchers more, whatever stands around it; a query is never changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import timedelta
 
 import promql_parser as promql
 
 from slo.metrics import SERVICE
+from slo.metrics.vllm import VLLM
 from slo.model import WINDOW_PLACE, Labels
+from tidegate.core.metrics.model import TIMES, MetricSignal
+from tidegate.core.metrics.sources import MetricSource, literal
 from tidegate.core.model import Value
 
 REGION = ("region",)
@@ -30,15 +33,84 @@ class Scope(Value):
     window: str
     matchers: tuple[str, ...] = ()
     by: tuple[str, ...] = ARM
+    source: MetricSource | None = None
+    """Whose labels the series have; those of our own scrape configuration when absent."""
 
     def rate(self, series: str, *matchers: str, per: str | None = None) -> str:
         """Events a second; with `per`, one series for each value of that label too."""
-        by = self.by if per is None else (*self.by, per)
-        return sum_by(f"rate({series_selector(series, *matchers, *self.matchers)}[{self.window}])", by)
+        by = self._by if per is None else (*self._by, per)
+        return sum_by(self._named(f"rate({self._selector(series, *matchers)}[{self.window}])"), by)
+
+    def level(self, series: str, *matchers: str) -> str:
+        """The values of a gauge."""
+        return self._named(self._selector(series, *matchers))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """By which its series are told apart."""
+        return self._by
 
     def greatest(self, one: str, other: str) -> str:
         """The greater of both, or the one that is there; they differ in a label, or `or` would not keep both."""
-        return f"max by ({', '.join(self.by)}) ({one} or {other})"
+        return f"max by ({', '.join(self._by)}) ({one} or {other})"
+
+    @property
+    def _others(self) -> MetricSource | None:
+        return None if self.source is None or self.source.has_own_labels else self.source
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        """Without the service, which others' series do not have, or as another thing: rules bring it along."""
+        return self.by if self._others is None else tuple(label for label in self.by if label != SERVICE)
+
+    def _selector(self, series: str, *matchers: str) -> str:
+        others = self._others
+        if others is None:
+            return series_selector(series, *matchers, *self.matchers)
+        of_source = {**others.matchers, **others.of_arms}
+        return series_selector(series, *matchers, *(matcher(name, value) for name, value in of_source.items()))
+
+    def _named(self, vector: str) -> str:
+        """With the labels by which rules and dashboards know regions, roles and versions."""
+        others = self._others
+        if others is None:
+            return vector
+        if others.region_label and others.region_label != "region":
+            vector = relabelled(vector, "region", "$1", others.region_label, "(.+)")
+        for value, role in others.roles.items():
+            vector = relabelled(vector, "role", role, others.arm_label, literal(value)) if "role" in self.by else vector
+        if others.roles or "version" not in self.by or others.arm_label == "version":
+            return vector
+        return relabelled(vector, "version", "$1", others.arm_label, "(.+)")
+
+
+def series_of_others(sources: Iterable[MetricSource]) -> frozenset[str]:
+    """Names of what is read of sources that do not have the labels of our own scrape configuration."""
+    found: set[str] = set()
+    for source in sources:
+        if source.has_own_labels:
+            continue
+        if counted := source.request_series:
+            found |= {counted.metric, counted.cut or counted.metric, counted.timeouts or counted.metric}
+        for signal in TIMES:
+            if histogram := source.time_series(signal):
+                found |= {f"{histogram.metric}{part}" for part in ("_bucket", "_count")}
+        if MetricSignal.ENGINES in source.told:
+            found |= {name for metric in VLLM for name in metric.series}
+    return frozenset(found)
+
+
+def matcher(label: str, pattern: str) -> str:
+    """`label=~"pattern"`; `label="text"` where the expression is a text."""
+    plain = literal(pattern) == pattern
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{label}{"=" if plain else "=~"}"{escaped}"'
+
+
+def relabelled(vector: str, label: str, value: str, source: str, pattern: str) -> str:
+    """`vector` with `label` set from what `pattern` finds in the label `source`; others are left as they are."""
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    return f'label_replace({vector}, "{label}", "{value}", "{source}", "{escaped}")'
 
 
 def series_selector(series: str, *matchers: str) -> str:
@@ -66,9 +138,17 @@ def nonzero(query: str) -> str:
     return f"({query} > 0)"
 
 
-def of_service(query: str, service: str) -> str:
-    """The same query of that service's series, whatever other services the same Prometheus knows."""
-    return rewrite(query, lambda node: with_matchers(node, {SERVICE: service}))
+def of_service(query: str, service: str, *, but: Container[str] = ()) -> str:
+    """The same query of that service's series, whatever other services the same Prometheus knows.
+
+    Series named in `but` are others', whose label `service` is absent or something else.
+    """
+
+    def narrowed(node: promql.Expr) -> promql.Expr | None:
+        theirs = isinstance(node, promql.VectorSelector) and node.name in but
+        return None if theirs else with_matchers(node, {SERVICE: service})
+
+    return rewrite(query, narrowed)
 
 
 def rewrite(query: str, change: Callable[[promql.Expr], promql.Expr | None], *, window: str = WINDOW) -> str:

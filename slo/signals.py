@@ -8,6 +8,7 @@ would hide an outage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from slo.metrics import SERVICE, PrometheusMetric
@@ -30,9 +31,11 @@ from slo.metrics.vllm import (
     TTFT,
     WAITING,
 )
-from slo.promql import ARM, Scope, labelled, nonzero, of_service, or_zero, sum_by
+from slo.promql import Scope, labelled, matcher, nonzero, of_service, or_zero, series_of_others, sum_by
 from slo.rules import Rule, RuleGroup, number
 from slo.spec import CostSpec, CountedBy
+from tidegate.core.metrics.model import MetricSignal, RequestSeries
+from tidegate.core.metrics.sources import MetricSource, source_of
 from tidegate.core.model import Value
 
 _CODE = "envoy_response_code"
@@ -54,32 +57,49 @@ class Requests(Value):
     """
 
 
-def requests(counted_by: CountedBy, scope: Scope) -> Requests:
-    """Of all series in `scope`."""
-    return _by_proxy(scope) if counted_by is CountedBy.PROXY else _by_engine(scope)
+_BY_PROXY = RequestSeries(metric=RESPONSES.name, status=_CODE, cut=TORN.name, timeouts=TIMEOUTS.name)
+"""Of the proxy in front of the engines of a fleet on this machine."""
 
 
-def _by_proxy(scope: Scope) -> Requests:
-    """Envoy counts a request under the status of its headers; what broke later, it counts apart.
+def requests(counted_by: CountedBy, scope: Scope, sources: Sequence[MetricSource] = ()) -> Requests:
+    """Of all series in `scope`; where there are `sources`, one of them says who counts."""
+    if source := source_of(sources, MetricSignal.REQUESTS):
+        series, theirs = source.request_series, scope.model_copy(update={"source": source})
+        assert series is not None, "a source that tells of requests has a counter"
+        engines = source.is_vllms_own(MetricSignal.REQUESTS) and MetricSignal.ENGINES in source.told
+        return _by_engine(theirs) if engines else _by_status(theirs, series)
+    return _by_status(scope, _BY_PROXY) if counted_by is CountedBy.PROXY else _by_engine(scope)
 
-    Torn connections and timeouts hold what broke before the headers too, which is a 503 or 504 already. Of both
+
+def _by_status(scope: Scope, series: RequestSeries) -> Requests:
+    """A proxy counts a request under the status of its headers; what broke later, it counts apart, or nowhere.
+
+    Broken connections and timeouts hold what broke before the headers too, which is a 503 or 504 already. Of both
     numbers the greater is the number of errors; only 503s of an engine that was never reached can hide streams
     that were cut in the same window. Both counters are there from the start, at 0.
     """
-    torn, late = scope.rate(TORN.name), scope.rate(TIMEOUTS.name)
+    code, of_users = series.status, tuple(matcher(*each) for each in series.match.items())
 
-    def responses(*codes: str) -> str:
-        return scope.rate(RESPONSES.name, *codes)
+    def responses(*matchers: str, per: str | None = None) -> str:
+        return scope.rate(series.metric, *matchers, *of_users, per=per)
 
-    others = or_zero(responses(f'{_CODE}=~"5.."', f'{_CODE}!~"503|504"'), torn)
-    broken = scope.greatest(scope.rate(RESPONSES.name, f'{_CODE}="503"', per=_CODE), torn)
-    overdue = scope.greatest(scope.rate(RESPONSES.name, f'{_CODE}="504"', per=_CODE), late)
-    failed = f"({others} + {broken} + {overdue})"
+    apart = {"503": series.cut, "504": series.timeouts}
+    counters = {status: scope.rate(name) for status, name in apart.items() if name}
+    there = next(iter(counters.values()), responses())
+    other_codes = (f'{code}!~"{"|".join(counters)}"',) if counters else ()
+    parts = [or_zero(responses(f'{code}=~"5.."', *other_codes), there)]
+    parts += [
+        scope.greatest(responses(f'{code}="{status}"', per=code), counter) for status, counter in counters.items()
+    ]
+    if series.broken:
+        broken = (matcher(*each) for each in series.broken.items())
+        parts.append(or_zero(responses(f'{code}!~"5.."', *broken), there))
+    failed = f"({' + '.join(parts)})"
     return Requests(
-        all=or_zero(responses(), torn),
+        all=or_zero(responses(), there) if counters else responses(),
         failed=failed,
-        refused=or_zero(responses(f'{_CODE}=~"4.."'), torn),
-        judged=scope.greatest(labelled(failed, "failed"), responses(f'{_CODE}!~"4.."')),
+        refused=or_zero(responses(f'{code}=~"4.."'), there),
+        judged=scope.greatest(labelled(failed, "failed"), responses(f'{code}!~"4.."')),
     )
 
 
@@ -106,22 +126,27 @@ def _by_engine(scope: Scope) -> Requests:
 _MINUTE, _FIVE_MINUTES = Scope(window="1m"), Scope(window="5m")
 
 
-def traffic_rules(counted_by: CountedBy) -> dict[str, str]:
+def traffic_rules(counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -> dict[str, str]:
     """Queries by the name that they are recorded under.
 
     The share of errors is that of an availability SLO: refusals are neither bad nor good.
     """
-    counted = requests(counted_by, _MINUTE)
-    judged = "(tidegate:requests:rate1m - tidegate:refusals:rate1m)"
-    judged = _MINUTE.greatest(labelled("tidegate:errors:rate1m", "failed"), judged)
-    rules = {
-        "requests:rate1m": counted.all,
-        "errors:rate1m": counted.failed,
-        "refusals:rate1m": counted.refused,
-        "error_ratio:rate1m": f"tidegate:errors:rate1m / {nonzero(judged)}",
-        "finish_reasons:rate1m": _MINUTE.rate(FINISHED.name, per="finished_reason"),
-    }
-    return rules | (_regenerations() if counted_by is CountedBy.PROXY else {})
+    engines = source_of(sources, MetricSignal.ENGINES)
+    rules: dict[str, str] = {}
+    if not sources or source_of(sources, MetricSignal.REQUESTS):
+        counted = requests(counted_by, _MINUTE, sources)
+        judged = "(tidegate:requests:rate1m - tidegate:refusals:rate1m)"
+        judged = _MINUTE.greatest(labelled("tidegate:errors:rate1m", "failed"), judged)
+        rules = {
+            "requests:rate1m": counted.all,
+            "errors:rate1m": counted.failed,
+            "refusals:rate1m": counted.refused,
+            "error_ratio:rate1m": f"tidegate:errors:rate1m / {nonzero(judged)}",
+        }
+    if not sources or engines:
+        finished = _MINUTE.model_copy(update={"source": engines})
+        rules["finish_reasons:rate1m"] = finished.rate(FINISHED.name, per="finished_reason")
+    return rules | (_regenerations() if counted_by is CountedBy.PROXY and not sources else {})
 
 
 def _regenerations() -> dict[str, str]:
@@ -130,44 +155,64 @@ def _regenerations() -> dict[str, str]:
     return {"regenerations:rate5m": or_zero(again, "tidegate:requests:rate1m")}
 
 
-_TIMES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue": QUEUE_TIME}
+_TIMES = {
+    "ttft": (MetricSignal.TTFT, TTFT),
+    "itl": (MetricSignal.ITL, ITL),
+    "e2e": (MetricSignal.E2E, E2E),
+    "queue": (MetricSignal.QUEUE_TIME, QUEUE_TIME),
+}
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-def time_rules() -> dict[str, str]:
+def time_rules(sources: Sequence[MetricSource] = ()) -> dict[str, str]:
     """Queries by the name that they are recorded under; without requests there is no quantile."""
     rules: dict[str, str] = {}
-    for name, histogram in _TIMES.items():
-        buckets = f"{name}_seconds_bucket:rate1m"
-        rules[buckets] = _MINUTE.rate(f"{histogram.name}_bucket", per="le")
+    for name, (signal, histogram) in _TIMES.items():
+        source = source_of(sources, signal)
+        if sources and source is None:
+            continue
+        scope = _MINUTE.model_copy(update={"source": source})
+        series = None if source is None or source.is_vllms_own(signal) else source.time_series(signal)
+        if series is None:
+            buckets, unit = f"{name}_seconds_bucket:rate1m", ""
+            rules[buckets] = scope.rate(f"{histogram.name}_bucket", per="le")
+        else:
+            # Under another name: these have edges, and perhaps a unit, of their own.
+            buckets, unit = f"{name}_source_bucket:rate1m", "" if series.seconds == 1 else f" * {series.seconds:g}"
+            of_users = (matcher(*each) for each in series.match.items())
+            rules[buckets] = scope.rate(f"{series.metric}_bucket", *of_users, per="le")
         for quantile, share in _QUANTILES.items():
             # Of no requests a quantile is NaN, which is not >= 0.
-            rules[f"{name}_seconds:{quantile}_1m"] = f"histogram_quantile({share}, tidegate:{buckets}) >= 0"
+            rules[f"{name}_seconds:{quantile}_1m"] = f"histogram_quantile({share}, tidegate:{buckets}){unit} >= 0"
     return rules
 
 
-_ARM = ", ".join(ARM)
-
-
-def engine_rules() -> dict[str, str]:
+def engine_rules(source: MetricSource | None = None) -> dict[str, str]:
     """Queries by the name that they are recorded under."""
-    return {
-        "generation_tokens:rate1m": _MINUTE.rate(GENERATION_TOKENS.name),
-        "prompt_tokens:rate1m": _MINUTE.rate(PROMPT_TOKENS.name),
-        "preemptions:rate1m": _MINUTE.rate(PREEMPTIONS.name),
-        "queue_depth:sum": sum_by(WAITING.name, ARM),
-        "running:sum": sum_by(RUNNING.name, ARM),
-        "kv_cache_usage:max": f"max by ({_ARM}) ({KV_CACHE_USAGE.name})",
-        "prefix_cache_hit_ratio:rate5m": _share(PREFIX_CACHE_HITS, PREFIX_CACHE_QUERIES),
-        "spec_decode_acceptance:rate5m": _share(ACCEPTED_TOKENS, DRAFT_TOKENS),
-        "gpu_utilisation:avg": f"avg by ({_ARM}) ({GPU_UTILISATION.name})",
+    minute = _MINUTE.model_copy(update={"source": source})
+    five = _FIVE_MINUTES.model_copy(update={"source": source})
+    arm = ", ".join(minute.labels)
+    rules = {
+        "generation_tokens:rate1m": minute.rate(GENERATION_TOKENS.name),
+        "prompt_tokens:rate1m": minute.rate(PROMPT_TOKENS.name),
+        "preemptions:rate1m": minute.rate(PREEMPTIONS.name),
+        "queue_depth:sum": sum_by(minute.level(WAITING.name), minute.labels),
+        "running:sum": sum_by(minute.level(RUNNING.name), minute.labels),
+        "kv_cache_usage:max": f"max by ({arm}) ({minute.level(KV_CACHE_USAGE.name)})",
+        "prefix_cache_hit_ratio:rate5m": _share(five, PREFIX_CACHE_HITS, PREFIX_CACHE_QUERIES),
+        "spec_decode_acceptance:rate5m": _share(five, ACCEPTED_TOKENS, DRAFT_TOKENS),
+        "gpu_utilisation:avg": f"avg by ({arm}) ({GPU_UTILISATION.name})",
         # One process may have several data-parallel ranks, each with series of its own.
-        "engines:count": f"count by ({_ARM}) (group by ({_ARM}, instance) ({RUNNING.name}))",
+        "engines:count": f"count by ({arm}) (group by ({arm}, instance) ({minute.level(RUNNING.name)}))",
     }
+    if source is not None and not source.has_own_labels:
+        # The exporter's series get an engine's labels from our own monitor alone.
+        del rules["gpu_utilisation:avg"]
+    return rules
 
 
-def _share(part: PrometheusMetric, whole: PrometheusMetric) -> str:
-    return f"{_FIVE_MINUTES.rate(part.name)} / {nonzero(_FIVE_MINUTES.rate(whole.name))}"
+def _share(scope: Scope, part: PrometheusMetric, whole: PrometheusMetric) -> str:
+    return f"{scope.rate(part.name)} / {nonzero(scope.rate(whole.name))}"
 
 
 MONTH = timedelta(days=30)
@@ -191,21 +236,32 @@ def money_rules(cost: CostSpec) -> dict[str, str]:
 _HOURS = MONTH / timedelta(hours=1)
 
 
-def signal_groups(*, service: str, counted_by: CountedBy, cost: CostSpec | None) -> tuple[RuleGroup, ...]:
-    """All of one service, by region, role and version; those of money only when it is known what an engine costs."""
+def signal_groups(
+    *, service: str, counted_by: CountedBy, cost: CostSpec | None, sources: Sequence[MetricSource] = ()
+) -> tuple[RuleGroup, ...]:
+    """All of one service, by region, role and version; those of money only when it is known what an engine costs.
+
+    Of `sources` that do not tell something, there is no rule of it.
+    """
+    engines = source_of(sources, MetricSignal.ENGINES)
+    known = not sources or engines is not None
     groups = {
-        "traffic": traffic_rules(counted_by),
-        "times": time_rules(),
-        "engines": engine_rules(),
-        "money": money_rules(cost) if cost else {},
+        "traffic": traffic_rules(counted_by, sources),
+        "times": time_rules(sources),
+        "engines": engine_rules(engines) if known else {},
+        "money": money_rules(cost) if cost and known else {},
     }
+    theirs = series_of_others(sources)
     return tuple(
-        RuleGroup(name=f"tidegate-{name}-{service}", rules=tuple(_rule(service, *rule) for rule in rules.items()))
+        RuleGroup(
+            name=f"tidegate-{name}-{service}", rules=tuple(_rule(service, theirs, *rule) for rule in rules.items())
+        )
         for name, rules in groups.items()
         if rules
     )
 
 
-def _rule(service: str, name: str, query: str) -> Rule:
+def _rule(service: str, theirs: frozenset[str], name: str, query: str) -> Rule:
     # On what is read of no series, too: a budget is somebody's.
-    return Rule(record=f"tidegate:{name}", expr=of_service(query, service), labels={SERVICE: service})
+    expr = of_service(query, service, but=theirs)
+    return Rule(record=f"tidegate:{name}", expr=expr, labels={SERVICE: service})

@@ -6,7 +6,7 @@ The threshold of a time has to lie on the edge of a histogram's bucket: between 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
@@ -16,10 +16,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from slo.formats.fields import LabelTexts
 from slo.formats.fields import Percent as Objective
 from slo.metrics import SERVICE
-from slo.metrics.model import PrometheusMetric
+from slo.metrics.model import MetricKind, PrometheusMetric
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.windows import windows_by_period
 from tidegate.core.durations import Duration, format_duration
+from tidegate.core.metrics.model import MetricSignal, TimeSeries
+from tidegate.core.metrics.sources import MetricSource, source_of, untold
 from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
 from tidegate.core.quantities import Percent, PercentText, ShareText, percent_too, share_too
 
@@ -40,6 +42,18 @@ class Threshold(Value):
     asked: float
     """Seconds that good events take at most, or how many of them fit into a second."""
     per_second: bool = False
+    series: TimeSeries | None = None
+    """Who has it under another name than vLLM: then edges are in its unit."""
+
+    @property
+    def at_edge(self) -> str:
+        """What selects the bucket of the edge."""
+        assert self.edge is not None, "a spec with another threshold is refused"
+        if self.series is None:
+            return f'le="{edge_label(self.edge)}"'
+        # Prometheus 3 writes whole numbers as floats, whatever the exporter wrote.
+        text = f"{self.edge / self.series.seconds:.12g}"
+        return f'le="{text}"' if "." in text else f'le=~"{text}|{text}[.]0"'
 
     @property
     def edge(self) -> float | None:
@@ -66,6 +80,8 @@ class Threshold(Value):
 
 LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
 """The engine's histogram behind each SLO on a time."""
+
+_SIGNALS = {kind: MetricSignal(kind) for kind in LATENCIES}
 
 KINDS = ("errors", *LATENCIES, "tokens_per_second", "kv_cache", "quality")
 """What an SLO may promise; each has one."""
@@ -159,18 +175,36 @@ class SloSpec(SpecModel):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
+    def signal(self) -> MetricSignal | None:
+        """What it is told by; None of a judge's scores, which are tidegate's own."""
+        return {"errors": MetricSignal.REQUESTS, "quality": None}.get(
+            self.kind, _SIGNALS.get(self.kind, MetricSignal.ENGINES)
+        )
+
+    @property
     def threshold(self) -> Threshold | None:
-        """Where a histogram tells good from bad; None of kinds that no histogram counts."""
+        """Where a histogram of vLLM tells good from bad; None of kinds that no histogram counts."""
+        return self.threshold_in(())
+
+    def threshold_in(self, sources: Sequence[MetricSource]) -> Threshold | None:
+        """As `threshold`, in the first of `sources` that has the histogram."""
         if self.tokens_per_second:
             speed = self.tokens_per_second.at_least
             return Threshold(histogram=TIME_PER_OUTPUT_TOKEN, asked=speed, per_second=True)
         within: Within | None = getattr(self, self.kind) if self.kind in LATENCIES else None
         if within is None:
             return None
-        return Threshold(histogram=LATENCIES[self.kind], asked=within.below.total_seconds())
+        asked, signal = within.below.total_seconds(), _SIGNALS[self.kind]
+        source = source_of(sources, signal)
+        series = None if source is None or source.is_vllms_own(signal) else source.time_series(signal)
+        if series is None:
+            return Threshold(histogram=LATENCIES[self.kind], asked=asked)
+        edges = tuple(round(edge * series.seconds, 9) for edge in series.edges)
+        histogram = PrometheusMetric(name=series.metric, kind=MetricKind.HISTOGRAM, edges=edges)
+        return Threshold(histogram=histogram, asked=asked, series=series)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Bucket edges, windows, an objective without a budget, and labels that the rules set themselves."""
+        """Windows, an objective without a budget, and labels that the rules set themselves."""
         if self.objective == 100:
             yield SpecConflict(("objective",), "100", "less than 100: a promise of no bad event at all has no budget")
         if self.window not in windows_by_period():
@@ -179,8 +213,22 @@ class SloSpec(SpecModel):
         for label in self.labels:
             if label in SET_BY_RULES or label.startswith("sloth_"):
                 yield SpecConflict(("labels", label), label, "another name: the rules set this label themselves")
-        threshold = self.threshold
-        if threshold and threshold.edge is None:
+
+    def unmeasured(self, sources: Sequence[MetricSource]) -> Iterator[SpecConflict]:
+        """What its promise rests on, and nobody tells: a signal that no source has, a threshold between two buckets."""
+        if self.signal and sources:
+            missing = list(untold(sources, self.signal, (self.kind,)))
+            if self.errors and self.errors.counted_by:
+                found = f"{self.errors.counted_by} next to `metrics.sources`"
+                yield SpecConflict(("errors", "counted_by"), found, "nothing: the source of requests says who counts")
+            if missing:
+                yield from missing
+                return
+        threshold = self.threshold_in(sources)
+        if threshold and not threshold.histogram.edges:
+            found = f"{threshold.histogram.name}, whose buckets nobody has said"
+            yield SpecConflict((self.kind,), found, f"its edges at metrics.sources, key {self.signal}.edges")
+        elif threshold and threshold.edge is None:
             key = "at_least" if threshold.per_second else "below"
             nearest = " and ".join(threshold.nearest)
             one_over = "one over " if threshold.per_second else ""

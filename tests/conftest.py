@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from side_by_side import Files, require_marks, turn
 
 # The words of end-to-end stories: pytest explains only the asserts that it is told to.
 pytest.register_assert_rewrite("e2e")
@@ -13,3 +14,14 @@ os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidegate")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Files | None:
+    """Files that may run at the same time, with `--dist loadfile`; else as pytest-xdist does it."""
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    require_marks(items)
+    items.sort(key=turn)

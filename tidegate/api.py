@@ -21,7 +21,7 @@ from pipelines.events.state import DeliveryState
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.delivery import LocalFleet as LocalFleetSpec
+from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
 from pipelines.spec.trust import Trusted, trust_at
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
@@ -34,7 +34,7 @@ from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
 from tidegate.app.status import read_report
 from tidegate.app.wiring.attached import ResumeCredentials
-from tidegate.app.wiring.backends import OwnBackends, host_of, open_backends, refuse_other_regions
+from tidegate.app.wiring.backends import OwnBackends, host_of, open_backends, refuse_other_regions, refuse_queries
 from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
 from tidegate.app.wiring.model import BackendsOpener
 from tidegate.app.wiring.running import DeliveryOutcome
@@ -179,7 +179,7 @@ async def connect(
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
     Raises:
-        UsageError: a region has no fleet, or fleets come without evidence.
+        UsageError: a region has no fleet, fleets come without evidence, or the spec asks samples of their engines.
     """
     connection = Connection(spec, _state(state), _tracking(tracking_uri), _trusted(spec), users=users)
     async with AsyncExitStack() as stack:
@@ -187,6 +187,7 @@ async def connect(
             if evidence is None:
                 raise UsageError("fleets of one's own need `evidence`", hint="such as tidegate.PrometheusSource(urls)")
             refuse_other_regions(spec, fleets)
+            refuse_queries(spec)
             own = OwnBackends(fleets, evidence, engines, slo_events, chat, tokenizer, clock or SystemClock())
             registry = open_registry(connection.state, connection.tracking_uri)
             provider = own.provider(spec, StateFolder(connection.state), registry)

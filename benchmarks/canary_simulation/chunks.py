@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.canary_simulation.acceptance_oracle import Acceptance, AcceptanceOracle
 from benchmarks.canary_simulation.deciders import Times
 from benchmarks.canary_simulation.fixed_horizon import FixedHorizon
 from benchmarks.canary_simulation.kayenta import Kayenta
@@ -68,6 +69,8 @@ class Chunk(Value):
     deciders: Mapping[str, Decided]
     power: Mapping[str, Power] = {}
     """The oracle's, by its test."""
+    acceptance: Mapping[str, Acceptance] = {}
+    """The other oracle's, by metric, where the versions are good."""
 
 
 def _told(seconds: Array) -> tuple[float | None, ...]:
@@ -91,7 +94,8 @@ def simulate(cell: Cell, place: Place, limits: Limits) -> Chunk:
     gates = Gates(deliveries, cell.question, cell.metric)
     peers = Peers(0 if cell.question is Question.MARGIN else deliveries, cell.traffic.looks, limits)
     oracle = Oracle(cell.regression, cell.traffic, deliveries) if cell.question is Question.REGRESSION else None
-    readers = [peers.feed, *([oracle.feed] if oracle else [])]
+    accepting = AcceptanceOracle(cell.traffic, deliveries) if cell.question is Question.HEALTHY else None
+    readers = [peers.feed, *(each.feed for each in (oracle, accepting) if each)]
     for look in Workload(cell.traffic, cell.regression, deliveries, place.random_seed).looks():
         gates.feed(look)
         for feed in readers if look.share else ():
@@ -101,6 +105,7 @@ def simulate(cell: Cell, place: Place, limits: Limits) -> Chunk:
         wall_seconds=round(time.monotonic() - began, 1),
         deciders={one.name: Decided.of(one) for one in [*gates.deciders, *peers.deciders]},
         power=oracle.power() if oracle else {},
+        acceptance=accepting.acceptance() if accepting else {},
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.canary_simulation import summary
+from benchmarks.canary_simulation.acceptance_oracle import ALL, Acceptance
 from benchmarks.canary_simulation.chunks import Chunk, kept
 from benchmarks.canary_simulation.load import LOOK_SECONDS
 from benchmarks.canary_simulation.oracle import Power
@@ -56,6 +57,9 @@ def of_cell(cell: Cell, chunks: Sequence[Chunk]) -> dict[str, object]:
     if cell.question is Question.REGRESSION:
         test, oracle_seconds = oracle_of(cell, [chunk.power for chunk in chunks])
         figures |= {"oracle_seconds": round(oracle_seconds, 1), "oracle_test": test}
+    if cell.question is Question.HEALTHY:
+        oracle_seconds = reduce(Acceptance.plus, [chunk.acceptance[ALL] for chunk in chunks]).seconds
+        figures |= {"oracle_seconds": oracle_seconds if np.isfinite(oracle_seconds) else None}
     figures["deciders"] = {name: of_decider(cell, *joined(chunks, name), oracle_seconds) for name in chunks[0].deciders}
     return figures
 
@@ -83,7 +87,7 @@ def _numbers(seconds: Sequence[float | None]) -> Array:
 def of_decider(cell: Cell, rollback: Array, accept: Array, oracle_seconds: float) -> summary.Figures:
     """What the cell's question asks of one decider."""
     if cell.question is Question.HEALTHY:
-        return summary.healthy(rollback, accept)
+        return summary.healthy(rollback, accept, oracle_seconds)
     if cell.question is Question.REGRESSION:
         return summary.regression(rollback, accept, cell.regression.onset_seconds, oracle_seconds)
     return summary.margin(rollback, accept)

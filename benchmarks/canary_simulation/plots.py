@@ -66,7 +66,8 @@ def false_acceptance(axes: Axes, cells: Sequence[CellFigures]) -> None:
     for row, cell in enumerate(cells):
         _share(axes, (row, cell, OURS), "false_acceptance", BLUE, "o")
     axes.axvline(5, color=RED, lw=1, ls="--")
-    axes.set_xlim(0, 10)
+    bounds = (cell.number(OURS, "false_acceptance_upper_bound") or 0.0 for cell in cells)
+    axes.set_xlim(0, max(10, *(105 * bound for bound in bounds)))
 
 
 def detection(axes: Axes, cells: Sequence[CellFigures]) -> None:
@@ -98,8 +99,8 @@ def acceptance(axes: Axes, cells: Sequence[CellFigures]) -> None:
         if not minutes:
             axes.text(1.1, row, "inconclusive, never accepted", va="center", color=BLUE)
     axes.set_xscale("log")
-    axes.set_xlim(1, 90)
-    axes.set_xticks([1, 2, 5, 10, 20, 60], ["1", "2", "5", "10", "20", "60"])
+    axes.set_xlim(1, 600)
+    axes.set_xticks([1, 2, 5, 10, 20, 60, 120, 300], ["1", "2", "5", "10", "20", "60", "120", "300"])
     axes.minorticks_off()
 
 

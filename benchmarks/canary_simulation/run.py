@@ -80,7 +80,7 @@ def places(options: Options) -> Iterator[tuple[Cell, Place]]:
         if options.cells not in f"{cell.question}: {cell.name}":
             continue
         chosen = replace(cell, traffic=cell.traffic.lasting(QUICK_LOOKS)) if options.quick else cell
-        wanted, longest = options.deliveries(cell.question), LONGEST[cell.question]
+        wanted, longest = min(options.deliveries(cell.question), cell.most), LONGEST[cell.question]
         for number, begin in enumerate(range(0, wanted, longest)):
             size = min(longest, wanted - begin)
             found.append(

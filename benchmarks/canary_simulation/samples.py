@@ -102,3 +102,5 @@ class Look:
     canary_scores: Array
     log_load: Array
     """ln of the common factor on all TTFT, (deliveries,): only an oracle may read it."""
+    error_rate: Array
+    """Of stable, (deliveries,): only an oracle may read it."""

@@ -19,6 +19,10 @@ HEAVY = replace(HIGH, queued=0.03)
 UNEQUAL = replace(HIGH, noise=PodNoise(sd=0.02, memory_seconds=np.inf))
 
 
+PATIENT = replace(LOW, looks=2880)
+"""Eight hours: as long as it takes to tell at so few requests."""
+
+
 class Question(StrEnum):
     """What a cell asks."""
 
@@ -40,6 +44,8 @@ class Cell:
     regression: Regression = HEALTHY
     metric: str = ""
     """At the margin: the one metric that is asked."""
+    most: int = 100_000
+    """Deliveries that are worth their time."""
 
 
 TRAFFIC = {"200/s": HIGH, "20/s": MID, "2/s": LOW}
@@ -47,11 +53,13 @@ HEALTHY_TRAFFIC = {
     "200/s, 5 %": HIGH,
     "20/s, 5 %": MID,
     "2/s, 5 %": LOW,
+    "2/s, 5 %, eight hours": PATIENT,
     "200/s, staged 5-25-50 %": STAGED,
     "200/s, heavy tail": HEAVY,
     "200/s, pods restless (AR 30 s, 8 %)": RESTLESS,
     "200/s, pods unequal (fixed, 2 %)": UNEQUAL,
 }
+LONGEST_RUNS = {"2/s, 5 %, eight hours": 250}
 REGRESSIONS = {
     "TTFT +20 %": Regression(ttft_factor=1.2),
     "TTFT +50 %": Regression(ttft_factor=1.5),
@@ -81,6 +89,9 @@ AT_MARGIN = {
     "errors": ("errors +1 pp", Regression(error_added=0.01)),
     "judge": ("judge -0.10", Regression(judge_drop=0.1)),
 }
+TAIL_AT_MARGIN = {
+    "ttft": ("TTFT tail only, p95 +20 %", Regression(tail_factor=1.2)),
+}
 
 
 def _long_enough(cell: Cell) -> Cell:
@@ -89,7 +100,10 @@ def _long_enough(cell: Cell) -> Cell:
 
 def cells() -> list[Cell]:
     """All of them, in the order of the report."""
-    healthy = [Cell(name, Question.HEALTHY, traffic) for name, traffic in HEALTHY_TRAFFIC.items()]
+    healthy = [
+        Cell(name, Question.HEALTHY, traffic, most=LONGEST_RUNS.get(name, Cell.most))
+        for name, traffic in HEALTHY_TRAFFIC.items()
+    ]
     regressed = [
         _long_enough(Cell(f"{rate}: {what}", Question.REGRESSION, traffic, regression))
         for rate, traffic in (("200/s", HIGH), ("20/s", MID))
@@ -100,5 +114,10 @@ def cells() -> list[Cell]:
         Cell(f"{rate}: {what}", Question.MARGIN, traffic, regression, metric)
         for rate, traffic in TRAFFIC.items()
         for metric, (what, regression) in AT_MARGIN.items()
+    ]
+    margin += [
+        Cell(f"{rate}: {what}", Question.MARGIN, TRAFFIC[rate], regression, metric)
+        for rate in ("200/s", "20/s")
+        for metric, (what, regression) in TAIL_AT_MARGIN.items()
     ]
     return [*healthy, *regressed, *harder, *margin]

@@ -17,10 +17,10 @@ def upper_bound(events: int, of: int) -> float:
     return float(beta.ppf(CONFIDENCE, events + 1, of - events)) if events < of else 1.0
 
 
-def healthy(rollback: Array, accept: Array) -> Figures:
-    """How often a good version went back, and when the others were accepted."""
-    good = np.where(accept < rollback, accept, np.inf)
-    return {**_share("false_rollback", np.isfinite(rollback)), **_times("accept", good)}
+def healthy(rollback: Array, accept: Array, oracle_seconds: float) -> Figures:
+    """How often a good version went back, and when the others were accepted, also against the oracle."""
+    times = _times("accept", np.where(accept < rollback, accept, np.inf))
+    return {**_share("false_rollback", np.isfinite(rollback)), **times, **_over_oracle(times, oracle_seconds)}
 
 
 def regression(rollback: Array, accept: Array, onset_seconds: float, oracle_seconds: float) -> Figures:
@@ -28,18 +28,23 @@ def regression(rollback: Array, accept: Array, onset_seconds: float, oracle_seco
     early = rollback <= onset_seconds
     seconds = np.where(early, np.inf, rollback - onset_seconds)
     times = _times("detect", seconds)
-    ratios: Figures = {
-        f"{name.removesuffix('_seconds')}_over_oracle": round(value / oracle_seconds, 2)
-        for name, value in times.items()
-        if name.endswith("_seconds") and isinstance(value, float)
-    }
-    return {**times, **ratios, "promoted_first": round(float(np.mean(accept < rollback)), 4)}
+    first = round(float(np.mean(accept < rollback)), 4)
+    return {**times, **_over_oracle(times, oracle_seconds), "promoted_first": first}
 
 
 def margin(rollback: Array, accept: Array) -> Figures:
     """How often the margin was taken for surely within; also when a rollback had come first."""
     first = accept < rollback
     return {**_share("false_acceptance", np.isfinite(accept)), **_share("promoted", np.isfinite(accept) & first)}
+
+
+def _over_oracle(times: Figures, oracle_seconds: float) -> Figures:
+    """The same times as multiples of the oracle's; none where it never decides."""
+    return {
+        f"{name.removesuffix('_seconds')}_over_oracle": round(value / oracle_seconds, 2)
+        for name, value in times.items()
+        if name.endswith("_seconds") and isinstance(value, float) and np.isfinite(oracle_seconds)
+    }
 
 
 def _share(name: str, happened: NDArray[np.bool_]) -> Figures:

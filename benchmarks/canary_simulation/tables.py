@@ -48,7 +48,7 @@ def lines(figures: StudyFigures) -> Iterator[str]:
     )
     yield from ("", "### Until a good version is accepted", "")
     yield from _table(
-        ["cell", "n", "accepted", "median", "80 % within", "peers (end of their schedule)"],
+        ["cell", "n", "oracle", "accepted", "median, 80 %", "over the oracle", "peers (end of their schedule)"],
         [_accepted(cell) for cell in figures.asking(Question.HEALTHY)],
     )
     yield from ("", "### Versions at the margin that were accepted", "")
@@ -72,20 +72,24 @@ def _healthy(cell: CellFigures) -> list[str]:
 
 
 def _accepted(cell: CellFigures) -> list[str]:
-    times = [_seconds(cell.number(OURS, f"accept_{each}_seconds")) for each in ("median", "p80")]
-    accepted = _percent(cell.number(OURS, "accept_share"))
-    return [cell.name, str(cell.deliveries), accepted, *times, _seconds(cell.number(FAST, "accept_median_seconds"))]
+    accepted, theirs = _percent(cell.number(OURS, "accept_share")), _seconds(cell.number(FAST, "accept_median_seconds"))
+    oracle = _seconds(cell.oracle_seconds)
+    return [cell.name, str(cell.deliveries), oracle, accepted, *_median_and_p80(cell, "accept"), theirs]
 
 
 def _detected(cell: CellFigures) -> list[str]:
-    median, p80 = (_seconds(cell.number(OURS, f"detect_{each}_seconds")) for each in ("median", "p80"))
-    ratios = [cell.number(OURS, f"detect_{each}_over_oracle") for each in ("median", "p80")]
-    over = ", ".join("-" if each is None else f"{each:.1f}x" for each in ratios)
     alike = _seconds(cell.number(ALIKE, "detect_median_seconds"))
     theirs = _seconds(cell.number(FAST, "detect_median_seconds"))
     seen = _percent(cell.number(FAST, "detect_share"))
     oracle = _seconds(cell.oracle_seconds)
-    return [cell.name, str(cell.deliveries), oracle, f"{median}, {p80}", over, alike, f"{theirs}, {seen}"]
+    return [cell.name, str(cell.deliveries), oracle, *_median_and_p80(cell, "detect"), alike, f"{theirs}, {seen}"]
+
+
+def _median_and_p80(cell: CellFigures, what: str) -> tuple[str, str]:
+    """Ours in seconds, and over the oracle's."""
+    median, p80 = (_seconds(cell.number(OURS, f"{what}_{each}_seconds")) for each in ("median", "p80"))
+    ratios = [cell.number(OURS, f"{what}_{each}_over_oracle") for each in ("median", "p80")]
+    return f"{median}, {p80}", ", ".join("-" if each is None else f"{each:.1f}x" for each in ratios)
 
 
 def _bounded(cell: CellFigures, what: str) -> str:

@@ -54,11 +54,17 @@ def _usual(cell: CellFigures) -> bool:
     return cell.name not in HARDER
 
 
+def _plain(cell: CellFigures) -> bool:
+    return cell.name in PLAIN
+
+
 def _named(name: str) -> Callable[[CellFigures], bool]:
     return lambda cell: cell.name == name
 
 
 OVER = "detect_{}_over_oracle"
+PLAIN = ("200/s, 5 %", "20/s, 5 %", "2/s, 5 %, eight hours")
+"""Traffic of which nothing else is special than how much there is."""
 TARGETS: Sequence[Target] = (
     Target("good versions rolled back: at most 1 %", Question.HEALTHY, "false_rollback", 0.01, _percent),
     Target("its upper bound: at most 1.5 %", Question.HEALTHY, "false_rollback_upper_bound", 0.015, _percent),
@@ -99,6 +105,15 @@ TARGETS: Sequence[Target] = (
         _seconds,
         _named("20/s: TTFT +20 %"),
     ),
+    Target(
+        "good versions accepted: median at most 1.5x the oracle",
+        Question.HEALTHY,
+        "accept_median_over_oracle",
+        1.5,
+        _times,
+        _plain,
+    ),
+    Target("80 % at most 2.5x the oracle", Question.HEALTHY, "accept_p80_over_oracle", 2.5, _times, _plain),
     Target(
         "good versions accepted within 150 s at 200/s",
         Question.HEALTHY,

@@ -118,6 +118,7 @@ class Workload:
                 stable_scores=self._scores(weather, 0.0, scored),
                 canary_scores=self._scores(weather, worse.judge_drop, scored),
                 log_load=weather.log_latency,
+                error_rate=weather.error_rate,
             )
 
     def _arm(self, weather: Weather, share: float, pod_noise: Array, worse: Regression) -> Arm:

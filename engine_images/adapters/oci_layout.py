@@ -12,10 +12,11 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, Any, BinaryIO, cast
 
 from engine_images.errors import BrokenImage, DiskFull
@@ -232,7 +233,14 @@ def _room_on_disk(where: Path) -> Iterator[None]:
         raise DiskFull(f"no room left on the disk of {where}", hint="free some, and retry") from error
 
 
-def write_layer(layout: OciLayout, title: str, files: Mapping[str, Source], *, executable: frozenset[str]) -> Layer:
+def write_layer(
+    layout: OciLayout,
+    title: str,
+    files: Mapping[str, Source],
+    *,
+    executable: frozenset[str],
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> Layer:
     """Keep a layer in `layout`.
 
     Args:
@@ -240,16 +248,34 @@ def write_layer(layout: OciLayout, title: str, files: Mapping[str, Source], *, e
         title: what the layer is, for people.
         files: by absolute path in the image. Links are read through.
         executable: the paths among them that may be run.
+        links: symbolic links by absolute path in the image, and where each leads.
 
     Raises:
         DiskFull: when there is no room; no part of the layer is left.
     """
     with layout.writing() as blob, tarfile.open(mode="w|", fileobj=_stream(blob), format=tarfile.PAX_FORMAT) as tar:
-        for folder in _folders(files):
+        for folder in _folders([*files, *links]):
             tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
+        for path in sorted(links):
+            link = _entry(path, tarfile.SYMTYPE, 0o777)
+            link.linkname = links[path]
+            tar.addfile(link)
         for path in sorted(files):
             _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
     return Layer(title=title, descriptor=Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size))
+
+
+def places_in(layer: Path) -> frozenset[str]:
+    """The absolute paths of what a layer on this disk holds, whether it is compressed or not.
+
+    Raises:
+        BrokenImage: it is no tar that can be read here.
+    """
+    try:
+        with tarfile.open(layer) as tar:
+            return frozenset("/" + name.removeprefix("./").strip("/") for name in tar.getnames())
+    except tarfile.TarError as error:
+        raise BrokenImage(f"{layer} is no layer: {error}", hint="push or pull it again") from error
 
 
 def _add(tar: tarfile.TarFile, path: str, source: Source, *, mode: int) -> None:
@@ -270,7 +296,7 @@ def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     return entry
 
 
-def _folders(files: Mapping[str, Source]) -> list[str]:
+def _folders(files: Iterable[str]) -> list[str]:
     """Every folder that the files need, parents first."""
     return sorted({str(parent) for path in files for parent in PurePosixPath(path).parents if parent.name})
 

@@ -1,16 +1,20 @@
 """What each pinned version of vLLM accepts: its options, architectures and quantization methods.
 
 Kept as data, one generated file for each version (`make pin-vllm` writes it), so that a spec is judged where no vLLM
-is installed.
+is installed. It is the CPU's; a second file has the options that differ on a GPU.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
+from pydantic import TypeAdapter
+
+from engine_images.choices import EnginePlatform
 from tidegate.core.model import Value
 
 
@@ -76,19 +80,27 @@ class PinnedVllm(Value):
     """Methods of quantization, without the deprecated ones."""
 
 
-_PREFIX, _SUFFIX = "vllm-", ".json"
+_NAME = re.compile(r"vllm-([\d.]+)\.json")
+_OPTIONS = TypeAdapter(dict[str, Option])
 
 
 def known_versions() -> tuple[str, ...]:
     """The versions of vLLM that `pinned_vllm` knows."""
-    names = (entry.name for entry in files("engine_images.arguments").iterdir() if entry.name.endswith(_SUFFIX))
-    return tuple(sorted(name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names))
+    names = (_NAME.fullmatch(entry.name) for entry in files("engine_images.arguments").iterdir())
+    return tuple(sorted(name[1] for name in names if name))
 
 
 @cache
-def pinned_vllm(version: str) -> PinnedVllm | None:
-    """What this version of vLLM accepts; None for a version that nobody has described yet."""
+def pinned_vllm(version: str, platform: EnginePlatform = EnginePlatform.CUDA) -> PinnedVllm | None:
+    """What this version of vLLM accepts; None for a version that nobody has described yet.
+
+    Without a platform, the one that accepts most. ROCm's options were not read: torch calls its devices `cuda` too.
+    """
     if version not in known_versions():
         return None
-    text = (files("engine_images.arguments") / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8")
-    return PinnedVllm.model_validate_json(text)
+    folder = files("engine_images.arguments")
+    pinned = PinnedVllm.model_validate_json((folder / f"vllm-{version}.json").read_text(encoding="utf-8"))
+    if platform is EnginePlatform.CPU:
+        return pinned
+    on_gpu = _OPTIONS.validate_json((folder / f"vllm-{version}-cuda.json").read_text(encoding="utf-8"))
+    return pinned.model_copy(update={"options": {**pinned.options, **on_gpu}})

@@ -62,7 +62,7 @@ def build_request(
         compiled=asked.mode is not CompileMode.NONE,
         prompts=prompts(),
         tolerance=asked.tolerance,
-        floor=asked.floor,
+        floor=settings.floor,
         memory_bytes=estimate_memory(read_weights(folder), settings.require_vllm().args),
     )
 

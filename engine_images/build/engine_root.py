@@ -61,6 +61,8 @@ def serve(
     *,
     threads: int | None = None,
     model_infos: Path | None = None,
+    samples: Path | None = None,
+    known_as: str | None = None,
     arguments: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> LaunchCommand:
@@ -72,6 +74,8 @@ def serve(
         run: the process' own folder; `{port}` in it is replaced like the port itself.
         threads: for computing on a CPU; all cores when None.
         model_infos: a folder that engines share; with it an engine without a compile cache starts 8 s sooner.
+        samples: the file in which a delivery says what to keep of users' requests.
+        known_as: by what name that file knows the engine; its model version when None.
         arguments: added to vLLM's.
         environment: added to the process'.
     """
@@ -80,6 +84,10 @@ def serve(
         options += ["--threads", str(threads)]
     if model_infos is not None:
         options += ["--model-infos", str(model_infos)]
+    if samples is not None:
+        options += ["--samples", str(samples)]
+    if known_as is not None:
+        options += ["--known-as", known_as]
     extra = list(arguments)
     return LaunchCommand(
         command=(request.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),

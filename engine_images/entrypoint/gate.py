@@ -6,6 +6,8 @@ no proxy stands on the way of the tokens. The paths below `/tidegate/` are the g
     GET /tidegate/ready    200 when users may ask; 503 while the engine warms up, drains or has drained
     GET /tidegate/health   200 when the engine generates; 503 and why when it does not
     GET /tidegate/status   which engine this is, its state, and every factor in which its compile key differs
+    POST /tidegate/samples what is kept of users' requests, for the delivery that asked for it (`samples`); with `/end`
+                           it is forgotten
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from .answers import (
 )
 from .channel import VARIABLE, Channel, GateSettings
 from .journal import EventLog
+from .sampling.samples import END_PATH, SAMPLES_PATH, Samples
 
 PATH = "/v1/completions"
 LEAVE_SECONDS = 1.0
@@ -231,6 +234,7 @@ class EngineGate:
         self._health = DeepHealth(self._ask_one, every_seconds=self._settings.health_every_seconds)
         self._counts = RequestMetrics(lambda: self._answers.open)
         self._answers = OpenAnswers(progress=self._health.progress, count=self._counts.add)
+        self._samples = Samples(self._settings.samples_file, self._settings.version)
         self._channel: Channel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: dict[str, Callable[[Send], Awaitable[None]]] = {
@@ -248,11 +252,24 @@ class EngineGate:
             await self._app(scope, receive, send)
         elif own := self._own.get(path):
             await own(send)
+        elif path in {SAMPLES_PATH, END_PATH}:
+            await self._samples.serve(scope, send)
         elif self._refuses:
             self._counts.add(REFUSED)
             await refuse(send, WHY_REFUSED[self._state])
         else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer a user, and keep a sample of it where one is asked for."""
+        capture = self._samples.begin(scope)
+        if capture is None:
             await self._answers.serve(self._app, scope, receive, send)
+            return
+        try:
+            await self._answers.serve(self._app, scope, capture.receiving(receive), capture.sending(send))
+        finally:
+            self._samples.end(capture)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin when the application has started, end with it."""
@@ -267,6 +284,7 @@ class EngineGate:
 
     async def _begin(self) -> None:
         """Warm up, say so, then do what process 1 asks for."""
+        self._spawn(self._samples.follow())
         channel = self._channel = await Channel.over(socket.socket(fileno=self._settings.channel))
         began = time.monotonic()
         try:
@@ -320,7 +338,8 @@ class EngineGate:
         await reply(send, 200 if health.healthy else 503, known | ({"reason": health.reason} if health.reason else {}))
 
     async def _answer_status(self, send: Send) -> None:
-        await reply(send, 200, {"state": self._state, "open": self._answers.open, **self._settings.engine})
+        now = {"state": self._state, "open": self._answers.open, "samples": self._samples.status()}
+        await reply(send, 200, {**now, **self._settings.engine})
 
     async def _ask_one(self) -> None:
         await self._ask("health", 1, self._settings.health_within_seconds)

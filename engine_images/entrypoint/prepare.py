@@ -52,6 +52,8 @@ class Settings(ModelSettings):
     health_deadline: float
     threads: int | None
     model_infos: Path | None
+    samples: Path | None
+    known_as: str | None
     spot: str
     spot_url: str | None
     server: str
@@ -97,6 +99,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
     option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
     option("--model-infos", type=Path, help="folder shared by engines: what vLLM has found out about model classes")
+    option("--samples", type=absolute_path, help="file in which a delivery says what to keep of users' requests")
+    option("--known-as", help="by what name that file knows this engine; else its model version")
     option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
     option("--spot", choices=["off", "aws", "gcp"], default="off", help="watch for the cloud's notice and drain then")
     option("--spot-url", help=argparse.SUPPRESS)
@@ -125,6 +129,9 @@ TCMALLOC = (
 ARENAS = "4"
 """Of glibc's malloc, where there is no tcmalloc: its default of eight a core holds on to freed memory."""
 
+GPU_CACHES = {"TRITON_CACHE_DIR": "triton", "FLASHINFER_WORKSPACE_BASE": "flashinfer", "CUDA_CACHE_PATH": "cuda"}
+"""Where compilers of kernels besides inductor keep them, as folders of the compile cache: so they are kept with it."""
+
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -136,6 +143,7 @@ def child_environment(
     packages: Path,
     threads: int | None,
     allocator: str | None,
+    on_cpu: bool = True,
 ) -> dict[str, str]:
     """What vLLM's process sees.
 
@@ -146,9 +154,12 @@ def child_environment(
         packages: the folder that holds this package, for the middleware.
         threads: for computing on a CPU; None leaves them to vLLM.
         allocator: a library to allocate memory with; None means the C library's own.
+        on_cpu: whether nothing is compiled for a GPU, whose compilers keep what they made below the home otherwise.
     """
     merged = {**manifest, **inherited}
     tuned = {"OMP_WAIT_POLICY": "passive"} | ({"LD_PRELOAD": allocator} if allocator else {"MALLOC_ARENA_MAX": ARENAS})
+    if not on_cpu:
+        tuned |= {name: str(cache / folder) for name, folder in GPU_CACHES.items()}
     if threads is not None:
         merged["OMP_NUM_THREADS"] = str(threads)
     path = [str(packages), *filter(None, [inherited.get("PYTHONPATH")])]
@@ -177,7 +188,9 @@ def find_allocator() -> str | None:
 
 
 PACKAGE = Path(__file__).resolve().parent
-QUIET_PATHS = "/health,/metrics,/tidegate/ready,/tidegate/health,/tidegate/status"
+QUIET_PATHS = ",".join(
+    ("/health", "/metrics", *(f"/tidegate/{path}" for path in ("ready", "health", "status", "samples", "samples/end")))
+)
 """Asked every few seconds; not worth a line in the access log."""
 
 TOKEN_VARIABLE = "TIDEGATE_WEIGHTS_TOKEN"
@@ -217,6 +230,7 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         packages=PACKAGE.parent,
         threads=_threads(settings),
         allocator=find_allocator(),
+        on_cpu=compile_key.computes_on_cpu(),
     )
     differing = _differences(settings, engine, environment, model, journal)
     return PreparedEngine(

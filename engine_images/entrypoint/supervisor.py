@@ -231,6 +231,8 @@ class Supervisor:
             health_within_seconds=self._settings.health_deadline,
             json_logs=self._settings.logs == "json",
             engine=self._prepared.status,
+            version=self._settings.known_as or self._prepared.engine.version,
+            samples=str(self._settings.samples) if self._settings.samples else None,
         )
         return {**self._prepared.environment, VARIABLE: settings.to_text()}
 

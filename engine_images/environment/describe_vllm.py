@@ -1,7 +1,8 @@
 """Print what the vLLM of this Python accepts, as JSON: its options, architectures and quantization methods.
 
 Runs on the engine environment's Python, which has no tidegate: `make pin-vllm` keeps what it prints in
-`engine_images/arguments/`, so that a spec can be judged where no vLLM is.
+`engine_images/arguments/`, so that a spec can be judged where no vLLM is. With `--cuda-against FILE` a vLLM for CUDA
+is described, also where no GPU is, and only the options that differ from the file's are printed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import dataclasses
 import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 KINDS = {
@@ -122,22 +124,48 @@ def architectures() -> dict[str, str]:
     return found
 
 
-def main() -> None:
+def pretend_cuda() -> None:
+    """Let vLLM read its options as on a machine with a GPU, without the driver that its own platform loads."""
+    from vllm import platforms
+    from vllm.platforms.interface import Platform, PlatformEnum
+
+    class Bare(Platform):  # type: ignore[misc]
+        _enum = PlatformEnum.CUDA
+        device_name = device_type = "cuda"
+        dispatch_key = "CUDA"
+
+    platforms._current_platform = Bare()
+
+
+def main(arguments: Sequence[str]) -> None:
     """Print one line for each option and each architecture, so that two versions of vLLM can be compared."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cuda-against", type=Path, metavar="FILE")
+    against = parser.parse_args(arguments).cuda_against
     # vLLM greets on stdout.
     with contextlib.redirect_stdout(sys.stderr):
-        from vllm.model_executor.layers.quantization import DEPRECATED_QUANTIZATION_METHODS, QUANTIZATION_METHODS
-        from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
-        from vllm.version import __version__
+        if against:
+            pretend_cuda()
+            known = json.loads(against.read_text(encoding="utf-8"))["options"]
+            text = _lines({name: facts for name, facts in options() if facts != known.get(name)})
+        else:
+            parts = (f"{json.dumps(name)}: {_lines(value)}" for name, value in _everything().items())
+            text = "{\n" + ",\n".join(parts) + "\n}"
+    print(text)
 
-        described = {
-            "vllm": __version__.split("+")[0],
-            "options": dict(sorted(options())),
-            "architectures": dict(sorted(architectures().items())),
-            "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
-            "quantization": sorted(set(QUANTIZATION_METHODS) - set(DEPRECATED_QUANTIZATION_METHODS)),
-        }
-    print("{\n" + ",\n".join(f'"{name}": {_lines(value)}' for name, value in described.items()) + "\n}")
+
+def _everything() -> dict[str, Any]:
+    from vllm.model_executor.layers.quantization import DEPRECATED_QUANTIZATION_METHODS, QUANTIZATION_METHODS
+    from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
+    from vllm.version import __version__
+
+    return {
+        "vllm": __version__.split("+")[0],
+        "options": dict(sorted(options())),
+        "architectures": dict(sorted(architectures().items())),
+        "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
+        "quantization": sorted(set(QUANTIZATION_METHODS) - set(DEPRECATED_QUANTIZATION_METHODS)),
+    }
 
 
 def _lines(value: Any) -> str:
@@ -147,4 +175,4 @@ def _lines(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

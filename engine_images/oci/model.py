@@ -126,6 +126,9 @@ DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 """Docker's word and the specification's for the same bytes; an OCI manifest is to hold the second."""
 
+USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Of an image that says nothing."""
+
 
 class Base(Value):
     """What an engine's image continues. Only documents: the layers stay where they are until somebody needs them."""
@@ -139,6 +142,18 @@ class Base(Value):
     config: Document = Field(default_factory=dict)
     layout: Path | None = None
     """The layout on this machine that holds its layers; None when they are in a registry."""
+
+    @property
+    def search_path(self) -> str:
+        """Where a container of it looks for programs."""
+        variables = (self.config.get("config") or {}).get("Env") or ()
+        found: dict[str, str] = dict(entry.split("=", 1) for entry in variables)
+        return found.get("PATH", USUAL_PATH)
+
+    def continued_as(self, title: str) -> dict[str, str]:
+        """What an image on it says of itself, and by which a push finds the layers of the base."""
+        said = {TITLE: title, BASE_DIGEST: self.digest, BASE_NAME: self.reference}
+        return {name: text for name, text in said.items() if text}
 
 
 def platform_of(config: Document) -> Platform:

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import PlannedLayer
-from engine_images.oci.model import BASE_DIGEST, BASE_NAME, TITLE, Base, Runtime
+from engine_images.oci.model import Base, Runtime
 
 US = "tidegate"
 STEPS = Path(__file__).parent / "steps.toml"
@@ -109,21 +109,13 @@ def toolchain_layers(installed: Mapping[str, Path]) -> tuple[PlannedLayer, Plann
 
 def toolchain_runtime(base: Base) -> Runtime:
     """`tidegate` as the first process, found by its name too, as no privileged user."""
-    before = dict(entry.split("=", 1) for entry in (base.config.get("config") or {}).get("Env") or ())
-    path = before.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     variables = {
-        "PATH": f"{HOME}/bin:{path}",
+        "PATH": f"{HOME}/bin:{base.search_path}",
         "PYTHONPATH": HOME,
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     return Runtime(entrypoint=("tidegate",), environment=variables, user=USER)
-
-
-def toolchain_annotations(base: Base) -> dict[str, str]:
-    """Where a push finds the layers of the base."""
-    said = {TITLE: "tidegate", BASE_DIGEST: base.digest, BASE_NAME: base.reference}
-    return {name: text for name, text in said.items() if text}
 
 
 def _is_ours(place: str) -> bool:

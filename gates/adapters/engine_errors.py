@@ -39,7 +39,7 @@ def engine_errors(url: str) -> Iterator[None]:
     # Of what is no JSON, or not of the form that was asked for: pydantic's ValidationError is one too.
     except ValueError as error:
         raise BadAnswer(
-            f"the engine at {url} answers what is no OpenAI response: {_short(str(error))}", hint="its log says more"
+            f"the engine at {url} answers what is no OpenAI response: {in_short(str(error))}", hint="its log says more"
         ) from error
 
 
@@ -61,14 +61,18 @@ def _explained(error: APIError, url: str) -> OutsideError:
         case APIConnectionError():
             what = "broke off its answer"
         case _:
-            what = f"broke off its answer with: {_short(error.message)}"
+            what = f"broke off its answer with: {in_short(error.message)}"
     return BadAnswer(f"the engine at {url} {what}", hint="its log says more", detail=str(error))
 
 
 def _status(error: APIStatusError, url: str) -> OutsideError:
-    status, text = error.status_code, error.response.text
-    own = _own_words(error.body)
-    words = _short(own or text) or "no words"
+    return told_by_status(url, error.status_code, error.response.text, error.body)
+
+
+def told_by_status(url: str, status: int, text: str, body: object) -> OutsideError:
+    """The error for an answer that is no 200; `body` is the JSON of `text`, or of what stands in it at `error`."""
+    own = _own_words(body)
+    words = in_short(own or text) or "no words"
     if status in ACCESS or (status in ROUTE and own is None):
         hint = "no engine says this; look at what stands before it, and at the address"
         return OutsideError(f"{url} answers {status}: {words}", hint=hint, detail=text)
@@ -85,9 +89,10 @@ def _own_words(body: Any) -> str | None:
 
 
 def _not_reached(error: APIConnectionError, url: str) -> OutsideError:
-    reason = _short(str(error.__cause__)) or type(error.__cause__).__name__
+    reason = in_short(str(error.__cause__)) or type(error.__cause__).__name__
     return OutsideError(f"the engine at {url} does not answer: {reason}", hint="check that the address leads to it")
 
 
-def _short(text: str) -> str:
+def in_short(text: str) -> str:
+    """Others' words, on one line and not too many of them."""
     return " ".join(text.split())[:WORDS]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from gates.analyses.burn_rate import BurnRateGate, filled
 from gates.evidence.batch import ArmName, Batch, Events
-from gates.evidence.conventions import BUCKET, BY_PROXY, HISTOGRAMS, POD, PROCESS_START, UP, RequestCounters
+from gates.evidence.conventions import BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
 from gates.evidence.counters import Bucket
+from gates.evidence.names import EvidenceNames, named_by, own_names
 from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
@@ -18,22 +19,31 @@ from gates.model import ArmKey, NoData
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.errors import OutsideError
+from tidegate.core.metrics.sources import MetricSource, literal
 
 
 class PrometheusApi(PrometheusClient):
     """Also gives raw samples."""
 
     def samples(
-        self, names: Iterable[str], match: Mapping[str, str], since: datetime, until: datetime
+        self,
+        names: Iterable[str],
+        match: Mapping[str, str],
+        since: datetime,
+        until: datetime,
+        *,
+        like: Mapping[str, str] | None = None,
     ) -> list[RawSeries]:
         """Every series of these names with these labels, with its raw samples in [since, until].
+
+        Values in `like` are regular expressions.
 
         Raises:
             OutsideError: when Prometheus does not answer, or refuses.
         """
         # One more millisecond: newer versions leave the range's left end out.
         span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
-        selected = selector({NAME: "|".join(names)} | dict(match), regex=NAME)
+        selected = selector(match, like={NAME: "|".join(names), **(like or {})})
         return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).result]
 
 
@@ -97,13 +107,18 @@ class PrometheusEvents:
         answer = self._api(region).query(query, at).result
         if not answer:
             return NoData(reason=f"Prometheus has nothing for {query}")
-        value = _value(query, answer)
+        value = number_in(query, answer)
         if not math.isfinite(value) or value < 0:
             return NoData(reason=f"Prometheus answers {value:g} to {query}")
         return value
 
 
-def _value(query: str, answer: list[Any]) -> float:
+def number_in(query: str, answer: list[Any]) -> float:
+    """The only number of an answer.
+
+    Raises:
+        OutsideError: the query gives more, or none.
+    """
     if isinstance(answer[0], dict):
         if len(answer) > 1:
             raise OutsideError(f"{query} gives {len(answer)} series", hint="write sum() around it")
@@ -116,6 +131,9 @@ def _value(query: str, answer: list[Any]) -> float:
 
 LOOKBACK = timedelta(minutes=2)
 """How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""
+
+LONGEST_EXPRESSION = 4000
+"""Characters: many proxies refuse an address of more than 8,000."""
 
 
 class PrometheusSource:
@@ -131,6 +149,8 @@ class PrometheusSource:
         proxy_pod_label: str = "",
         counting: RequestCounters = BY_PROXY,
         only: Mapping[str, str] | None = None,
+        sources: Sequence[MetricSource] = (),
+        service: str = "",
     ) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
 
@@ -138,43 +158,65 @@ class PrometheusSource:
         `pod_label` tells the engines of an arm apart. Where what counts requests does so for one engine alone,
         `proxy_pod_label` tells for which; a gateway's pods are not those of an arm. `only` are labels that everything
         has to have: where deliveries share a Prometheus, another's version 7 is not ours.
+
+        `sources` say instead which series there are, as `metrics.sources` of a spec; `service` is the delivery's
+        name, for sources with the labels of our own scrape configuration.
         """
         self.settles_within = settles_within
         self._api = api_of_region(url, timeout_seconds=timeout_seconds)
-        self._pod_label = pod_label
-        self._proxy_pod_label = proxy_pod_label
-        self._counting = counting
-        self._only = dict(only or {})
+        self._names = (
+            named_by(sources, service=service)
+            if sources
+            else own_names(counting, only=only or {}, pod=pod_label, proxy_pod=proxy_pod_label)
+        )
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`; choose windows of three scrape intervals or more.
 
         The arms are not scraped at the same moment: a window sees each of them up to an interval late.
         """
-        start = since - LOOKBACK
-        names = [*self._counting.names, *HISTOGRAMS.values(), *(name + BUCKET for name in HISTOGRAMS.values())]
-        lives = [
-            series
-            for region in sorted({stable.region, canary.region})
-            for series in self._api(region).samples([UP, PROCESS_START], self._only | {"region": region}, start, until)
-        ]
-        targets = Targets(
-            [(series.labels, series.values) for series in lives if series.name == UP],
-            [(series.labels, series.values) for series in lives if series.name == PROCESS_START],
-            lookback_seconds=LOOKBACK.total_seconds(),
-        )
+        start, names = since - LOOKBACK, self._names
         arms = [
-            ArmScrapes(arm=arm, key=key, series=self._api(key.region).samples(names, self._labels(key), start, until))
+            ArmScrapes(arm=arm, key=key, series=self._series(names, key, start, until))
             for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
         ]
+        targets = self._targets(arms, start, until)
         window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
         return batch_of(
             arms,
             window,
-            pod_label=self._pod_label,
-            proxy_pod_label=self._proxy_pod_label,
-            counting=self._counting,
+            pod_label=names.pod,
+            proxy_pod_label=names.proxy_pod,
+            counting=names.requests,
+            histograms=names.times,
         )
 
-    def _labels(self, key: ArmKey) -> dict[str, str]:
-        return {**self._only, **key.model_dump(), "role": self._counting.roles.get(key.role, key.role)}
+    def _series(self, names: EvidenceNames, key: ArmKey, start: datetime, until: datetime) -> list[RawSeries]:
+        return [
+            series
+            for read in names.reads
+            for series in self._api(key.region).samples(read.names, read.match(key), start, until, like=read.like)
+        ]
+
+    def _targets(self, arms: Sequence[ArmScrapes], start: datetime, until: datetime) -> Targets:
+        """Of the jobs and addresses that the arms' series are from, whatever other labels these have."""
+        lives: list[RawSeries] = []
+        for region in sorted({arm.key.region for arm in arms}):
+            there = [series.labels for arm in arms if arm.key.region == region for series in arm.series]
+            if not there:
+                continue
+            like = {name: _any_of(labels.get(name, "") for labels in there) for name in (INSTANCE, JOB)}
+            if len(like[INSTANCE]) > LONGEST_EXPRESSION:
+                del like[INSTANCE]
+            match = self._names.target(region)
+            lives += self._api(region).samples([UP, PROCESS_START], match, start, until, like=like)
+        return Targets(
+            [(series.labels, series.values) for series in lives if series.name == UP],
+            [(series.labels, series.values) for series in lives if series.name == PROCESS_START],
+            lookback_seconds=LOOKBACK.total_seconds(),
+        )
+
+
+def _any_of(values: Iterable[str]) -> str:
+    """A regular expression that fits these texts alone."""
+    return "|".join(sorted({literal(value) for value in values}))

@@ -1,7 +1,7 @@
 """Asks whether both versions say much the same to the same prompts: the comparison of shadow traffic.
 
-A prompt whose answers did not both arrive counts as no likeness at all: a canary that answers only the
-easy half must not look alike.
+A prompt that stable answered and the canary did not counts as no likeness at all: a canary that answers only the
+easy half must not look alike. One that stable left without an answer says nothing of the canary.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class AgreementGate(SpecModel):
 
     likeness: Likeness = Likeness.WORDS
     min_similarity: Share = 0.6
-    """Mean likeness over all pairs, 0 to 1; a pair that did not arrive counts 0."""
+    """Mean likeness over all prompts that stable answered, 0 to 1; one that the canary did not answer counts 0."""
     max_ttft_increase: Percent | None = None
     """Of the canary's TTFT over stable's within pairs; not looked at when absent."""
     min_coverage: Share = 0.9
-    """The share of prompts that came back from both arms; without proof of it nothing passes."""
+    """Of the prompts that stable answered, the share that the canary did too; without proof of it nothing passes."""
     min_same_language: Share | None = None
     """The share of pairs whose answers are in one language; not looked at when absent, as all that follows."""
     min_same_finish: Share | None = None
@@ -53,29 +53,33 @@ class AgreementGate(SpecModel):
     max_length_change: Percent | None = None
     """Of the answers' lengths within pairs, in tokens, to either side."""
     min_pairs: Sample = 20
-    """Sent before a pass, whether or not their answers arrived."""
+    """Prompts that stable answered before a pass, whether or not the canary did."""
 
 
 Score = Callable[[PairedAnswer], float | None]
 """What one pair says; None when it says nothing."""
 
 
-def agreement_tests(gate: AgreementGate) -> Iterator[MetricTest]:
-    """Every comparison that the settings ask for."""
-    need = gate.min_pairs
-    yield PairShareTest("coverage", "prompts came back from both arms", _arrived, gate.min_coverage, needed=need)
-    yield LeastMeanTest("similarity", "answers are {:.2f} alike", _likeness, gate.min_similarity, needed=need)
+def agreement_tests(gate: AgreementGate, *, healthy_bet: bool = True) -> Iterator[MetricTest]:
+    """Every comparison that the settings ask for; `healthy_bet` as in `Conditions`."""
+    need, bet = gate.min_pairs, healthy_bet
+    arrived, likeness = (_arrived, _likeness) if bet else (_arrived_from_both, _likeness_of_all)
+    words = "prompts that stable answered were answered by the canary"
+    yield PairShareTest("coverage", words, arrived, gate.min_coverage, needed=need)
+    yield LeastMeanTest(
+        "similarity", "answers are {:.2f} alike", likeness, gate.min_similarity, needed=need, healthy_bet=bet
+    )
     if gate.min_same_language is not None:
         yield PairShareTest("language", "pairs are in one language", _same_language, gate.min_same_language, needed=0)
     if gate.min_same_finish is not None:
         yield PairShareTest("finish", "pairs end for the same reason", _same_finish, gate.min_same_finish, needed=0)
     if gate.max_refusal_increase is not None:
-        yield RefusalTest(gate.max_refusal_increase)
+        yield RefusalTest(gate.max_refusal_increase, healthy_bet=bet)
     if gate.max_ttft_increase is not None:
-        yield RatioTest("later", "TTFT", _ttft_ratio, gate.max_ttft_increase)
+        yield RatioTest("later", "TTFT", _ttft_ratio, gate.max_ttft_increase, healthy_bet=bet)
     if gate.max_length_change is not None:
-        yield RatioTest("longer", "length", _length_ratio, gate.max_length_change)
-        yield RatioTest("shorter", "length", _shortness_ratio, gate.max_length_change)
+        yield RatioTest("longer", "length", _length_ratio, gate.max_length_change, healthy_bet=bet)
+        yield RatioTest("shorter", "length", _shortness_ratio, gate.max_length_change, healthy_bet=bet)
 
 
 class PairTest(MetricTest):
@@ -147,12 +151,16 @@ class LeastMeanTest(PairTest):
     worse = "that they are less alike than that"
     fine = "that they are alike enough"
 
-    def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
+    def __init__(
+        self, kind: str, words: str, score: Score, bound: float, *, needed: int, healthy_bet: bool = True
+    ) -> None:
         """`words` has a place for the mean."""
         super().__init__(kind, score, needed=needed)
         self._words, self._bound = words, bound
         # Against a fixed bound there is no stable arm whose spread would have to be tolerated.
-        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=0.0)
+        self.process: PairedScoresProcess = PairedScoresProcess(
+            max_drop=0.0, largest_drop=bound, healthy_bet=healthy_bet
+        )
 
     def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(self._bound - scores, seconds)
@@ -171,12 +179,12 @@ class RefusalTest(PairTest):
 
     worse = "that it declines more often than stable"
 
-    def __init__(self, max_increase: float) -> None:
+    def __init__(self, max_increase: float, *, healthy_bet: bool = True) -> None:
         """A difference of two shares of the prompts."""
         super().__init__("refusal", _more_refusal, needed=0)
         self._margin = max_increase
         self._refused = {ArmName.STABLE: 0, ArmName.CANARY: 0}
-        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=max_increase)
+        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=max_increase, healthy_bet=healthy_bet)
 
     def take(self, batch: Batch, seconds: float) -> None:
         super().take(batch, seconds)
@@ -208,13 +216,15 @@ class RefusalTest(PairTest):
 class RatioTest(PairTest):
     """The ratio of canary to stable within pairs; what is worse is named: `later`, `longer` or `shorter`."""
 
-    def __init__(self, kind: str, noun: str, score: Score, margin: float) -> None:
+    def __init__(self, kind: str, noun: str, score: Score, margin: float, *, healthy_bet: bool = True) -> None:
         """`score` is the logarithm of the ratio, of its inverse when shorter is worse."""
         super().__init__(kind, score, needed=0)
         self.worse = f"that it is {kind} than tolerated"
         self._noun, self._margin = noun, margin
         self._sign = -1 if kind == "shorter" else 1
-        self.process: PairedTimesProcess = PairedTimesProcess(max_increase=margin, tolerance=margin / 4)
+        self.process: PairedTimesProcess = PairedTimesProcess(
+            max_increase=margin, tolerance=margin / 4, healthy_bet=healthy_bet
+        )
 
     def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(scores, seconds)
@@ -234,11 +244,20 @@ class RatioTest(PairTest):
         return math.expm1(self._sign * self.mean)
 
 
-def _arrived(pair: PairedAnswer) -> float:
+def _arrived(pair: PairedAnswer) -> float | None:
+    # A stable arm that is overloaded is no fault of the canary.
+    return float(pair.canary is not None) if pair.stable else None
+
+
+def _likeness(pair: PairedAnswer) -> float | None:
+    return (pair.similarity or 0.0) if pair.stable else None
+
+
+def _arrived_from_both(pair: PairedAnswer) -> float:
     return float(pair.stable is not None and pair.canary is not None)
 
 
-def _likeness(pair: PairedAnswer) -> float:
+def _likeness_of_all(pair: PairedAnswer) -> float:
     return pair.similarity or 0.0
 
 
@@ -288,13 +307,13 @@ def _shortness_ratio(pair: PairedAnswer) -> float | None:
 
 def expected_likeness(gate: AgreementGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
     """Answers of each canary are less like stable's by `worse` in the mean."""
-    process = PairedScoresProcess(max_drop=0.0, leading=worse.shape)
+    process = PairedScoresProcess(max_drop=0.0, largest_drop=gate.min_similarity, leading=worse.shape)
     draws = EvenDraws(arrivals.canary)
 
     def feed(seconds: float) -> None:
         first, second = draws.after(seconds)
         alike = np.clip(assumed.likeness - worse[:, None] + assumed.likeness_spread * scipy.special.ndtri(first), 0, 1)
-        process.feed(gate.min_similarity - alike * (second >= _missing(assumed)), seconds)
+        process.feed(gate.min_similarity - alike * (second >= assumed.error_rate), seconds)
 
     return Flow(process, feed, most=MOST_PAIRS)
 
@@ -302,7 +321,7 @@ def expected_likeness(gate: AgreementGate, arrivals: ArrivalRates, worse: Array,
 def expected_coverage(gate: AgreementGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
     """A share `worse` more prompts have no answer of the canary."""
     process = ShareProcess(min(max(gate.min_coverage, 0.001), 0.999), leading=worse.shape)
-    missing = np.minimum(_missing(assumed) + worse, 1.0)
+    missing = np.minimum(assumed.error_rate + worse, 1.0)
     whole = WholeCounts((2, *missing.shape))
 
     def feed(seconds: float) -> None:
@@ -310,11 +329,6 @@ def expected_coverage(gate: AgreementGate, arrivals: ArrivalRates, worse: Array,
         process.feed(hits, misses, seconds)
 
     return Flow(process, feed)
-
-
-def _missing(assumed: Assumptions) -> float:
-    """Prompts whose answer is left out by one arm or the other."""
-    return 1 - (1 - assumed.error_rate) ** 2
 
 
 class AgreementKind(TestedGate[AgreementGate]):
@@ -325,6 +339,7 @@ class AgreementKind(TestedGate[AgreementGate]):
     stages = (StageUse("shadow", ("probe",), by_default=True),)
     usual_sources = ("probe",)
     from_batches = True
+    from_pairs = True
     scale = "score"
     sample = "min_pairs"
 
@@ -332,8 +347,8 @@ class AgreementKind(TestedGate[AgreementGate]):
         self, settings: AgreementGate, source: Source, conditions: Conditions
     ) -> Iterator[tuple[float, MetricTest]]:
         """Every comparison that the settings ask for, with even parts."""
-        _ = source, conditions
-        yield from ((1, test) for test in agreement_tests(settings))
+        _ = source
+        yield from ((1, test) for test in agreement_tests(settings, healthy_bet=conditions.healthy_bet))
 
     def flows(self, settings: AgreementGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from gates.analyses.drift.spec import DriftReference
-from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
-from gates.model import NoData, Verdict
+from gates.evidence.batch import ArmName, Batch, PodEvidence, PodTrials, Source
+from gates.model import NoData, StageKind, Verdict
+from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
+from gates.stats.pod_slots import PodSlots
 from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, GateForecast, Scale
-from tidegate.core.model import SpecModel
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.model import Loc, SpecModel
 
 
 class MetricTest(ABC):
@@ -78,7 +82,6 @@ class MetricTest(ABC):
 
 
 Settings = TypeVar("Settings", bound=SpecModel)
-StageKind = Literal["offline", "shadow", "canary"]
 ExpectedFlow = Callable[[ArrivalRates, Array, Assumptions], Flow]
 """Expected traffic of canaries that are worse by so much, on its way into the process of one comparison."""
 
@@ -94,7 +97,12 @@ class Conditions:
     mirrored: float | None
     copies_by_window: bool
     """Whether mirrored copies are counted window by window, as `e-values/1` did."""
+    healthy_bet: bool
+    """Whether acceptance bets on the canary that is as good as stable, and prompts that stable left without an answer
+    say nothing of the canary; until `e-values/2` neither was so."""
     reference: DriftReference | NoData
+    gate: str = ""
+    """Its name, under which batches have what is counted for it alone."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +151,27 @@ class GateKind(ABC, Generic[Settings]):
     """Who counts for it where nobody is named."""
     from_batches: bool = False
     """Whether a file of kind Gates can ask it: batches of evidence are all that it needs."""
+    from_pairs: bool = False
+    """Whether it can be asked of pairs of answers, on the word of the source `probe`."""
     judged: bool = False
     """Whether only those pairs tell it something that a judge has scored."""
+    bounded: bool = True
+    """Whether its false alarms spend a share of the error budget; those of a guard have no bound, and spend none."""
+    several: bool = True
+    """Whether a delivery can ask several; False where the evidence is made for the settings of one."""
+
+    def signals(self, settings: Settings) -> Mapping[Loc, MetricSignal]:
+        """What it reads of a Prometheus, each with the setting that asks for it."""
+        _ = settings
+        return {}
 
     def use_in(self, stage: StageKind) -> StageUse | None:
         """How that stage may ask it; None when it cannot."""
         return next((use for use in self.stages if use.stage == stage), None)
 
     def frozen(self, spec: SpecModel) -> Settings:
-        """The settings that an analysis plan keeps of those in a spec."""
-        if isinstance(spec, self.settings):
+        """The settings that an analysis plan keeps of those in a spec; the kind of a gate is not one of them."""
+        if type(spec) is self.settings:
             return spec
         return self.settings(**{name: getattr(spec, name) for name in self.settings.model_fields})
 
@@ -230,41 +249,90 @@ def as_odds(log_evidence: float) -> str:
     return f"{shown}:1" if log_evidence >= 0 else f"1:{shown}"
 
 
-MOST_PODS = 64
-"""Stable pods that are told apart; a new one takes the place of the one seen longest ago. More at once share a slot."""
-
-
-class PodSlots:
-    """Gives each stable pod a place of its own in an array, for as long as there is room."""
-
-    def __init__(self) -> None:
-        self._slots: dict[str, int] = {}
-
-    def place(self, pods: Mapping[str, Array]) -> tuple[Array, list[int]]:
-        """Counts (P, bins) of the pods in their slots, and the slots that changed hands."""
-        for name in pods:
-            if name in self._slots:
-                # Moved to the end: the first in the dictionary is the one seen longest ago.
-                self._slots[name] = self._slots.pop(name)
-        taken_over = [self._take_slot(name, pods) for name in pods if name not in self._slots]
-        width = next(iter(pods.values())).shape[-1] if pods else 1
-        counts = np.zeros((max(self._slots.values(), default=0) + 1, width))
-        for name, each in pods.items():
-            counts[self._slots.get(name, MOST_PODS - 1)] += each
-        return counts, [slot for slot in taken_over if slot is not None]
-
-    def _take_slot(self, name: str, present: Mapping[str, Array]) -> int | None:
-        """A slot for a new pod, if one is free; the answer is that slot when another pod had it before."""
-        if len(self._slots) < MOST_PODS:
-            self._slots[name] = len(self._slots)
-            return None
-        oldest = next(iter(self._slots))
-        if oldest in present:
-            return None
-        self._slots[name] = self._slots.pop(oldest)
-        return self._slots[name]
-
-
 def pods_of(batch: Batch, arm: ArmName) -> list[PodEvidence]:
     """The pods of one arm."""
     return [pod for pod in batch.arms if pod.arm is arm]
+
+
+class BadShareTest(MetricTest):
+    """Trials of both arms in the same scrapes, and which of them ended badly."""
+
+    process: FailureProcess
+    does: str
+    """What the canary does with those that did, in a description: `has`, `failed`."""
+    events: str
+    """Their name among the numbers."""
+
+    def __init__(
+        self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool, healthy_bet: bool = True
+    ) -> None:
+        """Differences of two shares; `healthy_bet` is False for what `e-values/2` judged."""
+        super().__init__(kind, needed=needed)
+        self._max_increase = max_increase
+        self.process = FailureProcess(
+            max_increase=max_increase, tolerance=tolerance, temper=temper, healthy_bet=healthy_bet
+        )
+        self._slots = PodSlots()
+        self._trials: Counter[ArmName] = Counter()
+        self._events: Counter[ArmName] = Counter()
+
+    @abstractmethod
+    def trials(self, batch: Batch) -> Sequence[PodTrials]:
+        """Those of a batch, pod by pod."""
+
+    @abstractmethod
+    def why_missing(self, batch: Batch) -> str:
+        """Why a batch has none, when it says so."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        self.missing = self.why_missing(batch)
+        pods = self.trials(batch)
+        for pod in pods:
+            self._trials[pod.arm] += pod.trials
+            self._events[pod.arm] += pod.events
+        of_stable = {pod.pod: _counts(pod) for pod in pods if pod.arm is ArmName.STABLE}
+        stable, reused = self._slots.place(of_stable)
+        for slot in reused:
+            self.process.forget_pod(slot)
+        stable = stable if of_stable else np.zeros((len(stable), 2))
+        canaries = [_counts(pod) for pod in pods if pod.arm is ArmName.CANARY and pod.trials]
+        if canaries:
+            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
+        else:
+            self.process.learn(stable, seconds)
+
+    def restart(self) -> None:
+        self._trials.clear()
+        self._events.clear()
+        self.process.restart_acceptance()
+
+    @property
+    def seen(self) -> int:
+        return self._trials[ArmName.CANARY] if self._trials[ArmName.STABLE] else 0
+
+    def describe(self) -> str:
+        for arm in (ArmName.CANARY, ArmName.STABLE):
+            if not self._trials[arm]:
+                reason = f": {self.missing}" if self.missing else ""
+                return f"no {self.sample} of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
+        increase = self._share(ArmName.CANARY) - self._share(ArmName.STABLE)
+        return (
+            f"canary {self.does} {self._of(ArmName.CANARY)} against {self._of(ArmName.STABLE)} on stable "
+            f"({increase * 100:+z.1f} pp, allowed {self._max_increase * 100:+g} pp)"
+        )
+
+    def numbers(self) -> Mapping[str, float]:
+        arms = (ArmName.CANARY, ArmName.STABLE)
+        trials = {f"{arm}_{self.sample}": float(self._trials[arm]) for arm in arms}
+        events = {f"{arm}_{self.events}": float(self._events[arm]) for arm in arms}
+        return trials | events | {"design_effect": float(self.process.design_effect.max())}
+
+    def _share(self, arm: ArmName) -> float:
+        return self._events[arm] / self._trials[arm]
+
+    def _of(self, arm: ArmName) -> str:
+        return f"{self._events[arm]:,} of {self._trials[arm]:,} ({self._share(arm):.1%})"
+
+
+def _counts(pod: PodTrials) -> Array:
+    return np.asarray([pod.trials - pod.events, pod.events], dtype=np.float64)

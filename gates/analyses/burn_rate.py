@@ -9,8 +9,7 @@ shares and over the moment when it began, has reached 2 / rollback (each of both
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Literal, Protocol
@@ -21,6 +20,7 @@ from pydantic import AfterValidator, Field
 from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio
 from gates.analyses.error_budget import EventSample, NoBurnEvidence, SlidingWindow, WindowPair, summed
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
+from gates.evidence.selector import PLACE, filled_places
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.ports import EvidenceSource
 from gates.traffic import (
@@ -36,12 +36,12 @@ from gates.traffic import (
 )
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
 PLACES = ("window", "region", "role", "version")
 """What a query may leave open, written as `{{.window}}`."""
-PLACE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
 
 
 def _template(query: str) -> str:
@@ -140,8 +140,7 @@ class BurnRateGate(SpecModel):
 
 def filled(query: str, *, window: timedelta, places: dict[str, str]) -> str:
     """The query with nothing left open; `places` are the labels of an arm."""
-    known = places | {"window": f"{round(window / timedelta(milliseconds=1))}ms"}
-    return PLACE.sub(lambda place: known[place[1]].replace("\\", "\\\\").replace('"', '\\"'), query)
+    return filled_places(query, places | {"window": f"{round(window / timedelta(milliseconds=1))}ms"})
 
 
 def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:
@@ -368,6 +367,15 @@ class BurnRateKind(MonitoredGate[BurnRateGate]):
         StageUse("canary"),
     )
     usual_sources = ("proxy",)
+    several = False
+
+    def signals(self, settings: BurnRateGate) -> Mapping[Loc, MetricSignal]:
+        """What it counts itself; of an SLO, and in queries, somebody else has said what is read."""
+        if settings.slo or settings.total_query:
+            return {}
+        return (
+            {("slower",): MetricSignal(str(settings.slower.metric))} if settings.slower else {(): MetricSignal.REQUESTS}
+        )
 
     def monitor(self, settings: BurnRateGate, conditions: Conditions) -> BurnRateMonitor:
         """As `MonitoredGate`."""

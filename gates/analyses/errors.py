@@ -12,18 +12,18 @@ of two counts would lose a part of the copies again and again.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, PodSlots, StageUse, TestedGate, pods_of
-from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
+from gates.analyses.base import BadShareTest, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate, pods_of
+from gates.analyses.failures import expected_failures
+from gates.evidence.batch import ArmName, Batch, PodEvidence, PodTrials, Source
 from gates.model import Sample
-from gates.stats.binary import FailureProcess, ShareProcess
+from gates.stats.binary import ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import (
@@ -32,10 +32,9 @@ from gates.traffic import (
     Assumptions,
     EvenDraws,
     Flow,
-    WholeCounts,
-    evidence_per_request,
 )
-from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.quantities import PercentagePoints
 
 
@@ -60,75 +59,32 @@ class ErrorsGate(SpecModel):
 Kind = Literal["failed", "refused"]
 
 
-class FailureTest(MetricTest):
-    """Counts of both arms in the same scrapes."""
+class FailureTest(BadShareTest):
+    """Requests of both arms in the same scrapes."""
 
-    process: FailureProcess
-
-    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
+    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool, healthy_bet: bool = True) -> None:
         """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
-        super().__init__(kind, needed=gate.min_requests)
-        self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
-        self._gate, self._bad_kind = gate, kind
-        self.process = FailureProcess(max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper)
-        self._slots = PodSlots()
-        self._requests: Counter[ArmName] = Counter()
-        self._bad: Counter[ArmName] = Counter()
-
-    def take(self, batch: Batch, seconds: float) -> None:
-        self.missing = batch.missing.get("requests", "")
-        stable_pods = {pod.pod: self._counts(pod) for pod in pods_of(batch, ArmName.STABLE)}
-        stable, reused = self._slots.place(stable_pods)
-        for slot in reused:
-            self.process.forget_pod(slot)
-        stable = stable if stable_pods else np.zeros((len(stable), 2))
-        canaries = [self._counts(pod) for pod in pods_of(batch, ArmName.CANARY) if pod.requests]
-        for pod in batch.arms:
-            self._requests[pod.arm] += pod.requests
-            self._bad[pod.arm] += self._bad_of(pod)
-        if canaries:
-            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
-        else:
-            self.process.learn(stable, seconds)
-
-    def restart(self) -> None:
-        self._requests.clear()
-        self._bad.clear()
-        self.process.restart_acceptance()
-
-    @property
-    def seen(self) -> int:
-        return self._requests[ArmName.CANARY] if self._requests[ArmName.STABLE] else 0
-
-    def describe(self) -> str:
-        for arm in (ArmName.CANARY, ArmName.STABLE):
-            if not self._requests[arm]:
-                reason = f": {self.missing}" if self.missing else ""
-                return f"no requests of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
-        increase = self._share(ArmName.CANARY) - self._share(ArmName.STABLE)
-        return (
-            f"canary {self.kind} {self._of(ArmName.CANARY)} against {self._of(ArmName.STABLE)} on stable "
-            f"({increase * 100:+z.1f} pp, allowed {self._gate.max_increase * 100:+g} pp)"
+        super().__init__(
+            kind,
+            needed=gate.min_requests,
+            max_increase=gate.max_increase,
+            tolerance=gate.tolerance,
+            temper=temper,
+            healthy_bet=healthy_bet,
         )
+        self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
+        self.does, self.events = kind, f"{kind}_requests"
 
-    def numbers(self) -> Mapping[str, float]:
-        arms = (ArmName.CANARY, ArmName.STABLE)
-        counts = {f"{arm}_requests": float(self._requests[arm]) for arm in arms}
-        bad = {f"{arm}_{self.kind}_requests": float(self._bad[arm]) for arm in arms}
-        return counts | bad | {"design_effect": float(self.process.design_effect.max())}
+    def trials(self, batch: Batch) -> Sequence[PodTrials]:
+        return [
+            PodTrials(arm=pod.arm, pod=pod.pod, trials=pod.requests, events=self._bad_of(pod)) for pod in batch.arms
+        ]
+
+    def why_missing(self, batch: Batch) -> str:
+        return batch.missing.get("requests", "")
 
     def _bad_of(self, pod: PodEvidence) -> int:
-        return pod.errors if self._bad_kind == "failed" else pod.refused
-
-    def _counts(self, pod: PodEvidence) -> Array:
-        bad = self._bad_of(pod)
-        return np.asarray([pod.requests - bad, bad], dtype=np.float64)
-
-    def _share(self, arm: ArmName) -> float:
-        return self._bad[arm] / self._requests[arm]
-
-    def _of(self, arm: ArmName) -> str:
-        return f"{self._bad[arm]:,} of {self._requests[arm]:,} ({self._share(arm):.1%})"
+        return pod.errors if self.kind == "failed" else pod.refused
 
 
 class PairedFailureTest(MetricTest):
@@ -138,11 +94,13 @@ class PairedFailureTest(MetricTest):
     worse = "that it fails more often than tolerated"
     sample = "pairs"
 
-    def __init__(self, gate: ErrorsGate) -> None:
+    def __init__(self, gate: ErrorsGate, *, healthy_bet: bool = True) -> None:
         """Settings as the spec has them."""
         super().__init__("failed", needed=gate.min_requests)
         self._gate = gate
-        self.process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance)
+        self.process = PairedScoresProcess(
+            max_drop=gate.max_increase, tolerance=gate.tolerance, healthy_bet=healthy_bet
+        )
         self._pairs = self._canary = self._stable = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -237,28 +195,6 @@ class MirrorTest(MetricTest):
         return {"mirrored_requests": float(self._copies), "stable_requests": float(self._requests)}
 
 
-def expected_failures(
-    gate: ErrorsGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, temper: bool
-) -> Flow:
-    """Each canary fails a share `worse` of its requests more often than stable does."""
-    rates = np.minimum(assumed.error_rate + worse, 1.0)
-    canary = np.stack([1 - rates, rates], axis=-1)
-    stable = np.broadcast_to([1 - assumed.error_rate, assumed.error_rate], (len(worse), 1, 2))
-    process = FailureProcess(
-        max_increase=gate.max_increase, tolerance=gate.tolerance, temper=False, leading=worse.shape
-    )
-    counted = evidence_per_request(arrivals, assumed, temper=temper)
-    # Failures are few, and a part of one is none; so they come whole, one after the other.
-    whole_canary, whole_stable = WholeCounts(canary.shape), WholeCounts(stable.shape)
-
-    def feed(seconds: float) -> None:
-        each = seconds * counted
-        came = whole_canary.of(canary * arrivals.canary * each)
-        process.feed(came, whole_stable.of(stable * arrivals.stable * each), seconds)
-
-    return Flow(process, feed)
-
-
 def expected_pairs_of_failures(gate: ErrorsGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
     """Either arm leaves its answer out by itself; each canary a share `worse` more often."""
     process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance, leading=worse.shape)
@@ -288,17 +224,24 @@ class ErrorsKind(TestedGate[ErrorsGate]):
         StageUse("canary", ("proxy", "users"), by_default=True),
     )
     from_batches = True
+    from_pairs = True
     scale = "points"
     sample = "min_requests"
     margin = ("max_increase", 0.5)
 
+    def signals(self, settings: ErrorsGate) -> Mapping[Loc, MetricSignal]:
+        """What became of requests."""
+        _ = settings
+        return {(): MetricSignal.REQUESTS}
+
     def tests(self, settings: ErrorsGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """Failed and refused requests apart; copies of requests must be proven to arrive."""
+        bet = conditions.healthy_bet
         if source == "probe":
-            yield 1, PairedFailureTest(settings)
+            yield 1, PairedFailureTest(settings, healthy_bet=bet)
             return
-        yield FAILED_PART, FailureTest(settings, "failed", temper=conditions.temper)
-        yield 1 - FAILED_PART, FailureTest(settings, "refused", temper=conditions.temper)
+        yield FAILED_PART, FailureTest(settings, "failed", temper=conditions.temper, healthy_bet=bet)
+        yield 1 - FAILED_PART, FailureTest(settings, "refused", temper=conditions.temper, healthy_bet=bet)
         if conditions.mirrored is not None:
             yield 0, MirrorTest(conditions.mirrored, by_window=conditions.copies_by_window)
 
@@ -307,4 +250,4 @@ class ErrorsKind(TestedGate[ErrorsGate]):
         if paired:
             yield partial(expected_pairs_of_failures, settings)
         else:
-            yield partial(expected_failures, settings, temper=temper)
+            yield partial(expected_failures, settings.max_increase, settings.tolerance, temper=temper)

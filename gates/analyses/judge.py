@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -46,11 +47,11 @@ class ScoreTest(MetricTest):
     worse = "that its answers are worse"
     sample = "pairs"
 
-    def __init__(self, *, max_drop: float, tolerance: float, needed: int) -> None:
+    def __init__(self, *, max_drop: float, tolerance: float, needed: int, healthy_bet: bool = True) -> None:
         """Differences of two means of scores in 0..1."""
         super().__init__("score", needed=needed)
         self._max_drop = max_drop
-        self.process = PairedScoresProcess(max_drop=max_drop, tolerance=tolerance)
+        self.process = PairedScoresProcess(max_drop=max_drop, tolerance=tolerance, healthy_bet=healthy_bet)
         self._waiting: dict[ArmName, deque[float]] = {arm: deque(maxlen=MOST_WAITING) for arm in ArmName}
         self._count, self._totals = 0, {ArmName.STABLE: 0.0, ArmName.CANARY: 0.0}
         self._dimensions = _Dimensions()
@@ -125,14 +126,17 @@ class _Dimensions:
         }
 
 
-def expected_scores(gate: ScoresGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """A judge's scores of each canary are lower by `worse` in the mean."""
+def expected_scores(
+    gate: ScoresGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool
+) -> Flow:
+    """A judge's scores of each canary are lower by `worse` in the mean; answers to other prompts differ by more."""
+    spread = assumed.score_spread if paired else math.sqrt(2) * assumed.answer_spread
     process = PairedScoresProcess(max_drop=gate.max_drop, tolerance=gate.tolerance, leading=worse.shape)
     draws = EvenDraws(arrivals.canary)
 
     def feed(seconds: float) -> None:
         first, _ = draws.after(seconds)
-        process.feed(np.clip(worse[:, None] + assumed.score_spread * scipy.special.ndtri(first), -1, 1), seconds)
+        process.feed(np.clip(worse[:, None] + spread * scipy.special.ndtri(first), -1, 1), seconds)
 
     return Flow(process, feed, most=MOST_PAIRS)
 
@@ -144,20 +148,30 @@ class JudgeKind(TestedGate[ScoresGate]):
     spec = JudgeGate
     # What the endpoint is asked, and how, is not the statistics' concern.
     settings = ScoresGate
-    stages = (StageUse("shadow", ("probe",)),)
+    stages = (StageUse("shadow", ("probe",)), StageUse("canary", ("samples",)))
     usual_sources = ("probe",)
     from_batches = True
+    from_pairs = True
     judged = True
+    several = False
     scale = "score"
     sample = "min_pairs"
     margin = ("max_drop", 0.5)
 
     def tests(self, settings: ScoresGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """One, of the scores of pairs, no matter who has them."""
-        _ = source, conditions
-        yield 1, ScoreTest(max_drop=settings.max_drop, tolerance=settings.tolerance, needed=settings.min_pairs)
+        _ = source
+        yield (
+            1,
+            ScoreTest(
+                max_drop=settings.max_drop,
+                tolerance=settings.tolerance,
+                needed=settings.min_pairs,
+                healthy_bet=conditions.healthy_bet,
+            ),
+        )
 
     def flows(self, settings: ScoresGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""
-        _ = paired, temper
-        yield partial(expected_scores, settings)
+        _ = temper
+        yield partial(expected_scores, settings, paired=paired)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
-import scipy
 from pydantic import Field
 
-from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, PodSlots, StageUse, TestedGate
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
+from gates.analyses.histograms import ArmHistograms, PodSamples, QuantileMargin, expected_times
 from gates.evidence.batch import (
     SHORTEST_SECONDS,
     ArmName,
     Batch,
-    Buckets,
     LatencyMetric,
     PairedReply,
     PodEvidence,
@@ -22,18 +21,10 @@ from gates.evidence.batch import (
     Times,
 )
 from gates.model import Sample
-from gates.stats.e_process import Array
-from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
-from gates.stats.times import LatencyProcess, count_samples, sample_edges
-from gates.traffic import (
-    ArrivalRates,
-    Assumptions,
-    Flow,
-    evidence_per_request,
-    expected_pairs_of_times,
-)
-from tidegate.core.model import SpecConflict, SpecModel
+from gates.traffic import expected_pairs_of_times
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
 
@@ -64,145 +55,54 @@ def as_time(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.2g} ms"
 
 
-class UnfitTimes(ValueError):
-    """Buckets that cannot be brought onto the grid of those before."""
-
-
 def times_of(pod: PodEvidence, metric: LatencyMetric) -> Times:
     """The times that the metric names."""
     return {LatencyMetric.TTFT: pod.ttft, LatencyMetric.ITL: pod.itl, LatencyMetric.E2E: pod.e2e}[metric]
-
-
-def grid_of(all_times: Iterable[Times]) -> Array | None:
-    """The edges on which all these times can be counted; None while there are none.
-
-    Raises:
-        UnfitTimes: when buckets have no edge in common.
-    """
-    all_times = [times for times in all_times if times]
-    buckets = [times for times in all_times if isinstance(times, Buckets)]
-    if not buckets:
-        return sample_edges() if all_times else None
-    # An edge at 0 has no logarithm: what is counted there is counted with the bucket above it.
-    common = set(buckets[0].edges).intersection(*(each.edges for each in buckets[1:])) - {0.0}
-    if len(common) < 2:
-        raise UnfitTimes("the histograms of both arms have fewer than two bucket edges in common")
-    return np.asarray(sorted(common))
-
-
-def counted(times: Times, edges: Array) -> Array:
-    """How many requests lie in each bin of the grid.
-
-    Raises:
-        UnfitTimes: when buckets lack an edge of the grid.
-    """
-    if not isinstance(times, Buckets):
-        return count_samples(times, edges)
-    cumulated = np.cumsum(times.counts)
-    at = np.searchsorted(times.edges, edges)
-    if at.max() >= len(times.edges) or not np.array_equal(np.asarray(times.edges)[at], edges):
-        raise UnfitTimes("the histogram lost a bucket edge that earlier ones had")
-    return np.diff(np.append(cumulated[at], cumulated[-1]), prepend=0).astype(np.float64)
 
 
 class LatencyTest(MetricTest):
     """Requests of both arms in the same scrapes, as samples or buckets."""
 
     worse = "that it is slower than tolerated"
-    process: LatencyProcess | None = None
 
-    def __init__(self, gate: LatencyGate, *, temper: bool) -> None:
+    def __init__(self, gate: LatencyGate, *, temper: bool, healthy_bet: bool = True) -> None:
         """Settings as the spec has them."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
-        self._gate, self._temper = gate, temper
-        self._edges: Array = sample_edges()
-        self._slots = PodSlots()
-        self._seen: dict[ArmName, Array] = {}
+        self._gate = gate
+        self._arms = ArmHistograms(margin_of(gate), temper=temper, healthy_bet=healthy_bet)
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; a batch whose buckets do not fit gives no evidence."""
         metric = self._gate.metric
-        self.missing = batch.missing.get(str(metric), "")
-        found = {pod: times_of(pod, metric) for pod in batch.arms}
-        try:
-            process = self._begun(grid_of(found.values()))
-            if process is None:
-                return
-            counts = {pod: counted(times, self._edges) for pod, times in found.items() if times}
-        except UnfitTimes as unfit:
-            self.missing = str(unfit)
-            return
-        canaries = [each for pod, each in counts.items() if pod.arm is ArmName.CANARY]
-        stable, reused = self._slots.place({pod.pod: each for pod, each in counts.items() if pod.arm is ArmName.STABLE})
-        for slot in reused:
-            process.forget_pod(slot)
-        stable = stable if stable.shape[-1] == len(self._edges) + 1 else np.zeros((len(stable), len(self._edges) + 1))
-        canary = np.sum(canaries, axis=0) if canaries else np.zeros(len(self._edges) + 1)
-        self._note(canary, stable.sum(axis=0))
-        if canaries:
-            process.feed(canary, stable, seconds, canary_pods=len(canaries))
-        else:
-            process.learn(stable, seconds)
+        unfit = self._arms.take([PodSamples(pod.arm, pod.pod, times_of(pod, metric)) for pod in batch.arms], seconds)
+        self.missing = unfit or batch.missing.get(self.kind, "")
+        self.process = self._arms.process
 
     def restart(self) -> None:
         """As `MetricTest`; what is described is counted again too, because traffic shares changed."""
-        self._seen.clear()
-        if self.process:
-            self.process.restart_acceptance()
+        self._arms.restart()
 
     @property
     def seen(self) -> int:
-        return self._count(ArmName.CANARY) if self._count(ArmName.STABLE) else 0
+        return self._arms.seen
 
     def describe(self) -> str:
         metric, quantile = self._gate.metric.upper(), f"p{self._gate.quantile * 100:g}"
-        for arm in (ArmName.CANARY, ArmName.STABLE):
-            if not self._count(arm):
-                reason = f": {self.missing}" if self.missing else ""
-                return f"no {metric} of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
-        canary, stable = self._quantile(ArmName.CANARY), self._quantile(ArmName.STABLE)
+        if nothing := self._arms.nothing_of(metric, self.missing):
+            return nothing
+        canary, stable = self._arms.quantile(ArmName.CANARY), self._arms.quantile(ArmName.STABLE)
         return (
             f"canary {metric} {quantile} is {as_time(canary)} against {as_time(stable)} on stable "
             f"({(canary / stable - 1) * 100:+z.0f} %, allowed {self._gate.max_increase * 100:+g} %)"
         )
 
     def numbers(self) -> Mapping[str, float]:
-        arms = {str(arm): arm for arm in (ArmName.CANARY, ArmName.STABLE)}
-        name = f"{self._gate.metric}_p{self._gate.quantile * 100:g}"
-        times = {f"{name}_{text}_seconds": self._quantile(arm) for text, arm in arms.items() if self._count(arm)}
-        counts = {f"{text}_requests": float(self._count(arm)) for text, arm in arms.items()}
-        effect = float(self.process.design_effect.max()) if self.process else 1.0
-        return times | counts | {"design_effect": effect}
+        return self._arms.numbers(f"{self._gate.metric}_p{self._gate.quantile * 100:g}", "_seconds", "requests")
 
-    def _begun(self, edges: Array | None) -> LatencyProcess | None:
-        """The process, once there are times that say on which grid."""
-        if self.process is None and edges is not None:
-            gate, self._edges = self._gate, edges
-            self.process = LatencyProcess(
-                edges,
-                quantile=gate.quantile,
-                max_increase=gate.max_increase,
-                tolerance=gate.tolerance,
-                temper=self._temper,
-            )
-        return self.process
 
-    def _note(self, canary: Array, stable: Array) -> None:
-        for arm, counts in ((ArmName.CANARY, canary), (ArmName.STABLE, stable)):
-            self._seen[arm] = self._seen.get(arm, 0.0) + counts
-
-    def _count(self, arm: ArmName) -> int:
-        return int(np.sum(self._seen.get(arm, 0.0)))
-
-    def _quantile(self, arm: ArmName) -> float:
-        """Within its bin evenly spread; beyond the last edge, that edge."""
-        reached = np.cumsum(self._seen[arm])
-        rank = self._gate.quantile * reached[-1]
-        place = int(np.searchsorted(reached, rank * (1 - 1e-12)))
-        if place >= len(self._edges):
-            return float(self._edges[-1])
-        low, below = (self._edges[place - 1], reached[place - 1]) if place else (0.0, 0.0)
-        return float(low + (self._edges[place] - low) * (rank - below) / (reached[place] - below))
+def margin_of(gate: LatencyGate) -> QuantileMargin:
+    """What is compared of the metric, whichever it is."""
+    return QuantileMargin(gate.quantile, gate.max_increase, gate.tolerance)
 
 
 class PairedLatencyTest(MetricTest):
@@ -212,11 +112,13 @@ class PairedLatencyTest(MetricTest):
     worse = "that it is later than tolerated"
     sample = "pairs"
 
-    def __init__(self, gate: LatencyGate) -> None:
+    def __init__(self, gate: LatencyGate, *, healthy_bet: bool = True) -> None:
         """Settings as the spec has them; within pairs the margin is of the ratio, not of the quantile."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate = gate
-        self.process = PairedTimesProcess(max_increase=gate.max_increase, tolerance=gate.tolerance)
+        self.process = PairedTimesProcess(
+            max_increase=gate.max_increase, tolerance=gate.tolerance, healthy_bet=healthy_bet
+        )
         self._times: list[tuple[float, float]] = []
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -274,53 +176,6 @@ def _time(reply: PairedReply | None, metric: LatencyMetric) -> float | None:
     return None if seconds is None or seconds < SHORTEST_SECONDS else seconds
 
 
-TYPICAL_SECONDS = 0.2
-"""The median time. Any would do: only ratios of times matter."""
-
-
-POOR_PAST = 2.0
-"""What a short past costs: bets on a slower canary are made from the stable requests seen so far, and those are the
-fewer, and say the less, the more go to the canary and the wider times are spread. Measured by simulation."""
-
-
-def expected_times(
-    gate: LatencyGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, temper: bool
-) -> Flow:
-    """Log-normal times of both arms; each canary's are all longer by a share `worse`."""
-    edges = _edges(assumed.spread, float(worse.max()))
-    canary, stable = _time_shares(edges, assumed.spread, worse), _time_shares(edges, assumed.spread, np.zeros(1))
-    process = LatencyProcess(
-        edges,
-        quantile=gate.quantile,
-        max_increase=gate.max_increase,
-        tolerance=gate.tolerance,
-        temper=False,
-        leading=worse.shape,
-    )
-    counted = evidence_per_request(arrivals, assumed, temper=temper)
-    share = arrivals.canary / (arrivals.canary + arrivals.stable)
-    pods = np.broadcast_to(stable, (len(worse), 1, stable.shape[-1]))
-
-    def feed(seconds: float) -> None:
-        each = seconds * counted
-        process.feed(canary * arrivals.canary * each, pods * arrivals.stable * each, seconds)
-
-    return Flow(process, feed, worse_takes=1 + POOR_PAST * assumed.spread * share, fewest=EXACT_DRAWS + 1)
-
-
-def _edges(spread: float, worst: float) -> Array:
-    edges = sample_edges()
-    reach = np.exp(4 * spread)
-    inside = (edges >= TYPICAL_SECONDS / reach) & (edges <= TYPICAL_SECONDS * reach * (1 + worst))
-    return np.asarray(edges[inside])
-
-
-def _time_shares(edges: Array, spread: float, worse: Array) -> Array:
-    """The share of requests in each bin, (E, K + 1)."""
-    below = scipy.special.ndtr((np.log(edges / TYPICAL_SECONDS) - np.log1p(worse)[:, None]) / spread)
-    return np.asarray(np.diff(below, prepend=0.0, append=1.0, axis=-1))
-
-
 class LatencyKind(TestedGate[LatencyGate]):
     """How much longer the canary's requests take."""
 
@@ -332,21 +187,29 @@ class LatencyKind(TestedGate[LatencyGate]):
         StageUse("canary", ("users",), by_default=True),
     )
     from_batches = True
+    from_pairs = True
     scale = "percent"
     sample = "min_requests"
     margin = ("max_increase", 4.0)
     worst_regression = 4.0
 
+    def signals(self, settings: LatencyGate) -> Mapping[Loc, MetricSignal]:
+        """The time that it compares."""
+        return {("metric",): MetricSignal(str(settings.metric))}
+
     def tests(
         self, settings: LatencyGate, source: Source, conditions: Conditions
     ) -> Iterator[tuple[float, MetricTest]]:
         """One, of pairs or of requests."""
-        paired = source == "probe"
-        yield 1, PairedLatencyTest(settings) if paired else LatencyTest(settings, temper=conditions.temper)
+        bet = conditions.healthy_bet
+        if source == "probe":
+            yield 1, PairedLatencyTest(settings, healthy_bet=bet)
+        else:
+            yield 1, LatencyTest(settings, temper=conditions.temper, healthy_bet=bet)
 
     def flows(self, settings: LatencyGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""
         if paired:
             yield partial(expected_pairs_of_times, settings.max_increase, settings.tolerance)
         else:
-            yield partial(expected_times, settings, temper=temper)
+            yield partial(expected_times, margin_of(settings), temper=temper)

@@ -37,16 +37,19 @@ RESAMPLES = 2**17
 """Up to 17 prompts every way of swapping is tried; beyond that, as many drawn with a fixed seed."""
 
 
-def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: float) -> Verdict:
+def judge_quality(
+    settings: QualityGate, evidence: AnswerScores, *, rollback: float, prompts: str = "golden prompts"
+) -> Verdict:
     """Compare the mean score of both versions over the same prompts.
 
-    `rollback` is the gate's share of the chance that a version that is no worse is taken back.
+    `rollback` is the gate's share of the chance that a version that is no worse is taken back; `prompts` is what a
+    sentence calls them.
     """
     stable, canary = evidence.stable, evidence.canary
-    prompts = stable.by_prompt.keys() | canary.by_prompt.keys()
+    asked = stable.by_prompt.keys() | canary.by_prompt.keys()
     both = stable.by_prompt.keys() & canary.by_prompt.keys()
     # One unanswered prompt is enough: which ones a version leaves out is no accident.
-    if len(both) < len(prompts) or len(both) < settings.min_prompts:
+    if len(both) < len(asked) or len(both) < settings.min_prompts:
         reason = (
             f"{len(canary.by_prompt)} prompts are answered by the canary and {len(stable.by_prompt)} by the champion, "
             f"{len(both)} by both; the same prompts, at least {settings.min_prompts}, are needed"
@@ -57,7 +60,7 @@ def judge_quality(settings: QualityGate, evidence: AnswerScores, *, rollback: fl
     drops = np.asarray([score - canary.by_prompt[prompt] for prompt, score in sorted(stable.by_prompt.items())])
     p_value = chance_of_drop(drops)
     sentence = (
-        f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} golden prompts "
+        f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} {prompts} "
         f"({canary.mean - stable.mean:+z.2f}, allowed {-settings.max_drop:+g})"
     )
     numbers = {
@@ -109,6 +112,7 @@ class QualityKind(GateKind[QualityGate]):
     name = GATE
     spec = settings = QualityGate
     stages = (StageUse("offline", by_default=True),)
+    several = False
 
 
 def quality_forecast(settings: QualityGate, *, prompts: int, rollback: float) -> GateForecast:

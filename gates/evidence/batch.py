@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from tidegate.core.model import Value
 
-Source = Literal["proxy", "users", "probe"]
+Source = Literal["proxy", "users", "probe", "load", "samples"]
 
 
 class LatencyMetric(StrEnum):
@@ -157,6 +157,81 @@ class DriftCounts(Value):
     canary_totals: Mapping[str, Total] = {}
 
 
+class ArmLoad(Value):
+    """What one arm made of the load of one block."""
+
+    requests: Count
+    """All that ended, whatever became of them."""
+    failed: Count = 0
+    """Of these, not answered in full."""
+    output_tokens: Count
+    """Of requests that were answered in full: what is cut off is of no use to anybody."""
+    seconds: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+    """From the first request to the end of the last."""
+    engines: Annotated[int, Field(ge=1)] = 1
+    """That shared the load."""
+    engine_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """What one of them costs in an hour; None when nobody says."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> ArmLoad:
+        if self.failed > self.requests:
+            raise ValueError(f"at least {self.failed} requests: failed ones are among them")
+        return self
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of one engine."""
+        return self.output_tokens / self.seconds / self.engines
+
+    @property
+    def cost(self) -> float | None:
+        """Of all engines, for as long as the block took."""
+        return None if self.engine_hour is None else self.engine_hour * self.engines * self.seconds / 3600
+
+
+class LoadBlock(Value):
+    """The same load on both arms: the same requests in the same order, by the same shape."""
+
+    stable: ArmLoad
+    canary: ArmLoad
+
+
+class PodTrials(Value):
+    """What one pod of one arm counted for a ratio gate since the batch before."""
+
+    arm: ArmName
+    pod: str = ""
+    trials: Count = 0
+    events: Count = 0
+    """Of these, those that ended badly."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> PodTrials:
+        if self.events > self.trials:
+            raise ValueError(f"at least {self.events} trials: the events are among them")
+        return self
+
+
+class PodHistogram(Value):
+    """What one pod of one arm counted for a quantile gate since the batch before."""
+
+    arm: ArmName
+    pod: str = ""
+    buckets: Buckets
+    """Edges in the unit of the metric."""
+
+
+class PodTotal(Value):
+    """What one pod of one arm counted and added up for a mean gate since the batch before."""
+
+    arm: ArmName
+    pod: str = ""
+    count: Count = 0
+    total: Total = 0.0
+    """The sum over all that were counted, in the unit of the metric."""
+
+
 USUAL_LOOK = timedelta(seconds=10)
 """Between two batches of evidence, where nobody says how often anything is scraped."""
 
@@ -166,19 +241,41 @@ class Batch(Value):
 
     time: float = Field(ge=0, le=1e11, allow_inf_nan=False)
     """Unix time in seconds (not milliseconds) at the end; batches of one source rise in time."""
-    source: Literal["proxy", "users", "probe"] = "users"
-    """Who counted: proxies and engines, the users' side, or our own paired probe. Sources are judged apart."""
+    source: Source = "users"
+    """Who counted: proxies and engines, the users' side, our own paired probe, our own load, or engines that keep
+    samples of users' requests. Sources are judged apart."""
     arms: tuple[PodEvidence, ...] = ()
     """Each pod at most once. An arm that is missing here gives no evidence: it is not an arm with 0 errors."""
     pairs: tuple[PairedAnswer, ...] = ()
+    blocks: tuple[LoadBlock, ...] = ()
+    """Blocks of load that ended; a coin decided for each which arm had it first."""
     events: Events | None = None
     """What the queries of an SLO counted of the canary; None when nobody asked them."""
     drift: DriftCounts | None = None
     """Features of questions and answers; None when nobody looked at them."""
+    ratios: Mapping[str, tuple[PodTrials, ...]] = {}
+    """By ratio gate, what its counters counted of both arms."""
+    histograms: Mapping[str, tuple[PodHistogram, ...]] = {}
+    """By quantile gate, the same."""
+    totals: Mapping[str, tuple[PodTotal, ...]] = {}
+    """By mean gate, the same."""
+    measured: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    """By query gate, what its query gave at the end."""
     dimensions: Mapping[ArmName, Mapping[Dimension, tuple[Score, ...]]] = {}
     """What a judge's scores were composed of: for people, not for the statistics."""
     missing: Mapping[str, str] = {}
     """Why something that was looked for is not here, by what it is: for people, not for the statistics."""
+
+    @property
+    def of_stable(self) -> Batch:
+        """What it tells of stable alone: a past to bet on, and no evidence."""
+        asked = {name: getattr(self, name) for name in ("ratios", "histograms", "totals")}
+        kept = {
+            name: {gate: tuple(pod for pod in pods if pod.arm is ArmName.STABLE) for gate, pods in found.items()}
+            for name, found in asked.items()
+        }
+        arms = tuple(pod for pod in self.arms if pod.arm is ArmName.STABLE)
+        return self.model_copy(update={"arms": arms, "events": None, "drift": None, "measured": {}, **kept})
 
     @model_validator(mode="after")
     def _pods_once(self) -> Batch:

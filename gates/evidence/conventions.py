@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gates.evidence.batch import LatencyMetric
+from tidegate.core.metrics.model import fits
 
 RESPONSES = "envoy_cluster_upstream_rq"
 """By `RESPONSE_CODE`, once the headers are there. A stream cut after its headers is in here as a 200."""
@@ -18,13 +19,30 @@ TORN = "envoy_cluster_upstream_cx_destroy_remote_with_active_rq"
 TIMEOUTS = "envoy_cluster_upstream_rq_per_try_idle_timeout"
 """An engine that fell silent, before its headers (a 504 as well) or after. There is no other limit in time."""
 
+
+@dataclass(frozen=True)
+class TimesHistogram:
+    """The name of a histogram, and what its numbers are."""
+
+    name: str
+    """Without the suffix of a classic histogram's buckets; a native histogram has the name itself."""
+    unit_seconds: float = 1.0
+    """How long a unit of its edges is; native ones are read in seconds only."""
+    only: Mapping[str, str] = field(default_factory=dict)
+    """Labels with regular expressions: whatever has others is no answered request."""
+    pod: str | None = None
+    """The label that tells engines of an arm apart; None for that of all others."""
+
+
 HISTOGRAMS = {
     LatencyMetric.TTFT: "vllm:time_to_first_token_seconds",
     # Per request, as the load measures it; vllm:inter_token_latency_seconds is per token.
     LatencyMetric.ITL: "vllm:request_time_per_output_token_seconds",
     LatencyMetric.E2E: "vllm:e2e_request_latency_seconds",
 }
-"""Without the suffix of a classic histogram's buckets; a native histogram has the name itself."""
+Histograms = Mapping[LatencyMetric, TimesHistogram]
+BY_VLLM: Histograms = {metric: TimesHistogram(name) for metric, name in HISTOGRAMS.items()}
+
 BUCKET = "_bucket"
 BUCKET_EDGE = "le"
 
@@ -55,7 +73,9 @@ class RequestCounters:
     own: tuple[str, ...] = ()
     """More labels that tell the series of one target apart."""
     only: Mapping[str, str] = field(default_factory=dict)
-    """Beginnings of labels: whatever has others is nobody's request."""
+    """Labels with regular expressions: whatever has others is nobody's request."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """The same: whatever has these failed, whatever its status says."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Roles that it knows under another name."""
 
@@ -66,7 +86,11 @@ class RequestCounters:
 
     def is_of_users(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels counts what users asked."""
-        return all(labels.get(name, "").startswith(begin) for name, begin in self.only.items())
+        return fits(labels, self.only)
+
+    def is_broken(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels counts requests that failed behind a status that says otherwise."""
+        return bool(self.broken) and fits(labels, self.broken)
 
 
 BY_PROXY = RequestCounters(whose="the proxy's", responses=RESPONSES, status=RESPONSE_CODE, torn=TORN, timeouts=TIMEOUTS)
@@ -77,7 +101,7 @@ BY_ENGINE = RequestCounters(
     responses="http_requests_total",
     status="status",
     own=("handler", "method"),
-    only={"method": "POST", "handler": "/v1/"},
+    only={"method": "POST", "handler": "/v1/.*"},
     # An engine does not know that what it answers are copies.
     roles={"shadow": "canary"},
 )

@@ -8,13 +8,25 @@ from dataclasses import dataclass, field
 
 from gates.evidence import counters
 from gates.evidence.batch import Batch, Buckets, LatencyMetric, PodEvidence
-from gates.evidence.conventions import BUCKET, BUCKET_EDGE, BY_PROXY, HISTOGRAMS, POD, RequestCounters
+from gates.evidence.conventions import (
+    BUCKET,
+    BUCKET_EDGE,
+    BY_PROXY,
+    BY_VLLM,
+    POD,
+    Histograms,
+    RequestCounters,
+    TimesHistogram,
+)
 from gates.evidence.counters import Histogram, NotCounts, Sample, counted
 from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target
 from gates.model import Counts
+from tidegate.core.metrics.model import fits
 
 BROKEN_BEFORE_HEADERS = 503
 LATE_BEFORE_HEADERS = 504
+BROKEN_AFTER_HEADERS = 500
+"""What it counts as, where a label tells it: neither of the codes that another counter has as well."""
 
 
 def requests_of(
@@ -63,7 +75,7 @@ def _intervals(what: str, told: Sequence[RawSeries], window: ScrapeWindow, count
         gained = window.gains(what, series.labels, times, counted([[value] for _, value in series.values]))
         steps = dict(zip(gained.times, gained.counts[:, 0].tolist(), strict=True))
         if series.name == counting.responses:
-            code = _code(series, counting)
+            code = BROKEN_AFTER_HEADERS if counting.is_broken(series.labels) else _code(series, counting)
             for at, count in steps.items():
                 codes[at][code] += count
         else:
@@ -119,38 +131,56 @@ class _Gained:
 
 
 def times_of(
-    metric: LatencyMetric, arms: Sequence[ArmScrapes], window: ScrapeWindow, *, pod_label: str
+    metric: LatencyMetric,
+    arms: Sequence[ArmScrapes],
+    window: ScrapeWindow,
+    *,
+    pod_label: str,
+    histograms: Histograms = BY_VLLM,
 ) -> dict[PodKey, Buckets]:
     """On the edges that all pods of both arms share; when there are none, no pod has times."""
-    name = HISTOGRAMS[metric]
-    scraped = [(arm, _by_target(arm.series, name)) for arm in arms]
+    asked = histograms.get(metric)
+    if asked is None:
+        window.miss(str(metric), f"no source of this Prometheus tells {metric}")
+        return {}
+    scraped = [(arm, _by_target(arm.series, asked)) for arm in arms]
     # Native ones are finer, but share hardly an edge with classic ones.
     native = all(one.native for _, told in scraped for one in told)
-    found = [
-        gained for arm, told in scraped for gained in _of_arm(arm, told, window, metric, native=native, label=pod_label)
-    ]
+    question = _TimesQuestion(metric, asked.name, pod_label if asked.pod is None else asked.pod, native)
+    found = [gained for arm, told in scraped for gained in _of_arm(arm, told, window, question)]
     common = counters.common_edges(gained.edges for gained in found)
     if found and not common:
-        window.miss(str(metric), f"the histograms of {name} share no bucket edge")
+        window.miss(str(metric), f"the histograms of {asked.name} share no bucket edge")
     return _summed(found, common) if common else {}
 
 
-def _of_arm(
-    arm: ArmScrapes, told: Sequence[_Scraped], window: ScrapeWindow, metric: LatencyMetric, *, native: bool, label: str
-) -> list[_Gained]:
+@dataclass(frozen=True)
+class _TimesQuestion:
+    """What is asked of every target of an arm."""
+
+    metric: LatencyMetric
+    name: str
+    """The histogram's, for people."""
+    label: str
+    """That tells engines apart."""
+    native: bool
+
+
+def _of_arm(arm: ArmScrapes, told: Sequence[_Scraped], window: ScrapeWindow, asked: _TimesQuestion) -> list[_Gained]:
+    metric = asked.metric
     found: list[_Gained] = []
     for one in told:
         try:
-            histogram = one.read(native=native)
+            histogram = one.read(native=asked.native)
         except NotCounts as problem:
-            window.miss(str(metric), f"{problem} in {HISTOGRAMS[metric]} of {arm.key}")
+            window.miss(str(metric), f"{problem} in {asked.name} of {arm.key}")
             continue
         gained = window.gains(f"{arm.arm} {metric}", one.labels, histogram.times, histogram.counts)
         if gained.times:
-            pod = (arm.arm, one.labels.get(label, ""))
+            pod = (arm.arm, one.labels.get(asked.label, ""))
             found.append(_Gained(pod=pod, edges=histogram.edges, counts=gained.counts.sum(axis=0).tolist()))
     if not found:
-        window.miss(str(metric), f"Prometheus has no {HISTOGRAMS[metric]} of {arm.key} in this window")
+        window.miss(str(metric), f"Prometheus has no {asked.name} of {arm.key} in this window")
     return found
 
 
@@ -164,14 +194,17 @@ def _summed(found: Sequence[_Gained], common: Sequence[float]) -> dict[PodKey, B
     }
 
 
-def _by_target(series: Sequence[RawSeries], name: str) -> list[_Scraped]:
+def _by_target(series: Sequence[RawSeries], asked: TimesHistogram) -> list[_Scraped]:
     found: dict[Target, _Scraped] = {}
     for one in series:
+        if not fits(one.labels, asked.only):
+            continue
         target = one.target(BUCKET_EDGE)
-        if one.name == name and one.histograms:
+        # The grid of native ones is in seconds, whose powers of two are no powers of two of milliseconds.
+        if one.name == asked.name and one.histograms and asked.unit_seconds == 1:
             found.setdefault(target, _Scraped(labels=dict(target))).native = one
-        elif one.name == name + BUCKET:
-            edge = float(one.labels.get(BUCKET_EDGE, "nan"))
+        elif one.name == asked.name + BUCKET:
+            edge = float(one.labels.get(BUCKET_EDGE, "nan")) * asked.unit_seconds
             found.setdefault(target, _Scraped(labels=dict(target))).by_edge[edge] = one.values
     return list(found.values())
 
@@ -186,6 +219,7 @@ def batch_of(
     pod_label: str = POD,
     proxy_pod_label: str = "",
     counting: RequestCounters = BY_PROXY,
+    histograms: Histograms = BY_VLLM,
 ) -> Batch:
     """Both arms within the window, and why something is not in it.
 
@@ -196,7 +230,9 @@ def batch_of(
         for arm in arms
         for pod, counts in requests_of(arm, window, pod_label=proxy_pod_label, counting=counting).items()
     }
-    times = {metric: times_of(metric, arms, window, pod_label=pod_label) for metric in LatencyMetric}
+    times = {
+        metric: times_of(metric, arms, window, pod_label=pod_label, histograms=histograms) for metric in LatencyMetric
+    }
     evidence = []
     for arm, pod in sorted({*requests, *(key for found in times.values() for key in found)}):
         counts = requests.get((arm, pod), _UNCOUNTED)

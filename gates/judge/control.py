@@ -150,6 +150,11 @@ class Control:
         self._repeats += 1
         self._agreed += same_opinion(drop, swapped, within=self._settings.same_within)
 
+    def asked_again(self, score: float, again: float) -> None:
+        """One answer was asked of twice; both are its composite score."""
+        self._repeats += 1
+        self._agreed += abs(score - again) <= self._settings.same_within + ROUNDING
+
     def foiled(self, drop: float) -> None:
         """A right answer was put next to a foil, which scored `drop` below it."""
         self._foils += 1

@@ -7,41 +7,15 @@ control's pairs both orders are asked, where it cancels exactly.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping, Sequence
-from random import Random
 from statistics import fmean
 
 from gates.evidence.batch import Dimension, Score
-from gates.judge.control import Control, ControlReport, Label, foil_of, side_by_side
-from gates.judge.rubric import DimensionScores, JudgeClient, NoScore, NoScoreReason, Opinion, judge_request, opinion
-from gates.judge.spec import JudgeGate, Weight
-from gates.text import similarity
-from tidegate.core.errors import OutsideError
+from gates.judge.control import Label, side_by_side
+from gates.judge.controlled import ControlledJudge, composite, draw
+from gates.judge.rubric import DimensionScores, NoScore, Opinion, judge_request, opinion
+from gates.judge.spec import Weight
 from tidegate.core.model import Value
-
-
-class Lot(Value):
-    """What chance decided for one pair."""
-
-    judged: bool
-    """Whether it is in the sample."""
-    control: bool
-    """Whether it is asked again, swapped, and next to a foil."""
-    canary_first: bool
-    foil: float
-    """Where in what is kept of other prompts the foil is taken from, and whether it pleads; 0 to 1, without 1."""
-
-
-def draw(seed: int, key: str, settings: JudgeGate) -> Lot:
-    """Draw for the pair that `key` names; depends on nothing else, so that a pair is judged alike in any order."""
-    random = Random(f"{seed}:{key}")
-    return Lot(
-        judged=random.random() < settings.sample,
-        control=random.random() < settings.control.share,
-        canary_first=random.random() < 0.5,
-        foil=random.random(),
-    )
 
 
 class ArmScores(Value):
@@ -68,14 +42,6 @@ def unblind(opinion: Opinion, *, canary_first: bool) -> ArmScores:
     if canary_first:
         return ArmScores(stable=opinion.second, canary=opinion.first)
     return ArmScores(stable=opinion.first, canary=opinion.second)
-
-
-def composite(scores: DimensionScores, weights: Mapping[Dimension, Weight]) -> float:
-    """The weighted mean over the dimensions that have a weight; 0 to 1."""
-    total = sum(weights.values())
-    mean = sum(weight * scores[dimension] for dimension, weight in weights.items()) / total
-    # Rounding may leave a mean of ones a hair above 1, which is no score.
-    return min(1.0, max(0.0, mean))
 
 
 def drop(scores: ArmScores, weights: Mapping[Dimension, Weight]) -> float:
@@ -109,33 +75,11 @@ def _mean(scores: Sequence[DimensionScores]) -> DimensionScores:
     return {dimension: fmean(one[dimension] for one in scores) for dimension in scores[0]}
 
 
-KEPT_FOR_FOILS = 32
-"""Prompts with the stable arm's answers, in memory only."""
-OTHER_PROMPT = 0.8
-"""Word F1 below which it asks something else; "what is 3 times 4" and "what is 3 times 5" have just that."""
-OTHER_ANSWER = 0.5
-"""Word F1 below which an answer to another prompt is no answer to this one."""
-
-
-class PairJudge:
+class PairJudge(ControlledJudge):
     """One judge of one comparison; may be asked of many pairs at once.
 
     The same seed and keys give the same orders and samples, in whichever order the pairs arrive.
     """
-
-    def __init__(self, settings: JudgeGate, client: JudgeClient, *, seed: int) -> None:
-        """Nothing is asked yet."""
-        self._settings = settings
-        self._client = client
-        self._seed = seed
-        self._dimensions = tuple(settings.dimensions)
-        self._control = Control(settings.control)
-        self._others: deque[tuple[str, str]] = deque(maxlen=KEPT_FOR_FOILS)
-
-    @property
-    def control(self) -> ControlReport:
-        """Whether the judge may be believed, as far as is known now."""
-        return self._control.report()
 
     def wants(self, key: str) -> bool:
         """Whether the pair that `key` names is in the sample; the others need not be given to `judge`."""
@@ -148,9 +92,7 @@ class PairJudge:
         """
         lot = draw(self._seed, key, self._settings)
         foil = self._foil(prompt, stable, lot) if lot.control else None
-        # Each prompt once: a popular one must not push the others out.
-        if all(prompt != other for other, _ in self._others):
-            self._others.append((prompt, stable))
+        self._remember(prompt, stable)
         first = await self._compare(prompt, stable, canary, canary_first=lot.canary_first)
         if isinstance(first, NoScore):
             return first
@@ -195,32 +137,13 @@ class PairJudge:
         if not isinstance(scores, NoScore):
             self._control.foiled(drop(scores, self._settings.dimensions))
 
-    def _foil(self, prompt: str, right: str, lot: Lot) -> str | None:
-        """Made of an answer to another prompt that shares few words with the right one; None when there is none yet."""
-        wrong = [
-            answer
-            for other, answer in self._others
-            if similarity(other, prompt) < OTHER_PROMPT and similarity(answer, right) < OTHER_ANSWER
-        ]
-        return foil_of(wrong, lot.foil)
-
     async def _compare(self, prompt: str, stable: str, canary: str, *, canary_first: bool) -> ArmScores | NoScore:
         """Ask once, blinded; every answer and non-answer is counted by the control."""
         first, second = (canary, stable) if canary_first else (stable, canary)
-        found = await self._ask(prompt, first, second)
+        request = judge_request(self._settings.rubric, self._dimensions, prompt, first, second)
+        found = await self._asked(request, opinion, self._dimensions)
         if isinstance(found, NoScore):
             return found
         weights = self._settings.dimensions
         self._control.answered(first=composite(found.first, weights), second=composite(found.second, weights))
         return unblind(found, canary_first=canary_first)
-
-    async def _ask(self, prompt: str, first: str, second: str) -> Opinion | NoScore:
-        request = judge_request(self._settings.rubric, self._dimensions, prompt, first, second)
-        try:
-            found = opinion(await self._client.ask(request), self._dimensions)
-        except OutsideError as error:
-            self._control.silent(NoScoreReason.UNREACHABLE, error.message)
-            return NoScore(why=NoScoreReason.UNREACHABLE)
-        if isinstance(found, NoScore):
-            self._control.silent(found.why)
-        return found

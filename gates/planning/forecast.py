@@ -1,8 +1,8 @@
 """What a gate will typically do, told before anything is deployed, and what would let it reach its verdict in time.
 
 After how many requests, and when, it says yes to a healthy canary; how soon it catches a regression of the
-margin's size; and which regressions it cannot see in the time it is given. Each remedy is searched for with the same
-expected traffic.
+margin's size; and which regressions it cannot see in the time it is given. Each proposal is searched for, and checked,
+by the same forecast.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from gates.analyses.base import MonitoredGate, StageUse, TestedGate
 from gates.evidence.batch import Source
 from gates.planning.power import PowerCurve, passes_by, power_curve
 from gates.sequential_test import AnalysisPlan, metric_tests
-from gates.spec import tested_kinds
-from gates.traffic import Assumptions, Exposure, GateForecast, forecast_of, told_by
-from tidegate.core.durations import format_duration
+from gates.traffic import Assumptions, Change, Exposure, GateForecast, Proposal, Unit, forecast_of, told_by
+from tidegate.core.durations import format_duration, parse_duration
 from tidegate.core.model import SpecModel
 
-LIKELY = 1.5
-"""Eight of ten healthy canaries have passed by so many times the typical time. Measured: 1.0 to 1.8 times."""
+UNITS: Mapping[Source, Unit] = {"probe": "pairs", "load": "blocks"}
 
 
 def forecasts(plan: AnalysisPlan, exposure: Exposure, assumed: Assumptions | None = None) -> tuple[GateForecast, ...]:
@@ -33,19 +31,20 @@ def forecasts(plan: AnalysisPlan, exposure: Exposure, assumed: Assumptions | Non
 
 
 def forecast(plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> GateForecast:
-    """One gate on one source, as yet without remedies."""
-    kind, settings = tested_kinds()[gate], plan.settings[gate]
+    """One gate on one source, as yet without proposals."""
+    kind, settings = plan.kind_of(gate), plan.settings[gate]
     if isinstance(kind, MonitoredGate):
-        return kind.forecast(settings, source, exposure, assumed, plan.conditions)
+        found = kind.forecast(settings, source, exposure, assumed, plan.conditions)
+        return found.model_copy(update={"gate": gate})
     assert isinstance(kind, TestedGate), f"no sequential test asks {gate}"
-    curve = power_curve_of(plan, kind, source, exposure, assumed)
+    curve = power_curve_of(plan, gate, source, exposure, assumed)
     arrivals = exposure.arrivals(source, judged=kind.judged)
     return forecast_of(
         gate,
         source,
         exposure,
         arrivals,
-        unit="pairs" if source == "probe" else "requests",
+        unit=UNITS.get(source, "requests"),
         scale=kind.scale,
         passes=max(curve.passes, kind.needed(settings) / arrivals.canary),
         regression=curve.effects[0],
@@ -55,14 +54,16 @@ def forecast(plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, 
 
 
 def power_curve_of(
-    plan: AnalysisPlan, kind: TestedGate[Any], source: Source, exposure: Exposure, assumed: Assumptions
+    plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions
 ) -> PowerCurve:
     """When a gate's evidence suffices, whatever sample it asks for besides."""
+    kind = plan.kind_of(gate)
+    assert isinstance(kind, TestedGate), f"no sequential test asks {gate}"
     # The first test of a gate is what a regression shows itself in; its weight is part of the answer.
-    weight = max(each.weight for each, _ in metric_tests(plan) if (each.gate, each.source) == (kind.name, source))
+    weight = max(each.weight for each, _ in metric_tests(plan) if (each.gate, each.source) == (gate, source))
     return power_curve(
         kind,
-        plan.settings[kind.name],
+        plan.settings[gate],
         exposure.arrivals(source, judged=kind.judged),
         assumed,
         paired=source == "probe",
@@ -73,6 +74,8 @@ def power_curve_of(
     )
 
 
+LIKELY = 1.5
+"""Eight of ten healthy canaries have passed by so many times the typical time. Measured: 1.0 to 1.8 times."""
 MOST_PERCENT = 50
 """Of users: beyond, the stable arm becomes the one that tells too little."""
 MOST_TIMES = 1000.0
@@ -81,12 +84,25 @@ MOST_PAIRS_PER_SECOND = 50.0
 ADVICE_STEPS = 10
 
 
-def with_remedy(plan: AnalysisPlan, found: GateForecast, exposure: Exposure, assumed: Assumptions) -> GateForecast:
+def two_digits(value: float) -> float:
+    """Rounded up: what is advised must be enough."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / scale - 1e-6) * scale
+
+
+def round_up(seconds: float) -> str:
+    """A duration as specs write it, rounded up to what a person would write."""
+    steps: Mapping[float, float] = {120: 10, 7200: 60, 86400: 600, math.inf: 3600}
+    step = next(step for most, step in steps.items() if seconds <= most)
+    return format_duration(timedelta(seconds=math.ceil(seconds / step) * step))
+
+
+def with_proposals(plan: AnalysisPlan, found: GateForecast, exposure: Exposure, assumed: Assumptions) -> GateForecast:
     """The forecast with what would make it reachable; the same forecast when it is."""
     if found.reachable or found.source is None:
         return found
-    search = _Search(plan, found.gate, found.source, exposure, assumed)
-    return found.model_copy(update={"remedy": tuple(search.remedies())})
+    proposals = tuple(_Search(plan, found.gate, found.source, exposure, assumed).proposals())
+    return found.model_copy(update={"proposals": proposals, "remedy": tuple(each.words for each in proposals)})
 
 
 class _Search:
@@ -94,49 +110,120 @@ class _Search:
 
     def __init__(self, plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> None:
         self._plan, self._gate, self._source = plan, gate, source
-        self._kind, self._settings = tested_kinds()[gate], plan.settings[gate]
+        self._kind, self._settings = plan.kind_of(gate), plan.settings[gate]
         self._exposure, self._assumed = exposure, assumed
         self._limit = exposure.within_seconds / LIKELY
 
-    def remedies(self) -> Iterator[str]:
-        longer = LIKELY * self._needs()
-        if math.isfinite(longer):
-            yield f"`within` of at least {round_up(longer)}"
+    def proposals(self) -> Iterator[Proposal]:
+        yield from self._longer()
         if self._source == "probe":
-            pairs = self._exposure.pairs_per_second or 1.0
-            enough = _least(self._moved("pairs_per_second"), pairs, MOST_PAIRS_PER_SECOND)
-            yield from _say("at least {} pairs a second", enough)
-        else:
-            yield from _more_traffic(self._exposure, self._moved)
+            least = self._exposure.pairs_per_second or 1.0
+            yield from self._of("pairs_per_second", "at least {} pairs a second", least, MOST_PAIRS_PER_SECOND)
+        elif self._source != "load":
+            yield from self._more_traffic()
             yield from self._in_shadow()
         if isinstance(self._kind, TestedGate):
-            yield from _wider(self._kind, self._settings, self._passes_with)
+            yield from self._wider(self._kind)
 
-    def _in_shadow(self) -> Iterator[str]:
+    def _longer(self) -> Iterator[Proposal]:
+        needs = self._needs(self._exposure, self._source)
+        if math.isfinite(needs):
+            words = round_up(LIKELY * needs)
+            seconds = parse_duration(words).total_seconds()
+            yield self._proposal("within", seconds, f"`within` of at least {words}", self._exposure)
+
+    def _more_traffic(self) -> Iterator[Proposal]:
+        copied = self._exposure.mirrored
+        what = "mirroring at least {} %" if copied else "a weight of at least {}"
+        yield from self._of("percent", what, self._exposure.percent, 100 if copied else MOST_PERCENT, rounded=math.ceil)
+        if rate := self._exposure.requests_per_second:
+            yield from self._of("requests_per_second", "at least {} requests a second", rate, rate * MOST_TIMES)
+
+    def _in_shadow(self) -> Iterator[Proposal]:
         """Where a user's request tells more, and harms nobody."""
         there = (self._kind.use_in("shadow") or StageUse("shadow")).sources
         if "probe" in there:
             words = f"the paired probe: {self._gate} in the shadow stage, with at least {{}} pairs a second"
-            yield from _say(words, _least(self._moved("pairs_per_second", "probe"), 0.1, MOST_PAIRS_PER_SECOND))
+            yield from self._of("pairs_per_second", words, 0.1, MOST_PAIRS_PER_SECOND, told="probe", by="probe")
         elif there and not self._exposure.mirrored:
-            copies = self._exposure.model_copy(update={"mirrored": True})
             words = f"mirrored requests: {self._gate} in the shadow stage, with at least {{}} %"
-            yield from _say(words, _least(lambda percent: self._passes(_with(copies, "percent", percent)), 1, 100))
+            copies = self._exposure.model_copy(update={"mirrored": True})
+            yield from self._of("percent", words, 1, 100, told="mirror", rounded=math.ceil, around=copies)
 
-    def _needs(self) -> float:
-        """Seconds, at the stated traffic."""
-        if not isinstance(self._kind, TestedGate):
-            return self._monitor_passes(self._exposure, self._source)
-        curve = power_curve_of(self._plan, self._kind, self._source, self._exposure, self._assumed)
-        arrivals = self._exposure.arrivals(self._source, judged=self._kind.judged)
-        return max(curve.passes, self._kind.needed(self._settings) / arrivals.canary)
-
-    def _moved(self, field: str, by: Source | None = None) -> Callable[[float], bool]:
-        return lambda value: self._passes(_with(self._exposure, field, value), by=by)
-
-    def _passes(self, changed: Exposure, by: Source | None = None) -> bool:
-        """Whether eight of ten healthy canaries would pass in time."""
+    def _of(
+        self,
+        field: Literal["percent", "requests_per_second", "pairs_per_second"],
+        words: str,
+        low: float,
+        high: float,
+        *,
+        told: Change | None = None,
+        by: Source | None = None,
+        rounded: Callable[[float], float] = two_digits,
+        around: Exposure | None = None,
+    ) -> Iterator[Proposal]:
+        """The least value of a field of the exposure that is enough, rounded up to what a person would write."""
         source = by or self._source
+
+        def exposed(value: float) -> Exposure:
+            return (around or self._exposure).model_copy(update={field: rounded(value)})
+
+        value = _least(lambda value: self._passes(exposed(value), source), low, high)
+        if value is not None:
+            said = words.format(f"{rounded(value):g}")
+            yield self._proposal(told or field, rounded(value), said, exposed(value), source)
+
+    def _wider(self, kind: TestedGate[Any]) -> Iterator[Proposal]:
+        """A margin that can be proven in time."""
+        if kind.margin is None:
+            return
+        field, most = kind.margin
+
+        def wider(value: float) -> SpecModel:
+            return self._settings.model_copy(update={field: _rounded_margin(kind, value)})
+
+        now = getattr(self._settings, field)
+        least = _least(lambda value: self._suffices(kind, wider(value), self._exposure, self._source), now, most)
+        if least is not None:
+            value = _rounded_margin(kind, least)
+            passes = self._needs(self._exposure, self._source, wider(least))
+            text = _margin_text(kind, value)
+            yield Proposal(
+                change="margin",
+                value=value,
+                words=f"`{field}` of at least {text}",
+                seconds_to_pass=self._told(passes, self._exposure, self._source),
+                setting=field,
+                written=text,
+            )
+
+    def _proposal(
+        self, change: Change, value: float, words: str, exposure: Exposure, source: Source | None = None
+    ) -> Proposal:
+        source = source or self._source
+        told = self._told(self._needs(exposure, source), exposure, source)
+        return Proposal(change=change, value=value, words=words, seconds_to_pass=told)
+
+    def _told(self, passes: float, exposure: Exposure, source: Source) -> float | None:
+        timed = exposure.timed(source)
+        return told_by(passes, exposure.arrivals(source, judged=self._kind.judged)) if timed else None
+
+    def _needs(self, exposure: Exposure, source: Source, settings: SpecModel | None = None) -> float:
+        """Seconds until half of all healthy canaries have passed."""
+        if not isinstance(self._kind, TestedGate):
+            return self._monitor_passes(exposure, source)
+        wanted = settings or self._settings
+        asked = {
+            "settings": {**self._plan.settings, self._gate: wanted},
+            "sources": {**self._plan.sources, self._gate: (source,)},
+        }
+        plan = self._plan.model_copy(update=asked)
+        curve = power_curve_of(plan, self._gate, source, exposure, self._assumed)
+        arrivals = exposure.arrivals(source, judged=self._kind.judged)
+        return max(curve.passes, self._kind.needed(wanted) / arrivals.canary)
+
+    def _passes(self, changed: Exposure, source: Source) -> bool:
+        """Whether eight of ten healthy canaries would pass in time."""
         if not isinstance(self._kind, TestedGate):
             return self._monitor_passes(changed, source) <= self._limit
         return self._suffices(self._kind, self._settings, changed, source)
@@ -145,10 +232,6 @@ class _Search:
         assert isinstance(self._kind, MonitoredGate), f"no sequential test asks {self._gate}"
         passes = self._kind.passes(self._settings, source, exposure, self._assumed, self._plan.conditions)
         return told_by(passes, exposure.arrivals(source)) or math.inf
-
-    def _passes_with(self, wanted: SpecModel) -> bool:
-        assert isinstance(self._kind, TestedGate), f"{self._gate} has no margin to widen"
-        return self._suffices(self._kind, wanted, self._exposure, self._source)
 
     def _suffices(self, kind: TestedGate[Any], settings: SpecModel, exposure: Exposure, source: Source) -> bool:
         arrivals = exposure.arrivals(source, judged=kind.judged)
@@ -164,34 +247,16 @@ class _Search:
         )
 
 
-def _with(exposure: Exposure, field: str, value: float) -> Exposure:
-    return exposure.model_copy(update={field: value})
+def _rounded_margin(kind: TestedGate[Any], value: float) -> float:
+    """Up to what a person would write."""
+    return math.ceil(value * 100 - 1e-6) / 100 if kind.scale in ("percent", "cost", "change") else two_digits(value)
 
 
-def _more_traffic(exposure: Exposure, moved: Callable[[str], Callable[[float], bool]]) -> Iterator[str]:
-    most = 100 if exposure.mirrored else MOST_PERCENT
-    whole = _least(lambda percent: moved("percent")(math.ceil(percent)), exposure.percent, most)
-    what = "mirroring at least {} %" if exposure.mirrored else "a weight of at least {}"
-    yield from _say(what, None if whole is None else math.ceil(whole))
-    rate = exposure.requests_per_second
-    if rate:
-        yield from _say("at least {} requests a second", _least(moved("requests_per_second"), rate, rate * MOST_TIMES))
-
-
-def _wider(kind: TestedGate[Any], settings: SpecModel, passes: Callable[[SpecModel], bool]) -> Iterator[str]:
-    """A margin that can be proven in time."""
-    if kind.margin is None:
-        return
-    field, most = kind.margin
-    margin = _least(lambda value: passes(settings.model_copy(update={field: value})), getattr(settings, field), most)
-    if margin is None:
-        return
-    if kind.scale == "percent":
-        yield f"`{field}` of at least {math.ceil(margin * 100):g}%"
-    elif kind.scale == "points":
-        yield f"`{field}` of at least {two_digits(margin * 100):g}pp"
-    else:
-        yield f"`{field}` of at least {two_digits(margin):g}"
+def _margin_text(kind: TestedGate[Any], value: float) -> str:
+    """A margin as specs write it."""
+    if kind.scale in ("percent", "cost", "change"):
+        return f"{value * 100:.6g}%"
+    return f"{value * 100:.6g}pp" if kind.scale == "points" else f"{value:.6g}"
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -204,21 +269,3 @@ def _least(enough: Callable[[float], bool], low: float, high: float) -> float | 
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def _say(words: str, value: float | None) -> Iterator[str]:
-    if value is not None:
-        yield words.format(f"{two_digits(value):g}")
-
-
-def two_digits(value: float) -> float:
-    """Rounded up: what is advised must be enough."""
-    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(value / scale - 1e-6) * scale
-
-
-def round_up(seconds: float) -> str:
-    """A duration as specs write it, rounded up to what a person would write."""
-    steps: Mapping[float, float] = {120: 10, 7200: 60, 86400: 600, math.inf: 3600}
-    step = next(step for most, step in steps.items() if seconds <= most)
-    return format_duration(timedelta(seconds=math.ceil(seconds / step) * step))

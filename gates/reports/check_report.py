@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from gates.model import GateOutcome, GateVerdict, OutcomeName
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
@@ -16,6 +17,9 @@ NOT_ASKED = "not judged here: it needs more than batches of evidence"
 
 class CheckReport(Value):
     """What all the evidence came to."""
+
+    unit: ClassVar[tuple[str, str]] = ("batch", "batches")
+    """What evidence is counted in."""
 
     name: str
     outcome: OutcomeName
@@ -33,6 +37,17 @@ class CheckReport(Value):
     def seconds(self) -> float:
         """From the first batch to the last."""
         return self.until - self.since if self.since is not None and self.until is not None else 0.0
+
+
+class ComparisonReport(CheckReport):
+    """What the answers of two endpoints came to; a batch is a pair of answers to one prompt."""
+
+    unit: ClassVar[tuple[str, str]] = ("pair of answers", "pairs of answers")
+
+    likeness: float | None
+    """Mean likeness of the two answers of a pair, 0 to 1; decides only where the gate `agreement` is asked."""
+    unanswered: int
+    """Answers that did not come, of either endpoint."""
 
 
 def as_text(judgement: CheckReport, columns: int | None = None) -> str:
@@ -96,7 +111,7 @@ def _of_what(judgement: CheckReport) -> str:
         return "without any evidence"
     begin, end = _moment(judgement.since), _moment(judgement.until)
     last = f"{end:%H:%M:%S}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
-    batches = f"{judgement.batches:,} {'batch' if judgement.batches == 1 else 'batches'}"
+    batches = f"{judgement.batches:,} {judgement.unit[judgement.batches != 1]}"
     return f"after {batches}, {begin:%Y-%m-%d %H:%M:%S} to {last} UTC"
 
 

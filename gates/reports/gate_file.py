@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Source
-from gates.sequential_test import AnalysisPlan
-from gates.spec import GATE_KINDS, Budget, is_paired, kinds_from_batches
+from gates.sequential_test import AnalysisPlan, analysis_plan_of
+from gates.spec import GATE_KINDS, Budget, GatesByName, is_paired, kinds_from_batches, section, untold_by
+from tidegate.core.metrics.sources import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.quantities import Percent
 
-if TYPE_CHECKING:
-    Gate = str
-else:
-    Gate = Literal[kinds_from_batches()]
 Sources = Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
@@ -30,7 +28,7 @@ class GateMetadata(SpecModel):
     name: str = Field(default="", max_length=200)
 
 
-class BuiltInEvidenceGates(SpecModel):
+class BuiltInEvidenceGates(GatesByName):
     """The gates that batches of evidence can answer."""
 
     budget: Budget = Budget()
@@ -43,12 +41,9 @@ class BuiltInEvidenceGates(SpecModel):
 
 
 def evidence_section() -> type[BuiltInEvidenceGates]:
-    """The class of `gates` in a file of kind Gates: a key for each kind that batches of evidence can answer."""
-    base = BuiltInEvidenceGates
-    more: dict[str, Any] = {
-        name: (GATE_KINDS[name].settings | None, None) for name in kinds_from_batches() if name not in base.model_fields
-    }
-    return create_model("EvidenceGates", __base__=base, __doc__=base.__doc__, **more)
+    """The class of `gates` in a file of kind Gates: of the kinds that batches of evidence can answer."""
+    settings = {name: GATE_KINDS[name].settings for name in kinds_from_batches()}
+    return section(BuiltInEvidenceGates, "EvidenceGates", settings)
 
 
 if TYPE_CHECKING:
@@ -64,8 +59,10 @@ class GateFile(SpecModel):
     kind: Literal["Gates"]
     metadata: GateMetadata = GateMetadata()
     gates: EvidenceGates
-    sources: Mapping[Gate, Sources] = {}
+    sources: Mapping[str, Sources] = {}
     """By gate, whose word counts; users' when it is not named, the probe's for agreement and judge."""
+    metrics: MetricNames = MetricNames()
+    """Which series of a Prometheus are read, where that is the evidence."""
     mirrored: Percent | None = Field(default=None, gt=0, le=1)
     """The share of user traffic that is copied to a canary without users of its own; absent when it has some."""
 
@@ -78,25 +75,31 @@ class GateFile(SpecModel):
                 yield SpecConflict(("sources", gate), "a gate without settings", f"settings at gates.{gate}")
             if len(set(sources)) != len(sources):
                 yield SpecConflict(("sources", gate), "a source twice", "each source once")
+        unpaired = [gate for gate in self.asked if not is_paired(self.gates.kind_of(gate))]
+        for odd in untold_by(self.metrics.sources, self.gates, unpaired):
+            yield replace(odd, where=("gates", *odd.where))
+
+    def without_answers(self) -> Iterator[SpecConflict]:
+        """Gates that a Prometheus cannot answer: they compare answers to the same prompts, and metrics hold none."""
+        for gate in self.asked:
+            kind = self.gates.kind_of(gate)
+            if is_paired(kind):
+                what = "blocks of load" if "load" in kind.usual_sources else "pairs of answers"
+                expected = f"a gate on requests or their times; {what} are batches of a file (--evidence)"
+                yield SpecConflict(("gates", gate), f"a gate on {what}, which no metric holds", expected)
 
     @property
-    def asked(self) -> tuple[Gate, ...]:
-        """The gates that have settings."""
-        return tuple(gate for gate in kinds_from_batches() if getattr(self.gates, gate) is not None)
+    def asked(self) -> tuple[str, ...]:
+        """The names of the gates that have settings."""
+        return tuple(self.gates.asked)
 
     def terms(self, *, counted_by: Source = "users") -> AnalysisPlan:
         """The analysis plan; `counted_by` is whose word counts for gates whose sources are not named."""
         unnamed: dict[str, tuple[Source, ...]] = {
-            gate: (counted_by,) for gate in self.asked if gate not in self.sources and not is_paired(gate)
+            gate: (counted_by,)
+            for gate in self.asked
+            if gate not in self.sources and not is_paired(self.gates.kind_of(gate))
         }
-        budget = self.gates.budget
-        terms = AnalysisPlan(
-            **{gate: getattr(self.gates, gate) for gate in self.asked},
-            sources={**unnamed, **self.sources},
-            rollback=budget.rollback,
-            accept=budget.accept,
-            temper=budget.temper,
-            mirrored=self.mirrored,
+        return analysis_plan_of(
+            self.gates, self.asked, sources={**unnamed, **self.sources}, share=1.0, mirrored=self.mirrored
         )
-        # As everywhere: what is judged is what could be written down.
-        return AnalysisPlan.model_validate_json(terms.model_dump_json())

@@ -20,6 +20,16 @@ MEAN_ONSET_SECONDS = 1800.0
 """Of a regression that comes later: a leak, a cache that fills, users who wake up."""
 
 
+HEALTHY_WEIGHT = 0.5
+"""Of the alternative that the canary is just as good as stable. Most are, and it is known what such a canary shows, so
+the bet that is best for it is a part of every question whether the canary is within its margin."""
+
+
+def with_healthy(weights: Sequence[float]) -> list[float]:
+    """The weights of a mixture whose first alternative is the healthy canary; the others share the rest as they did."""
+    return [HEALTHY_WEIGHT, *((1 - HEALTHY_WEIGHT) * each for each in weights)]
+
+
 class Product:
     """Evidence from the start, mixed over alternatives with fixed weights."""
 

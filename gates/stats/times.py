@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gates.stats.e_process import Array, EvidenceProcess
+from gates.stats.e_process import Array, EvidenceProcess, with_healthy
 from gates.stats.exchange import log_e, log_e_odds, log_odds_of
 from gates.stats.spread import Spread
 
@@ -145,8 +145,14 @@ FEW_SHARE, FEW_SCALE = 0.02, 8.0
 """A slow mode: most requests are as before, a few take far longer, as if preempted or without their cache."""
 SHAPE_WEIGHTS = (0.16, 0.15, 0.12, 0.07, 0.12, 0.09, 0.1, 0.07, 0.12)
 """For the scales, the odds beyond the declared quantile, those beyond the tail, and the slow mode, in this order."""
-FINE_ODDS = (0.85, 0.7, 0.55, 0.4)
-FINE_WEIGHTS = (0.25, 0.3, 0.25, 0.2)
+FINE_POWERS = (0.5, 0.25, 2.0)
+"""Of the odds of a canary that is as fast as stable: two that are slower, one that is faster."""
+FINE_WEIGHTS = (0.4, 0.3, 0.3)
+RAREST = np.log(0.05)
+"""Of these odds, at the margin's: one request must not decide."""
+EARLIER_FINE_ODDS = (0.85, 0.7, 0.55, 0.4)
+EARLIER_FINE_WEIGHTS = (0.25, 0.3, 0.25, 0.2)
+"""Of `e-values/2`."""
 TAIL_PART = 0.2
 """The tail begins where a fifth of what exceeds the quantile is left: p99 for p95."""
 
@@ -162,18 +168,22 @@ class LatencyProcess(EvidenceProcess):
         max_increase: float,
         tolerance: float,
         temper: bool = True,
+        healthy_bet: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
-        """`edges` in seconds, `max_increase` and `tolerance` as shares of the stable arm's times."""
+        """`edges` in seconds, `max_increase` and `tolerance` as shares of the stable arm's times.
+
+        `healthy_bet` is False for what `e-values/2` judged.
+        """
         self._edges = np.asarray(edges, dtype=np.float64)
         self._quantile, self._margin = quantile, 1 + max_increase
         self._shrink = stretch(self._edges, 1 / (1 + tolerance)) if tolerance else np.eye(len(self._edges) + 1)
         self._upwards = [stretch(self._edges, scale) for scale in SCALES]
         self._far = stretch(self._edges, FEW_SCALE)
-        self._temper = temper
+        self._temper, self._healthy_bet = temper, healthy_bet
         self._reference = TimeHistory(self._edges, leading)
         self._spread = Spread(len(SHAPE_WEIGHTS), leading)
-        super().__init__(SHAPE_WEIGHTS, FINE_WEIGHTS, leading)
+        super().__init__(SHAPE_WEIGHTS, with_healthy(FINE_WEIGHTS) if healthy_bet else EARLIER_FINE_WEIGHTS, leading)
         self._scrape = 0
         self._canary_per_pod = np.zeros(leading)
         self.design_effect = np.ones((*leading, len(SHAPE_WEIGHTS)))
@@ -223,11 +233,17 @@ class LatencyProcess(EvidenceProcess):
         moved = np.searchsorted(self._edges, limits * (1 + 1e-9), side="right") - 1
         at_margin = self._above_seconds(above, self._edges[moved] / self._margin)
         null = log_odds_of(at_margin) - log_odds_of(_take(above, edge))
-        alternatives = null[..., None] + np.log(np.asarray(FINE_ODDS))
+        alternatives = null[..., None] + self._fine_odds(log_odds_of(_take(above, moved)) - log_odds_of(at_margin))
         gained = log_e_odds(alternatives, null, _split(canary, moved), _split(stable, edge))
         # What tempers the odds beyond the quantile: pods that differ elsewhere are not its concern.
         effect = self.design_effect[..., len(SCALES) : len(SCALES) + len(QUANTILE_ODDS)].max(axis=-1, keepdims=True)
         self._fine.feed(np.where(self._reference.enough[..., None], gained, 0.0) / effect)
+
+    def _fine_odds(self, healthy: Array) -> Array:
+        """Ln of the odds of alternatives, as parts of the margin's; `healthy` (...) is that of a canary like stable."""
+        if not self._healthy_bet:
+            return np.asarray(np.log(EARLIER_FINE_ODDS))
+        return np.asarray(np.clip(healthy, RAREST, 0.0)[..., None] * np.asarray((1.0, *FINE_POWERS)))
 
     def _above_seconds(self, above: Array, seconds: Array) -> Array:
         """The past's share above any time, evenly spread in the logarithm within a bin."""

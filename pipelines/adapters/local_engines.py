@@ -17,6 +17,7 @@ from engine_images.checks.servable import problems_of, require_servable, samplin
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
+from pipelines.adapters.samples.local import file_of
 from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
@@ -24,7 +25,7 @@ from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.local import machine
 from rollouts.local.machine import Admission
-from rollouts.model import Engine
+from rollouts.model import REGION, Engine
 from tidegate.core.clock import Clock
 from tidegate.core.threads import call_in_thread
 
@@ -127,6 +128,9 @@ class LocalEngines:
             (self.state.run / PORT).absolute(),
             threads=self.threads,
             model_infos=(self.state.builds / "modelinfos").absolute(),
+            # Always, so that a champion of before has it too; nothing is kept unless a delivery writes there.
+            samples=file_of(self.state.samples.absolute(), REGION),
+            known_as=name if name != version.version else None,
         )
         return engine_of(launch, version=name, digest=version.digest, model=self.name)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
+from registry.adapters.databricks.address import is_catalog
 from registry.adapters.mlflow_library import open_client, store_errors
 from registry.adapters.mlflow_store import Store, open_store
-from tidegate.core.errors import OutsideError
+from tidegate.core.errors import OutsideError, UsageError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,14 +24,15 @@ SETTINGS = (
 
 
 class MlflowTriggers:
-    """Of one MLflow tracking store."""
+    """Of one MLflow store with model versions."""
 
-    def __init__(self, tracking_uri: str) -> None:
-        self._uri = tracking_uri
+    def __init__(self, uri: str, runs_uri: str | None = None) -> None:
+        """`runs_uri` is that of the store with the runs, where it is another one."""
+        self._uri, self._runs_uri = uri, runs_uri or uri
 
     @cached_property
     def _store(self) -> Store:
-        return open_store(self._uri)
+        return open_store(self._runs_uri, self._uri)
 
     @cached_property
     def _client(self) -> MlflowClient:
@@ -48,15 +51,30 @@ class MlflowTriggers:
         tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
         return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
+    def aliases(self, model: str) -> Mapping[str, str]:
+        """The number of the version that each alias means; none when there is no such model.
+
+        Raises:
+            StoreUnreachable: MLflow did not answer.
+        """
+        found = self._store.models.model(model)
+        return {} if found is None else found.aliases
+
     def announce(self, name: str, url: str, secret: str) -> str:
         """Have MLflow call `url`, and have it send a test event there; returns what it got back, for people.
 
         The webhook of that name is changed when there is one. The test event is of a model that does not exist.
 
         Raises:
+            UsageError: it is Unity Catalog.
             OutsideError: the test event did not arrive, or was refused.
             StoreUnreachable: MLflow refuses the address, or did not answer.
         """
+        if is_catalog(self._uri):
+            raise UsageError(
+                f"{self._uri}: Unity Catalog calls no webhooks of MLflow's",
+                hint="serve without --register: it looks for aliases and tags by itself",
+            )
         with store_errors(self._uri):
             events = _events()
             known = self._named(name)

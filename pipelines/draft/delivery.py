@@ -46,7 +46,7 @@ def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "", adopting
     sketch, regions = Sketch(), named_regions(surveys)
     lead = surveys[0]
     free = _named(name, surveys) if name and not adopting else ""
-    chosen = _adopted(name, lead) if adopting else free or _chosen(surveys)
+    chosen = _adopted(name, surveys) if adopting else free or _chosen(surveys)
     sketch.put("apiVersion", "tidegate/v1")
     sketch.put("kind", "Delivery")
     _put_names(sketch, chosen, lead, adopting=adopting)
@@ -59,7 +59,7 @@ def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "", adopting
         sketch.put("fleet.gateway.route", lead.traffic.route, f"users of {lead.subject} are led by it, and stay there")
     sketch.below("fleet", ("", *_TRAFFIC))
     _note_unread(sketch, regions)
-    note_misfits(sketch, lead)
+    note_misfits(sketch, lead, adopting=adopting)
     note_differences(sketch, regions)
     return sketch.finished()
 
@@ -76,15 +76,18 @@ def _named(name: str, surveys: Sequence[ServingSurvey]) -> str:
     return name
 
 
-def _adopted(name: str, lead: ServingSurvey) -> str:
-    """The name of what is taken over: a delivery and its Rollout have the same."""
-    if lead.kind is not WorkloadKind.ROLLOUT:
-        raise UsageError(f"--adopt: found {lead.subject}; expected a Rollout")
+def _adopted(name: str, surveys: Sequence[ServingSurvey]) -> str:
+    """The name of what is taken over: a delivery has that of its Rollout, and the one next to a Deployment its name."""
+    lead = surveys[0]
     if name not in {"", lead.name}:
-        raise UsageError(f"--name: found {name!r}; expected {lead.name}, the Rollout's own, with --adopt")
+        raise UsageError(f"--name: found {name!r}; expected {lead.name}, the {lead.kind}'s own, with --adopt")
     if len(lead.name) > _LONGEST_NAME:
         expected = f"a name of at most {_LONGEST_NAME} characters, which Services get an end of"
         raise UsageError(f"--adopt: found {lead.subject}; expected {expected}")
+    rollout = f"{WorkloadKind.ROLLOUT} {lead.name}"
+    if lead.kind is WorkloadKind.DEPLOYMENT and any(rollout in each.taken for each in surveys):
+        told = f"--adopt: {rollout} is there already in {lead.namespace}, where {lead.subject} would get one next to it"
+        raise UsageError(told, hint=f"draft from the Rollout: `tidegate init --from-rollout {lead.name} --adopt`")
     return lead.name
 
 
@@ -130,7 +133,7 @@ def _put_names(sketch: Sketch, name: str, lead: ServingSurvey, *, adopting: bool
         "model",
         {"name": name, "from": "challenger", "to": "champion"},
         "the registered model of MLflow whose versions serve, and its aliases",
-        "docs/start/cluster-quickstart.md, step 2: register what serves now as champion",
+        "docs/start/cluster-quickstart.md, step 3: register what serves now as champion",
     )
 
 

@@ -129,7 +129,7 @@ def _put_weights(sketch: Sketch, container: ServingContainer, command: VllmComma
         folder = "/".join(part for part in (mounted.within, inside) if part)
         sketch.decide(
             "engine.weights",
-            {"claim": mounted.claim, "path": f"{folder}/{{version}}" if folder else "{version}"},
+            {"claim": mounted.claim, "path": _folder_of_each(folder)},
             f"today {command.model} on claim {mounted.claim}, whichever version that is; each version needs a folder "
             "of its own, here one with the number of the registered version at its end",
             f"{ENGINES_PAGE}#weights",
@@ -151,6 +151,13 @@ def _put_weights(sketch: Sketch, container: ServingContainer, command: VllmComma
             "each version from MLflow: its image (`tidegate workflow image` makes one), and MLflow as pods reach it",
             f"{ENGINES_PAGE}#weights",
         )
+
+
+def _folder_of_each(folder: str) -> str:
+    """Where each version's files lie, next to those of today where these are in a folder with a version's number."""
+    parts = folder.split("/") if folder else []
+    above = parts[:-1] if parts and parts[-1].isdigit() else parts
+    return "/".join([*above, "{version}"])
 
 
 def _mount_of(model: str, mounts: tuple[VolumeMount, ...]) -> VolumeMount | None:

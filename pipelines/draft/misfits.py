@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pipelines.draft.model import Sketch
 from rollouts.survey.model import Router, ServingSurvey
 
-POD_PAGE = "docs/reference/spec.md: fleet.pod"
+PATCHES = "`fleet.patches`, or `fleet.template` for all that a pod has: docs/guides/your-pods.md"
 _OF_ARGO = {"istio", "plugins"}
 _QUIET = re.compile(r"^(kubectl\.kubernetes\.io|checksum|rollout|prometheus\.io|meta\.helm\.sh|helm\.sh)/")
 """Annotations of tools, which say nothing about what a pod needs."""
@@ -23,9 +23,9 @@ class Misfit(NamedTuple):
     action: str
 
 
-def note_misfits(sketch: Sketch, lead: ServingSurvey) -> None:
-    """Say what does not come along."""
-    for each in (*_pods(lead), *_strategy(lead), *_traffic(lead), *_monitors(lead)):
+def note_misfits(sketch: Sketch, lead: ServingSurvey, *, adopting: bool = False) -> None:
+    """Say what does not come along; `adopting` says what becomes of the traffic of objects that are taken over."""
+    for each in (*_pods(lead), *_routers(lead, adopting=adopting), *_strategy(lead), *_traffic(lead), *_monitors(lead)):
         sketch.unsupported(*each)
 
 
@@ -36,19 +36,17 @@ def _pods(lead: ServingSurvey) -> Iterator[Misfit]:
             each.name if each.source == "a value" else f"{each.name} (from {each.source})"
             for each in pod.engine.environment
         )
-        yield Misfit("environment", named, "a spec sets no variables: set them in your image, or do without")
+        yield Misfit("environment", named, f"add those that the engine needs: {PATCHES}")
     for each in pod.sidecars:
-        yield Misfit("sidecar", each, "pods of tidegate have one container; what a webhook injects comes by its labels")
+        yield Misfit("sidecar", each, f"add it: {PATCHES}")
     for each in pod.init_containers:
         yield Misfit("init container", each, "tidegate brings weights itself: docs/guides/your-engines.md#weights")
     if told := [each for each in pod.annotations if not _QUIET.match(each)]:
-        yield Misfit(
-            "annotations", ", ".join(told), "a spec sets no annotations of pods; use labels where a tool takes them"
-        )
+        yield Misfit("annotations", ", ".join(told), "`fleet.annotations` sets them: docs/guides/your-pods.md")
     if pod.runtime_class:
-        yield Misfit("runtimeClassName", pod.runtime_class, "make it the nodes' default, or do without")
+        yield Misfit("runtimeClassName", pod.runtime_class, f"add it: {PATCHES}")
     if pod.service_account not in {"", "default"}:
-        action = "give its rights (workload identity) to the service account of the delivery's name"
+        action = "`fleet.pod.service_account` keeps it; else give its rights (workload identity) to the new one"
         yield Misfit("service account", f"{pod.service_account}; tidegate's pods have one of their own", action)
     if pod.engine.probes:
         yield Misfit(
@@ -57,8 +55,27 @@ def _pods(lead: ServingSurvey) -> Iterator[Misfit]:
     other = [f"{each.path} ({each.kind})" for each in pod.engine.mounts if not each.claim and each.path != "/dev/shm"]
     if other:
         yield Misfit(
-            "volumes", ", ".join(other), f"HOME, /tmp, /dev/shm and the weights are there; no others: {POD_PAGE}"
+            "volumes", ", ".join(other), f"HOME, /tmp, /dev/shm and the weights are there; add others: {PATCHES}"
         )
+
+
+def _routers(lead: ServingSurvey, *, adopting: bool) -> Iterator[Misfit]:
+    strategy = lead.strategy
+    if adopting and "istio" in strategy.routers:
+        action = "`rollout adopt` takes an HTTPRoute only; without --adopt the draft is of engines next to these"
+        yield Misfit("traffic router", "istio", action)
+    unknown = [each for each in strategy.routers if each not in _OF_ARGO and "gatewayapi" not in each.lower()]
+    if unknown:
+        action = "tidegate moves traffic by the Gateway API or by Istio: docs/start/cluster-quickstart.md"
+        yield Misfit("traffic router", ", ".join(unknown), action)
+    if strategy.kind == "canary" and not strategy.routers:
+        route = lead.traffic.route if adopting and lead.traffic.router is Router.HTTP_ROUTE else ""
+        action = (
+            f"`rollout adopt` gives HTTPRoute {route} weights, which a delivery moves"
+            if route
+            else "tidegate moves requests by a gateway's weights: docs/start/cluster-quickstart.md"
+        )
+        yield Misfit("traffic router", "none: shares of users are shares of pods today", action)
 
 
 def _strategy(lead: ServingSurvey) -> Iterator[Misfit]:
@@ -66,13 +83,6 @@ def _strategy(lead: ServingSurvey) -> Iterator[Misfit]:
     if strategy.analyses:
         action = "gates judge instead: docs/concepts/comparison.md; analyses of SLOs are written from `slos`"
         yield Misfit("analyses", ", ".join(strategy.analyses), action)
-    unknown = [each for each in strategy.routers if each not in _OF_ARGO and "gatewayapi" not in each.lower()]
-    if unknown:
-        action = "tidegate moves traffic by the Gateway API or by Istio: docs/start/cluster-quickstart.md"
-        yield Misfit("traffic router", ", ".join(unknown), action)
-    if strategy.kind == "canary" and not strategy.routers:
-        action = "tidegate moves requests by a gateway's weights: docs/start/cluster-quickstart.md"
-        yield Misfit("traffic router", "none: shares of users are shares of pods today", action)
     if strategy.kind == "blueGreen":
         action = "`fleet.strategy: blue-green` with a shadow stage and no canary stage, once there are prompts"
         yield Misfit("strategy", "blue-green today; the draft has a canary, which needs no prompts", action)

@@ -34,7 +34,7 @@ def _steps(draft: Draft, lead: ServingSurvey, path: Path, *, adopting: bool) -> 
     )
     yield NextStep(
         what="look at what each region gets; an administrator applies the set-up part",
-        command=f"tidegate rollout render {path} --region {region} --part setup --version 1",
+        command=f"tidegate rollout render {path} --region {region} --part setup",
     )
     yield NextStep(what="find what would break a delivery there", command=f"tidegate doctor {path}")
     yield NextStep(what="see the requests and the time that each gate needs", command=f"tidegate plan {path}")

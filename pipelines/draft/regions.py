@@ -71,7 +71,7 @@ def _put_addresses(sketch: Sketch, here: str, region: str, each: ServingSurvey, 
         f"{here}.stable_url",
         f"{parts.scheme}://stable.{host}",
         why,
-        "fleet.gateway.direct: docs/start/cluster-quickstart.md, step 4",
+        "fleet.gateway.direct: docs/start/cluster-quickstart.md, step 2",
     )
     sketch.put(f"{here}.canary_url", f"{parts.scheme}://canary.{host}", "TODO: the same for the canary")
 

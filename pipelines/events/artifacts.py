@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Protocol
 
 from gates.analyses.drift.spec import DriftReference
+from gates.analyses.outside.spec import CommandGate
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
+from gates.transcript import BatchLine, Line, OpenedLine, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps
 from pipelines.events.payloads import VerdictPayload
@@ -40,7 +41,7 @@ class RecordedTrial:
         """`lines` are what its transcript has so far, and `text` is all that is written of them."""
         self._trial = trial
         self._batches = sum(isinstance(line, BatchLine) for line in lines)
-        self._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
+        self._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine | OpenedLine)), "")
         self._digest, self._bytes = sha256(text.encode()), len(text.encode())
         self.terms = trial.plan
         self.path = path
@@ -272,10 +273,14 @@ class DeliveryArtifacts(Protocol):
 
 def named_files(spec: Delivery) -> Iterator[Path]:
     """The files that a spec names, as it names them."""
-    if spec.offline:
+    if spec.offline and spec.offline.dataset:
         yield spec.offline.dataset
+    if spec.load:
+        yield from (path for _, path in spec.load.named_files())
     if spec.traffic and spec.traffic.prompts:
         yield spec.traffic.prompts
+    for command in spec.gates.of(CommandGate).values():
+        yield from command.files
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield spec.fleet.template.file
 

@@ -16,6 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from gates.model import GateOutcome
 from pipelines.model import Ending, Left, Resolved
+from pipelines.repository import FieldEdit
 from pipelines.statements import Proof
 from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
 from tidegate.core.errors import NotGenuine
@@ -118,6 +119,22 @@ class StepProgress(Payload):
 
     done: int | None = None
     total: int | None = None
+
+
+class GitChange(Payload):
+    """`git`: what a delivery writes to the repository, once before and once after, and what it waits for there."""
+
+    kind = EventKind.GIT
+
+    edits: tuple[FieldEdit, ...] = ()
+    """Said before anything is pushed: by these it is taken back."""
+    commit: str = ""
+    branch: str = ""
+    pull_request: int | None = None
+    url: str = ""
+    """Of the pull request."""
+    until: datetime | None = None
+    """When its merge is waited for no more."""
 
 
 class VerdictPayload(Payload):
@@ -275,6 +292,7 @@ DeliveryPayload = (
     | StepStarted
     | TrafficShift
     | StepProgress
+    | GitChange
     | VerdictPayload
     | Waiting
     | ApprovalGiven

@@ -17,6 +17,7 @@ from pipelines.events.payloads import (
     AnswersAllow,
     Closing,
     DeliveryRequested,
+    GitChange,
     LeftBehind,
     Opening,
     Returned,
@@ -266,6 +267,11 @@ def _(move: TrafficShift, delivery: DeliveryState, event: Event) -> DeliveryStat
 def _(count: StepProgress, delivery: DeliveryState, event: Event) -> DeliveryState:
     progress = None if count.done is None or count.total is None else (count.done, count.total)
     return delivery.with_step(event, message=event.message, progress=progress)
+
+
+@_after.register
+def _(_: GitChange, delivery: DeliveryState, event: Event) -> DeliveryState:
+    return delivery.with_step(event, message=event.message)
 
 
 @_after.register

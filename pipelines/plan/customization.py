@@ -14,7 +14,7 @@ from rollouts.manifests.customization.patches import apply_patches, field_path
 from rollouts.manifests.customization.spec import PatchSpec
 from rollouts.manifests.customization.validation import schema_problems
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.objects.admission_policies import images_from
+from rollouts.manifests.objects.engines.demands import images_from
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, SpecConflict

@@ -5,25 +5,29 @@ A process that carries on compares what it would plan with what was settled when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
-from gates.analyses.quality import quality_forecast
-from gates.planning.forecast import forecasts, round_up, with_remedy
+from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.quality import QualityGate, quality_forecast
+from gates.evidence.batch import Source
+from gates.planning.forecast import forecasts, round_up, with_proposals
 from gates.sequential_test import analysis_plan_of
 from gates.spec import stage_sources
 from gates.traffic import Assumptions, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
-from pipelines.model import GatePlan, Plan, PlanStep, Resolved, StageName, UnresolvedPlan
+from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
 from pipelines.plan.approvals import with_approvals
 from pipelines.plan.gates import (
-    OFFLINE,
     budget_shares,
     canary_traffic,
     gates_in,
+    load_traffic,
+    offline_rollback,
     shadow_traffic,
 )
-from pipelines.spec.delivery import CanaryStage, Delivery, ShadowStage
+from pipelines.plan.proposals import proposals_for
+from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from registry.model import ModelVersion
 from registry.model_files import compare
 
@@ -32,6 +36,8 @@ ENGINE_START_SECONDS = 25.0
 SMOKE_SECONDS = 2.0
 """Three short answers; also what a promotion is expected to take, which needs no start."""
 
+GIT_SECONDS = 10.0
+"""A fetch and a push; how long a merge or a sync takes is for others to say."""
 FINALIZE_SECONDS = 1.0
 
 
@@ -64,7 +70,7 @@ def make_offline_plan(spec: Delivery, *, prompts: int) -> UnresolvedPlan:
 def _reachable_steps(spec: Delivery, prompts: int) -> tuple[PlanStep, ...]:
     refuse_small_golden_set(spec, prompts)
     steps = steps_of(spec, prompts=prompts)
-    refuse_hopeless(steps)
+    refuse_hopeless(spec, steps, prompts)
     return steps
 
 
@@ -78,6 +84,8 @@ def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
     for wave, regions in enumerate(spec.regions.waves, start=1):
         for region in regions:
             yield from _region_steps(spec, wave, region, prompts)
+        if spec.git:
+            yield PlanStep(stage=StageName.GIT, wave=wave, expected_seconds=GIT_SECONDS)
         bake = spec.regions.bake.total_seconds()
         yield PlanStep(stage=StageName.BAKE, wave=wave, expected_seconds=bake)
     yield PlanStep(stage=StageName.FINALIZE, expected_seconds=FINALIZE_SECONDS)
@@ -91,14 +99,20 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
     yield step(StageName.SMOKE, SMOKE_SECONDS)
     # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
-        yield step(StageName.OFFLINE, prompts * 0.5, (_golden_plan(spec, prompts),))
+        gates = tuple(_offline_plan(spec, gate, prompts) for gate in spec.offline.gates)
+        yield step(StageName.OFFLINE, sum(gate.seconds or prompts * 0.5 for gate in gates), gates)
+    if spec.load and region == spec.regions.names[0]:
+        gates = _gate_plans(spec, f"load@{region}", spec.load, load_traffic(spec), stage_sources("load", spec.gates))
+        yield step(StageName.LOAD, ENGINE_START_SECONDS + _stage_seconds(gates, 0.0), gates)
     if spec.shadow:
-        gates = _gate_plans(spec, f"shadow@{region}", spec.shadow, shadow_traffic(spec))
+        gates = _gate_plans(
+            spec, f"shadow@{region}", spec.shadow, shadow_traffic(spec), stage_sources("shadow", spec.gates)
+        )
         yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
     for weight in spec.canary.weights if spec.canary else ():
         assert spec.canary is not None
         exposure = canary_traffic(spec, weight)
-        gates = _gate_plans(spec, f"canary@{region}", spec.canary, exposure)
+        gates = _gate_plans(spec, f"canary@{region}", spec.canary, exposure, stage_sources("canary", spec.gates))
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
 
@@ -106,17 +120,17 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
 def _gate_plans(
     spec: Delivery,
     trial: str,
-    stage: ShadowStage | CanaryStage,
+    stage: LoadStage | ShadowStage | CanaryStage,
     exposure: Exposure,
+    sources: Mapping[str, tuple[Source, ...]],
 ) -> tuple[GatePlan, ...]:
     """What each gate of one trial needs, by the same terms by which it will be judged."""
     asked: tuple[str, ...] = stage.gates
     mirrored = exposure.percent / 100 if exposure.mirrored else None
     gates = gates_in(spec, stage)
-    sources = stage_sources("shadow" if isinstance(stage, ShadowStage) else "canary")
     terms = analysis_plan_of(gates, asked, sources=sources, share=budget_shares(spec)[trial], mirrored=mirrored)
     assumed = Assumptions()
-    found = [with_remedy(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
+    found = [with_proposals(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
     return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)
 
 
@@ -132,11 +146,19 @@ def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:
     )
 
 
-def _golden_plan(spec: Delivery, prompts: int) -> GatePlan:
-    assert spec.gates.quality is not None, "the spec was read without settings for the quality gate"
-    rollback = spec.gates.budget.rollback * budget_shares(spec)[OFFLINE]
-    forecast = quality_forecast(spec.gates.quality, prompts=prompts, rollback=rollback)
-    return GatePlan(gate="quality", needs=prompts, seconds=None, forecasts=(forecast,))
+def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
+    """Somebody else's answer costs no request that is known here, and its time limit at most."""
+    settings = spec.gates.asked[gate]
+    if isinstance(settings, AskedOutside):
+        return GatePlan(gate=gate, needs=None, seconds=settings.within.total_seconds())
+    return _golden_plan(spec, gate, prompts)
+
+
+def _golden_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
+    quality = spec.gates.of(QualityGate)[gate]
+    rollback = offline_rollback(spec)
+    forecast = quality_forecast(quality, prompts=prompts, rollback=rollback).model_copy(update={"gate": gate})
+    return GatePlan(gate=gate, needs=prompts, seconds=None, forecasts=(forecast,))
 
 
 def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
@@ -145,7 +167,9 @@ def _stage_seconds(gates: tuple[GatePlan, ...], at_least: float) -> float:
 
 def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
     """A golden set is all the evidence its stage will ever have."""
-    needs = spec.gates.quality.min_prompts if spec.offline and spec.gates.quality else 0
+    quality = spec.gates.only(QualityGate)
+    asked = spec.offline and set(spec.offline.gates) & set(spec.gates.of(QualityGate))
+    needs = quality.min_prompts if quality and asked else 0
     if prompts < needs:
         raise PlanRefused(
             f"offline: gate quality needs {needs} prompts, but the golden set has {prompts}",
@@ -153,7 +177,7 @@ def refuse_small_golden_set(spec: Delivery, prompts: int) -> None:
         )
 
 
-def refuse_hopeless(steps: Iterable[PlanStep]) -> None:
+def refuse_hopeless(spec: Delivery, steps: Sequence[PlanStep], prompts: int) -> None:
     """Say no before anything is deployed to a stage whose gates would not pass even a healthy version in time."""
     forecasts_of = ((step, each) for step in steps for gate in step.gates for each in gate.forecasts)
     found = [(step, forecast) for step, forecast in forecasts_of if not forecast.reachable]
@@ -164,8 +188,32 @@ def refuse_hopeless(steps: Iterable[PlanStep]) -> None:
         f"{step.id} {each.gate}" for step, each in found[1:] if (step, each.gate) != (first, forecast.gate)
     )
     more = f"; the same is true of {', '.join(others)}" if others else ""
-    hint = f"one of: {'; '.join(forecast.remedy)}" if forecast.remedy else "ask for what a healthy version shows"
-    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=hint)
+    proposals = proposals_for(spec, steps, lambda changed: steps_of(changed, prompts=prompts))
+    late = [each for step, each in found if step.stage is first.stage]
+    raise PlanRefused(
+        f"{first.id}: {hopeless(forecast)}{more}", hint=_advice(spec, late, proposals), proposals=proposals
+    )
+
+
+def _advice(spec: Delivery, late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
+    """What to write; where no change of the spec helps the whole stage, what would help its first gate."""
+    found = [f"`{each.line}`{_when(each)}" for each in proposals]
+    words = list(_elsewhere(spec, late)) if found else list(late[0].remedy)
+    return f"one of: {'; '.join([*found, *words])}" if found or words else "ask for what a healthy version shows"
+
+
+def _elsewhere(spec: Delivery, late: Sequence[GateForecast]) -> Iterator[str]:
+    """What no line of this spec says: more users, or a stage that it does not have."""
+    users = [[each for each in forecast.proposals if each.change == "requests_per_second"] for forecast in late]
+    if all(users):
+        yield max((each for found in users for each in found), key=lambda each: each.value).words
+    if spec.shadow is None:
+        found = [each for forecast in late for each in forecast.proposals if each.change in ("probe", "mirror")]
+        yield from dict.fromkeys(each.words for each in found)
+
+
+def _when(change: SpecChange) -> str:
+    return f" (half pass within {round_up(change.seconds_to_pass)})" if change.seconds_to_pass else ""
 
 
 def hopeless(forecast: GateForecast) -> str:

@@ -22,7 +22,7 @@ from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.kubernetes.manifest import object_name
-from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
+from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor, group_monitor
 from slo.model import KubernetesNames, Slo
 from slo.spec import CountedBy
 from slo.windows import windows_for
@@ -86,10 +86,11 @@ def region_objects(
         release,
         trial=trial_of(spec),
         analyses=analyses,
-        monitors=tuple(_monitors(spec, release)),
+        monitors=tuple(_monitors(spec, fleet, release)),
         admitted=AdmissionScope(repositories=tuple(repositories), accounts=_accounts(spec, fleet, release)),
         parts=parts,
         guard=guard_image(spec),
+        samples=spec.samples is not None,
     )
     return RegionObjects(objects=objects, left_out=left_out)
 
@@ -108,11 +109,15 @@ def trial_of(spec: Delivery) -> ReleaseCandidate:
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+    if fleet.multi_node:
+        return (), tuple(
+            f"{item.name}: Argo Rollouts, which runs analyses, drives no LeaderWorkerSet" for item in spec.slos
+        )
     stage = AnalysisStage(length=_watched(spec), background=fleet.strategy is Strategy.CANARY)
     templates: list[Json] = []
     left_out: list[str] = []
     for item in spec.slos:
-        slo = slo_of(item, service=release.delivery, counted_by=CountedBy.ENGINE)
+        slo = slo_of(item, service=release.delivery, counted_by=CountedBy.ENGINE, sources=spec.metrics.sources)
         try:
             templates.append(_template(slo, stage, fleet, release))
         except UsageError as error:
@@ -130,8 +135,9 @@ def _watched(spec: Delivery) -> timedelta:
     return (spec.canary or CanaryStage()).within
 
 
-def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:
-    yield dict(engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
+def _monitors(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> Iterator[Json]:
+    monitor = group_monitor if fleet.multi_node else engine_monitor
+    yield dict(monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
     if release.accelerator != CPU:
         yield dict(gpu_monitor(release.delivery, _names(release, "gpus")))
 
@@ -156,6 +162,7 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         start_seconds=fleet.pod.ready_within.total_seconds(),
         retry_seconds=patience.total_seconds(),
         warm_versions=fleet.previous.versions if fleet.previous else None,
+        keep_seconds=fleet.previous.keep.total_seconds() if fleet.previous else 0.0,
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
@@ -180,6 +187,7 @@ def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: st
             public_keys=public_keys,
             accelerator=str(spec.engine.accelerator),
             accelerators=spec.engine.accelerator_count,
+            key_policy=str(spec.engine.compile.mismatch),
         )
         of_engine = fleet if engine.pods is None else with_pod_changes(fleet, engine.pods)
         return region_objects(spec, of_engine, release, parts=(RenderPart.SERVING,)).objects
@@ -199,6 +207,8 @@ class EngineCount(Value):
     """Next to it, at the height of a trial: what has to be free before one begins."""
     warm: int
     """Kept behind it after promotions, so that going back needs no start: they hold their place next to all that."""
+    pods: int = 1
+    """Of one engine, each on a node."""
     per_hour: float | None = None
     """What `most` costs more in an hour of a trial, in `currency`; None when the spec has no `cost`."""
     currency: str = ""
@@ -219,14 +229,24 @@ def _counts(spec: Delivery, fleet: ArgoFleetSpec) -> Iterator[EngineCount]:
             serving=replicas,
             first=need.first,
             most=need.most,
-            warm=fleet.previous.versions * replicas if fleet.previous else 0,
+            warm=_warm_versions(fleet) * replicas,
+            pods=fleet.multi_node.size if fleet.multi_node else 1,
             per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
             currency=spec.cost.currency if spec.cost else "",
         )
 
 
+def _warm_versions(fleet: ArgoFleetSpec) -> int:
+    """Of LeaderWorkerSets the last stable alone is kept, and goes before the next trial comes."""
+    if fleet.previous is None:
+        return 0
+    return 1 if fleet.multi_node else fleet.previous.versions
+
+
 def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
     """As the region's own check before a version is brought up has it."""
+    if fleet.multi_node:
+        return EngineDemand(first=replicas, most=replicas, pods=fleet.multi_node.size)
     canary = {
         "steps": steps_of(trial_of(spec), fleet.canary, replicas),
         "dynamicStableScale": fleet.canary.dynamic_stable,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.latency import LatencyGate
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
 from gates.evidence.selector import NAME, selector
 from pipelines.spec.delivery import Delivery
@@ -15,8 +17,11 @@ from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
 from tidegate.core.errors import TidegateError
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics.sources import MetricSource, source_of
 from tidegate.core.model import Value
 
+Kind = TypeVar("Kind", LatencyGate, ErrorsGate)
 WINDOW = "5m"
 """Of every question: as far back as Prometheus itself looks for a sample."""
 
@@ -40,28 +45,60 @@ def scraping_of(spec: Delivery, region: str) -> ScrapeInterval:
 def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
     """Counts of the stable arm, which is there at any time; gates ask for the canary's by the same names."""
     used = {gate for stage in (spec.shadow, spec.canary) if stage for gate in stage.gates}
+    if spec.metrics.sources:
+        yield from _of_sources(spec, region, used)
+        return
     stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
     for name in (UP, PROCESS_START):
         yield EvidenceQuery(asked_by="every gate", query=f"count({selector({NAME: name, **stable})})")
-    if spec.gates.latency and "latency" in used:
-        times = f"{HISTOGRAMS[spec.gates.latency.metric]}_count"
-        yield EvidenceQuery(asked_by="gate latency", query=_some({NAME: times, **stable}))
-    if spec.gates.errors and "errors" in used:
+    for gate, latency in _used(spec, LatencyGate, used):
+        times = f"{HISTOGRAMS[latency.metric]}_count"
+        yield EvidenceQuery(asked_by=f"gate {gate}", query=_some({NAME: times, **stable}))
+    for gate, _ in _used(spec, ErrorsGate, used):
         answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
-        yield EvidenceQuery(asked_by="gate errors", query=_some(answers))
+        yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(answers))
         # Before the first answer 4xx there is no series of them.
         refused = _some({**answers, BY_ENGINE.status: "4xx"})
-        yield EvidenceQuery(asked_by="gate errors, answers 4xx", query=refused, silent_without_traffic=True)
+        yield EvidenceQuery(asked_by=f"gate {gate}, answers 4xx", query=refused, silent_without_traffic=True)
 
 
-def _some(labels: Mapping[str, str]) -> str:
-    return f"sum(increase({selector(labels)}[{WINDOW}])) > 0"
+def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tuple[str, Kind]]:
+    """The gates of that kind that a stage asks, by name."""
+    yield from ((gate, settings) for gate, settings in spec.gates.of(kind).items() if gate in used)
+
+
+def _of_sources(spec: Delivery, region: str, used: Container[str]) -> Iterator[EvidenceQuery]:
+    """The same, under others' names. Which version is stable is not known here, so a label of versions is not asked."""
+    sources = spec.metrics.sources
+    for gate, latency in _used(spec, LatencyGate, used):
+        signal = MetricSignal(str(latency.metric))
+        source = source_of(sources, signal)
+        series = source and source.time_series(signal)
+        if source and series:
+            stable = {NAME: f"{series.metric}_count", **_stable(source, spec, region)}
+            yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(stable, {**source.matchers, **series.match}))
+    counter = source_of(sources, MetricSignal.REQUESTS)
+    requests = counter.request_series if counter else None
+    if counter and requests:
+        stable = {NAME: requests.metric, **_stable(counter, spec, region)}
+        for gate, _ in _used(spec, ErrorsGate, used):
+            yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(stable, {**counter.matchers, **requests.match}))
+
+
+def _stable(source: MetricSource, spec: Delivery, region: str) -> Mapping[str, str]:
+    labels = source.labels_of(service=spec.metadata.name, region=region, role="stable", version="")
+    of_version = "version" if source.has_own_labels else "" if source.names_roles else source.arm_label
+    return {name: value for name, value in labels.items() if name != of_version}
+
+
+def _some(labels: Mapping[str, str], like: Mapping[str, str] | None = None) -> str:
+    return f"sum(increase({selector(labels, like=like)}[{WINDOW}])) > 0"
 
 
 def _slos(spec: Delivery) -> Iterator[EvidenceQuery]:
     for item in spec.slos:
         # In a cluster it is the engines that are scraped, no matter who routes to them.
-        sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE).sli
+        sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE, sources=spec.metrics.sources).sli
         query = sli.total_query if isinstance(sli, EventSli) else sli.error_ratio_query
         yield EvidenceQuery(asked_by=f"SLO {item.name}", query=WINDOW_PLACE.sub(WINDOW, query))
 

@@ -11,14 +11,28 @@ from typing import Protocol
 
 from gates.analyses.burn_rate import EventSource
 from gates.analyses.drift.spec import DriftReference
+from gates.analyses.outside.answer import OutsideSource
+from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.queries.asked import QuerySource
 from gates.evidence.batch import Batch
+from gates.judge.answer_judge import AnswerJudge
 from gates.judge.pair_judge import PairJudge
 from gates.model import ArmKey, NoData, Verdict
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from gates.sequential_test import AnalysisPlan
 from pipelines.events.journal import Journal
 from pipelines.model import Plan, PlanStep, StageName
-from pipelines.ports import Chat, EngineProvider, Fleet, Registry, Tokenizer
+from pipelines.ports import (
+    Chat,
+    EngineProvider,
+    Fleet,
+    LoadGenerators,
+    Registry,
+    ScratchEngines,
+    Tokenizer,
+    UserSamples,
+)
+from pipelines.repository import GitAccess
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Identities, Prover
 from rollouts.model import Engine
@@ -34,6 +48,18 @@ class Readers:
     likelihood: LogLikelihood | None = None
     judges: Callable[[], Awaitable[PairJudge]] | None = None
     """Makes the judge of one comparison, its control begun."""
+    answer_judges: Callable[[], Awaitable[AnswerJudge]] | None = None
+    """The same of answers that are scored each by itself."""
+
+
+@dataclass(frozen=True)
+class OutsideSources:
+    """Whom gates ask outside."""
+
+    source: Callable[[AskedOutside], OutsideSource]
+    """By the settings of the gate."""
+    folder: Path
+    """Where what they said is kept, until the delivery's ledger has it."""
 
 
 class Trial(Protocol):
@@ -110,7 +136,19 @@ class Context:
     """Each request of those users, for what is asked of single requests, such as drift."""
     events: EventSource | None = None
     """Who answers the queries of an SLO."""
+    queries: QuerySource | None = None
+    """Who reads the counters of ratio gates."""
+    samples: UserSamples | None = None
+    """Samples of users' requests; None where the spec asks for none."""
     readers: Readers = Readers()
+    outside: OutsideSources | None = None
+    """Whom gates ask outside; None where nobody can."""
+    loads: LoadGenerators | None = None
+    """Who brings load of our own; None where nobody can."""
+    scratch: ScratchEngines | None = None
+    """Who starts engines that serve nobody; None where the fleet does not."""
+    git: GitAccess | None = None
+    """The repository that says what regions serve; None where the spec names none."""
     asker: Prover | None = None
     """Proves who asks for this delivery; None where nobody does."""
     spec_file: str | None = None

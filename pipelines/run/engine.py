@@ -15,6 +15,7 @@ from pipelines.events.payloads import DeliveryRequested, StepDone, StepStarted
 from pipelines.model import Ending, PlanStep, Result, StageName
 from pipelines.run.approval_gate import refuse_unseen_death, wait_until_allowed
 from pipelines.run.context import Context
+from pipelines.run.git_record import write_back
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
 from registry.conventions import ENGINE_SERVING
@@ -221,5 +222,6 @@ async def _abort(
     whose = f"engine {context.plan.on_trial}: " if context.plan.is_engine_change else ""
     marks = {"tidegate.outcome": str(ending), "tidegate.reason": f"{whose}{reason}"}
     context.journal.mark(context.plan.version, marks)
+    in_git = asyncio.create_task(write_back(context, reason))
     left = await take_back_the_rest(context, ways, since, f"{ending}: {reason}")
-    return await context.journal.closed(ending, reason + told(left), exit_code, left)
+    return await context.journal.closed(ending, reason + told(left) + await in_git, exit_code, left)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from gates.analyses.burn_rate import BurnRateGate, WithEvents
 from gates.analyses.drift.reference import WithDrift, features_of_record, freeze_reference
-from gates.analyses.drift.spec import DriftReference
+from gates.analyses.drift.spec import DriftGate, DriftReference
+from gates.analyses.queries.reading import WithQueries, asking_prometheus
 from gates.evidence.batch import Batch, Source
-from gates.model import ArmKey, GateOutcome, NoData, Verdict, worst
+from gates.model import ArmKey, GateOutcome, NoData, Verdict, blind, worst
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import Gates, stage_sources
@@ -53,12 +57,15 @@ def evidence_streams(
     *,
     users: bool = True,
     reference: DriftReference | NoData | None = None,
-    burn: BurnRateGate | None = None,
+    terms: AnalysisPlan | None = None,
 ) -> list[EvidenceStream]:
     """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
     proxy, seen = context.proxy, context.users if users else None
+    burn = terms.of(BurnRateGate) if terms else None
     if burn and burn.errors_query and context.events:
         proxy = WithEvents(proxy, context.events, burn)
+    if terms and context.queries and (asking := asking_prometheus(terms.settings)):
+        proxy = WithQueries(proxy, context.queries, asking)
     if seen and context.requests and isinstance(reference, DriftReference):
         seen = WithDrift(seen, context.requests, reference)
     now, look = context.clock.now(), context.spec.look
@@ -67,7 +74,7 @@ def evidence_streams(
 
 def drift_reference(context: Context, stable: ArmKey) -> DriftReference | NoData:
     """What users asked stable, and how it answered, before the canary got any of them."""
-    drift = context.spec.gates.drift
+    drift = context.spec.gates.only(DriftGate)
     if drift is None or context.requests is None:
         return NoData(reason="nobody writes down what users ask")
     now = context.clock.now()
@@ -77,8 +84,10 @@ def drift_reference(context: Context, stable: ArmKey) -> DriftReference | NoData
 
 def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:
     """Who counts live traffic for which gate; the proxies alone where nobody writes down what users see."""
-    found = stage_sources("canary")
-    return found if users and context.users is not None else dict.fromkeys(found, ("proxy",))
+    found = stage_sources("canary", context.spec.gates)
+    if users and context.users is not None:
+        return found
+    return {gate: ("proxy",) if "users" in by else by for gate, by in found.items()}
 
 
 def terms_for(
@@ -127,6 +136,32 @@ class WatchWindow:
     within: float
 
 
+class GatheredEvidence:
+    """What a stage gathers by itself, handed to its trial once a look, and with the last one."""
+
+    def __init__(self, context: Context, trial: Trial, drain: Callable[[], Batch]) -> None:
+        """`drain` gives what came since its last call."""
+        self._trial, self._drain = trial, drain
+        self._look, self._taken = context.spec.look, context.clock.now()
+
+    def take(self, now: datetime, *, final: bool) -> None:
+        """Hand on what there is, when it is time."""
+        if final or now - self._taken >= self._look:
+            self._trial.take(self._drain())
+            self._taken = now
+
+
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Have something done until the context ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask) -> None:
     """Return when every gate passes.
 
@@ -166,7 +201,7 @@ async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
     try:
         return await ask(final)
     except OutsideError as error:
-        return [Verdict(gate="evidence", outcome=GateOutcome.ERROR, reason=str(error))]
+        return [blind(str(error))]
 
 
 def _reason(verdicts: Sequence[Verdict], outcome: GateOutcome) -> str:

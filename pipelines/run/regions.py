@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
+from gates.model import GateOutcome, Verdict
 from pipelines.errors import Stopped, by_others
 from pipelines.model import Ending
 from pipelines.ports import Fleet
@@ -72,6 +73,27 @@ def refuse_others(state: RegionState, version: str) -> None:
         raise by_others(foreign.reason)
     if state.foreign_objects:
         raise by_others("; ".join(str(each) for each in state.foreign_objects))
+
+
+def refuse_way_back(state: RegionState, version: str) -> None:
+    """A region that serves another version well was sent back, perhaps by a rollback that we have not heard of yet.
+
+    Raises:
+        Stopped: so it was, which is not the version's fault.
+    """
+    if state.stable and state.stable.ready and state.stable.version != version:
+        raise by_others(f"{state.region} was taken back to version {state.stable.version}")
+
+
+def health_verdict(state: RegionState, version: str) -> Verdict:
+    """Whether a promoted region serves that version."""
+    stable = state.stable
+    # A warm previous that died is being restarted and costs nobody anything.
+    well = stable is not None and stable.ready and stable.version == version
+    reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"
+    if state.problem:
+        reason += f": {state.problem}"
+    return Verdict(gate="health", outcome=GateOutcome.PASS if well else GateOutcome.FAIL, reason=reason)
 
 
 @runtime_checkable

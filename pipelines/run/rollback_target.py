@@ -50,6 +50,27 @@ def previous_of(states: Mapping[str, RegionState], alias: str | None) -> str:
     return found
 
 
+def already_there(states: Mapping[str, RegionState], version: str) -> bool:
+    """Whether every region serves that version, with nothing on trial."""
+    return all(_stable(state) == version and not state.canary for state in states.values())
+
+
+def require_warm(states: Mapping[str, RegionState], version: str, *, start: bool) -> None:
+    """Be sure that nobody has to wait for a start, unless that was asked for.
+
+    Raises:
+        UsageError: a region does not keep it warm.
+    """
+    missing = cold(states, version)
+    if missing and not start:
+        warm = [name for name in states if name not in missing]
+        where = f"; it is in {', '.join(warm)}" if warm else ""
+        raise UsageError(
+            f"version {version} is not warm in {', '.join(missing)}{where}",
+            hint="--start starts it again there, which takes minutes",
+        )
+
+
 def cold(states: Mapping[str, RegionState], version: str) -> Sequence[str]:
     """The regions that would have to start it again."""
     return [name for name, state in states.items() if _stable(state) != version and version not in state.warm]
@@ -69,6 +90,18 @@ def is_back(state: RegionState) -> bool:
     """Whether nobody is on trial, and no user or copy leaves the stable."""
     taken_back = state.canary is None or not state.canary.ready
     return taken_back and not state.weight and not state.mirror
+
+
+def state_text(state: RegionState, to: str | None = None) -> str:
+    """What a region that was asked to go back shows, and to which version `to` it goes next."""
+    if state.foreign_objects:
+        return f"nothing was taken back: {'; '.join(map(str, state.foreign_objects))}"
+    if state.stable is None:
+        return "serves nobody"
+    left = f"; {state.problem}" if state.problem else ""
+    if to not in (None, state.stable.version) and is_back(state):
+        return f"goes from version {state.stable.version} to version {to}{left}"
+    return f"all users are on version {state.stable.version}{left}" if is_back(state) else f"is not back yet{left}"
 
 
 def _stable(state: RegionState) -> str:

@@ -6,27 +6,29 @@ here they become one document whose parts must fit each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
     PrivateAttr,
-    Tag,
     field_validator,
     model_validator,
 )
 
 from engine_images.accelerators import Accelerator
-from engine_images.spec import EngineSettings
+from engine_images.spec import EngineSettings, VllmSpec
+from gates.analyses.burn_rate import BurnRateGate
+from gates.analyses.load import CostGate
 from gates.evidence.batch import USUAL_LOOK
-from gates.spec import Gates, gate_of_stage, kinds_of_stage
+from gates.model import StageKind
+from gates.spec import Gates, gate_of_stage, kinds_of_stage, stage_sources, tested_kinds, untold_by
 from pipelines.spec.approvals import (
     ApprovalSpec,
     FreezeSpec,
@@ -35,9 +37,14 @@ from pipelines.spec.approvals import (
     Weight,
     approval_conflicts,
 )
+from pipelines.spec.evidence.load import LoadAround, LoadSettings, load_conflicts
+from pipelines.spec.evidence.outside import offline_conflicts
+from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.evidence.slo_gates import slo_conflicts
+from pipelines.spec.fleets import Fleet, LocalFleet
+from pipelines.spec.git import GitSpec, git_conflicts
 from pipelines.spec.model_reference import ModelReference
-from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec
-from pipelines.spec.slo_gates import slo_conflicts
+from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec, Traffic
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.nodes_spec import more_than_a_node_has
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -47,11 +54,12 @@ from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
+from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics.sources import source_of
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import Percent, PercentText, percent_too
+from tidegate.core.quantities import PercentText, percent_too
 from tidegate.core.spec import NAME
 
-Port = Annotated[int, Field(ge=1024, le=65535)]
 Name = Annotated[str, Field(pattern=NAME)]
 
 
@@ -76,15 +84,23 @@ class Metadata(SpecModel):
 
 
 OfflineGate = Annotated[str, *gate_of_stage("offline")]
+LoadGate = Annotated[str, *gate_of_stage("load")]
 ShadowGate = Annotated[str, *gate_of_stage("shadow")]
 CanaryGate = Annotated[str, *gate_of_stage("canary")]
 
 
 class OfflineStage(SpecModel):
-    """Questions with known answers, asked of the challenger and of the champion."""
+    """Questions with known answers, asked of the challenger and of the champion; and what others say of both."""
 
-    dataset: Path
+    dataset: Path | None = None
+    """The golden set; a stage without the gate on quality needs none."""
     gates: tuple[OfflineGate, ...] = Field(default=kinds_of_stage("offline", by_default=True), min_length=1)
+
+
+class LoadStage(LoadSettings):
+    """The same load on the challenger and on the champion, block after block, before any request of users."""
+
+    gates: tuple[LoadGate, ...] = Field(default=kinds_of_stage("load", by_default=True), min_length=1)
 
 
 class ShadowStage(SpecModel):
@@ -112,10 +128,14 @@ class CanaryStage(SpecModel):
     gates: tuple[CanaryGate, ...] = Field(default=kinds_of_stage("canary", by_default=True), min_length=1)
 
 
+ORDER: tuple[StageKind, ...] = ("offline", "load", "shadow", "canary")
+
+
 class StageEntry(SpecModel):
     """One item of `stages`: exactly one stage under its name."""
 
     offline: OfflineStage | None = None
+    load: LoadStage | None = None
     shadow: ShadowStage | None = None
     canary: CanaryStage | None = None
 
@@ -123,13 +143,13 @@ class StageEntry(SpecModel):
     def _exactly_one(self) -> StageEntry:
         named = [name for name in self.model_fields_set if getattr(self, name) is not None]
         if len(named) != 1 or len(self.model_fields_set) != 1:
-            raise ValueError("exactly one of offline, shadow, canary in each item of the list")
+            raise ValueError(f"exactly one of {', '.join(ORDER)} in each item of the list")
         return self
 
     @property
-    def name(self) -> str:
+    def name(self) -> StageKind:
         """The stage's name."""
-        return next(iter(self.model_fields_set))
+        return next(name for name in ORDER if name in self.model_fields_set)
 
 
 class Regions(SpecModel):
@@ -152,40 +172,20 @@ class Regions(SpecModel):
         return tuple(region for wave in self.waves for region in wave)
 
 
-class LocalFleet(SpecModel):
-    """The fleet on this machine; a region without a port gets a free one."""
-
-    kind: Literal["local"] = "local"
-    ports: Mapping[Name, Port] = {}
-    unattended: Duration = timedelta(minutes=15)
-    """How long nothing may be heard of the one who carries a trial that lives; of one that is gone
-    it is known at once."""
+_OF_THE_GROUP = ("nnodes", "node-rank", "master-addr", "headless", "distributed-executor-backend")
+"""Arguments of vLLM that follow from a pod's place in its group."""
 
 
-def _kind_of(fleet: object) -> str:
-    """Whose rules apply: a fleet that does not say is the one on this machine."""
-    said = fleet.get("kind", "local") if isinstance(fleet, Mapping) else getattr(fleet, "kind", "local")
-    return str(said)
-
-
-Fleet = Annotated[
-    Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
-    Discriminator(
-        _kind_of,
-        custom_error_type="unknown_fleet",
-        custom_error_message="a mapping whose `kind` is local or argo",
-    ),
-]
-
-
-class Traffic(SpecModel):
-    """The users of each region: what planning expects, and what `tidegate traffic` plays."""
-
-    requests_per_second: float = Field(gt=0, le=1000)
-    prompts: Path | None = None
-    max_tokens: int = Field(default=32, ge=1, le=4096)
-    regenerate: Percent = Field(default=0.0, ge=0, lt=1, validate_default=False)
-    """Of answers after which the user that is played asks the same once more."""
+def _of_one_group(vllm: VllmSpec) -> Iterator[SpecConflict]:
+    """What an engine over several nodes is not told."""
+    where = ("engine", "vllm", "args")
+    if vllm.serving.parallel.data > 1:
+        expected = "tensor and pipeline parallel sizes alone"
+        yield SpecConflict((*where, "data-parallel-size"), "more than 1 with `fleet.multi_node`", expected)
+    for name in _OF_THE_GROUP:
+        if name in vllm.args:
+            expected = "no such argument: each pod gets its own"
+            yield SpecConflict((*where, name), f"{name} with `fleet.multi_node`", expected)
 
 
 class Delivery(SpecModel):
@@ -203,10 +203,12 @@ class Delivery(SpecModel):
     metrics: MetricsSpec = MetricsSpec()
     patience: PatienceSpec = PatienceSpec()
     traffic: Traffic | None = None
+    samples: SamplesSpec | None = None
     approvals: tuple[ApprovalSpec, ...] = ()
     freeze: tuple[FreezeSpec, ...] = ()
     resume: ResumeSpec | None = None
     notify: tuple[NotifySpec, ...] = ()
+    git: GitSpec | None = None
     workflow: WorkflowSpec | None = None
     slos: tuple[SloSpec, ...] = ()
     cost: CostSpec | None = None
@@ -229,10 +231,9 @@ class Delivery(SpecModel):
     @field_validator("stages")
     @classmethod
     def _in_order(cls, stages: tuple[StageEntry, ...]) -> tuple[StageEntry, ...]:
-        order = ["offline", "shadow", "canary"]
         names = [stage.name for stage in stages]
-        if names != [name for name in order if name in names]:
-            raise ValueError("each stage at most once, in the order offline, shadow, canary")
+        if names != [name for name in ORDER if name in names]:
+            raise ValueError(f"each stage at most once, in the order {', '.join(ORDER)}")
         return stages
 
     def contradictions(self) -> Iterator[SpecConflict]:
@@ -244,12 +245,13 @@ class Delivery(SpecModel):
         else:
             yield from self._around_silence(self.fleet)
             yield from self._around_image()
-            if odd := more_than_a_node_has(self.fleet.nodes, self.engine.accelerator, self.engine.accelerator_count):
-                yield replace(odd, where=("engine", *odd.where))
+            yield from self._around_nodes(self.fleet)
             for conflict in fleet_conflicts(self.fleet, self._around_fleet()):
                 yield replace(conflict, where=("fleet", *conflict.where))
+        yield from self._around_samples()
         yield from self._around_unattended(self.fleet.unattended)
         yield from self._around_slos()
+        yield from self._around_sources()
         yield from self._around_look(self.gates.budget.poll_interval)
         around = ValidationContext(
             regions=self.regions.names,
@@ -259,10 +261,39 @@ class Delivery(SpecModel):
         )
         for conflict in approval_conflicts(self.approvals, around):
             yield replace(conflict, where=("approvals", *conflict.where))
+        yield from self._around_git()
         if self.workflow:
             clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
             for conflict in workflow_conflicts(self.workflow, clusters):
                 yield replace(conflict, where=("workflow", *conflict.where))
+
+    def _around_samples(self) -> Iterator[SpecConflict]:
+        """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
+        clusters = isinstance(self.fleet, ArgoFleetSpec)
+        if self.samples and self.engine.image is not None:
+            expected = "an engine that tidegate builds, or no `samples`: an image of your own keeps none"
+            yield SpecConflict(("samples",), "samples of users' requests with `engine.image`", expected)
+        if self.canary is None:
+            return
+        where = ("stages", [stage.name for stage in self.stages].index("canary"), "canary", "gates")
+        sources = stage_sources("canary", self.gates)
+        for place, gate in enumerate(self.canary.gates):
+            kind = self.gates.kind_of(gate).name if gate in self.gates.asked else gate
+            if "samples" in sources.get(gate, ()) and self.samples is None:
+                found = f"'{gate}' of users' answers, and nobody keeps any"
+                yield SpecConflict((*where, place), found, "a section `samples`, or the gate in shadow alone")
+            if kind == "drift" and clusters:
+                found = f"'{gate}' in clusters, where nobody writes down what users ask"
+                yield SpecConflict((*where, place), found, "`fleet: {kind: local}`, or no such gate")
+
+    def _around_git(self) -> Iterator[SpecConflict]:
+        """A repository that would have to name images where there are none, and regions that are not there."""
+        if self.git is None:
+            return
+        if isinstance(self.fleet, LocalFleet):
+            yield SpecConflict(("git",), "a repository for the local fleet", "`fleet: {kind: argo, ...}`, or no `git`")
+        for conflict in git_conflicts(self.git, self.regions.names):
+            yield replace(conflict, where=("git", *conflict.where))
 
     def _around_look(self, asked: timedelta | None) -> Iterator[SpecConflict]:
         """A look that does not have three scrapes of each arm in it."""
@@ -285,6 +316,22 @@ class Delivery(SpecModel):
             if unattended <= patience:
                 expected = f"more than `patience.{name}`, which is {format_duration(patience)}"
                 yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
+
+    def _around_nodes(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
+        nodes = fleet.multi_node
+        pods, count = nodes.size if nodes else 1, self.engine.accelerator_count
+        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count, pods):
+            yield replace(odd, where=("engine", *odd.where))
+        if nodes is None:
+            return
+        if self.engine.image is None:
+            expected = "`engine.image`: an engine that is built here is compiled on one node"
+            yield SpecConflict(("fleet", "multi_node"), "several nodes for an engine that is built here", expected)
+        if count % pods:
+            expected = "a multiple of `fleet.multi_node.size`"
+            yield SpecConflict(("engine", "accelerator_count"), f"{count} for {pods} nodes", expected)
+        if self.engine.vllm:
+            yield from _of_one_group(self.engine.vllm)
 
     def _around_image(self) -> Iterator[SpecConflict]:
         """An image of one's own next to one that is built, or without anybody who brings it its weights."""
@@ -328,24 +375,72 @@ class Delivery(SpecModel):
     def _around_slos(self) -> Iterator[SpecConflict]:
         """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
         yield from named_twice(self.slos)
+        for index, slo in enumerate(self.slos):
+            for odd in slo.unmeasured(self.metrics.sources):
+                yield replace(odd, where=("slos", index, *odd.where))
         for argument in ALTERED_BY:
             if self.slos and self.engine.vllm and self.engine.vllm.args.get(argument):
                 found = "metrics that the SLOs are not written on"
                 yield SpecConflict(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
-        for conflict in slo_conflicts(self.gates.burn_rate, self.slos) if self.gates.burn_rate else ():
-            yield replace(conflict, where=("gates", "burn_rate", *conflict.where))
+        for gate, burn in self.gates.of(BurnRateGate).items():
+            for conflict in slo_conflicts(burn, self.slos):
+                yield replace(conflict, where=("gates", gate, *conflict.where))
+
+    def _around_sources(self) -> Iterator[SpecConflict]:
+        """Gates that ask what no source tells, and copies of which no label tells whose they are."""
+        sources = self.metrics.sources
+        known, tested = self.gates.asked, tested_kinds()
+        asked = set(self.canary.gates) if self.canary else set()
+        asked |= {gate for gate, by in stage_sources("shadow", self.gates).items() if "proxy" in by} & set(
+            self.shadow.gates if self.shadow else ()
+        )
+        stated = sorted(gate for gate in asked if gate in known and self.gates.kind_of(gate).name in tested)
+        for odd in untold_by(sources, self.gates, stated):
+            yield replace(odd, where=("gates", *odd.where))
+        counter = source_of(sources, MetricSignal.REQUESTS)
+        if self.shadow and counter and counter.arms and counter.arms.shadow is None:
+            where = ("metrics", "sources", sources.index(counter), "arms", "shadow")
+            expected = "the value of copies (canary's, where copies are counted as the canary's), or no stage shadow"
+            yield SpecConflict(where, "nothing, and a stage that copies requests", expected)
 
     def _unready(self, stage: StageEntry, where: Loc) -> Iterator[SpecConflict]:
+        known, kinds = self.gates.asked, kinds_of_stage(stage.name)
+        usable = [gate for gate in known if self.gates.kind_of(gate).name in kinds]
         for place, gate in enumerate(getattr(stage, stage.name).gates):
-            if getattr(self.gates, gate) is None:
-                at = (*where, "gates", place)
-                yield SpecConflict(at, f"'{gate}' without settings", f"settings at gates.{gate}")
-        if stage.shadow and not self.offline and not (self.traffic and self.traffic.prompts):
+            at = (*where, "gates", place)
+            if gate not in known:
+                near = get_close_matches(gate, usable, n=1)
+                expected = f"settings at gates.{gate}" if gate in kinds or not near else f"{near[0]} (the nearest name)"
+                yield SpecConflict(at, f"'{gate}' without settings", expected)
+            elif gate not in usable:
+                found = f"'{gate}' of kind {self.gates.kind_of(gate).name}"
+                yield SpecConflict(at, found, f"a gate of kind {', '.join(kinds)}")
+        if stage.offline:
+            here, dataset = isinstance(self.fleet, LocalFleet), stage.offline.dataset is not None
+            for odd in offline_conflicts(stage.offline.gates, known, has_dataset=dataset, on_this_machine=here):
+                yield replace(odd, where=(*where, *odd.where))
+        if stage.shadow and not self.has_golden_set and not (self.traffic and self.traffic.prompts):
             yield SpecConflict(where, "no prompts to pair", "prompts at traffic.prompts")
+        if stage.load:
+            yield from self._around_load(stage.load, where)
         timed = stage.shadow or stage.canary
         if timed and timed.at_least > timed.within:
             end = f"at most `within`, which is {format_duration(timed.within)}"
             yield SpecConflict((*where, "at_least"), format_duration(timed.at_least), end)
+
+    def _around_load(self, load: LoadStage, where: Loc) -> Iterator[SpecConflict]:
+        """As `load_conflicts`; and a gate on cost without a price."""
+        around = LoadAround(
+            starts_engines=isinstance(self.fleet, LocalFleet),
+            has_prompts=bool(self.has_golden_set or (self.traffic and self.traffic.prompts)),
+            in_workflow=self.workflow is not None,
+        )
+        for odd in load_conflicts(load, around):
+            yield replace(odd, where=(*where, *odd.where))
+        for place, gate in enumerate(load.gates):
+            if gate in self.gates.of(CostGate) and self.cost is None:
+                expected = "`cost: {per_engine_hour: ...}`, by which tokens are priced"
+                yield SpecConflict((*where, "gates", place), "a gate on cost without a price", expected)
 
     @property
     def counted_by(self) -> CountedBy:
@@ -377,6 +472,17 @@ class Delivery(SpecModel):
         """The offline stage, when there is one."""
         entry = self._stage("offline")
         return entry.offline if entry else None
+
+    @property
+    def has_golden_set(self) -> bool:
+        """Whether there are questions with known answers."""
+        return bool(self.offline and self.offline.dataset)
+
+    @property
+    def load(self) -> LoadStage | None:
+        """The load stage, when there is one."""
+        entry = self._stage("load")
+        return entry.load if entry else None
 
     @property
     def shadow(self) -> ShadowStage | None:

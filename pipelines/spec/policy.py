@@ -12,12 +12,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine_images.arguments.validation import external_references
+from gates.analyses.outside.spec import CommandGate, WebhookGate
+from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
+from gates.judge.spec import JudgeGate
+from pipelines.load.model import LoadRequest
+from pipelines.load.requests import plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.evidence.load import LoadSettings
 from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
 from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import MOST_BYTES, Problem, SpecError, bounded_lines, text_in
 from tidegate.core.text import host_of, redacted
@@ -29,15 +35,22 @@ def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Everything that the operator would have to allow, and has not."""
     yield from _variables(spec, trust)
     yield from _plugins(spec, trust)
+    yield from _commands(spec, trust)
     yield from _endpoints(spec, trust)
     yield from _credentials(spec, trust)
+    yield from _git(spec, trust)
 
 
 def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    judge = spec.gates.judge
-    if judge and judge.api_key_env is not None and not trust.may_read(judge.api_key_env):
-        # Not the name: the one who mistook the field for the key's own place must not find it in a log.
-        yield _variable(("gates", "judge", "api_key_env"), "a variable that specs may not read", "that name")
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        if judge.api_key_env is not None and not trust.may_read(judge.api_key_env):
+            # Not the name: the one who mistook the field for the key's own place must not find it in a log.
+            yield _variable(("gates", gate, "api_key_env"), "a variable that specs may not read", "that name")
+    named = [(gate, "secret_env", hook.secret_env) for gate, hook in spec.gates.of(WebhookGate).items()]
+    named += [(gate, "variables", name) for gate, each in spec.gates.of(CommandGate).items() for name in each.variables]
+    for gate, key, variable in named:
+        if variable is not None and not trust.may_read(variable):
+            yield _variable(("gates", gate, key), "a variable that specs may not read", "that name")
     for index, place in enumerate(spec.notify):
         if not trust.may_read(place.variable):
             yield _variable(("notify", index, place.form, "url_from_env"), place.variable, place.variable)
@@ -57,11 +70,23 @@ def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
             yield SpecConflict(where, found, expected)
 
 
+def _commands(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Programs that gates start: they may do whatever this process may."""
+    for gate, command in spec.gates.of(CommandGate).items():
+        if command.run[0] not in trust.commands:
+            expected = f"none, or {command.run[0]} under `spec.commands` of trust.yaml"
+            yield SpecConflict(("gates", gate, "run"), f"the program {command.run[0]!r}", expected)
+
+
 def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    judge = spec.gates.judge
-    if judge and urlsplit(judge.endpoint).scheme == "http" and not _may_be_plain(judge.endpoint, trust):
-        expected = f"https, or {host_of(judge.endpoint)} under `spec.endpoints` of trust.yaml"
-        yield SpecConflict(("gates", "judge", "endpoint"), redacted(judge.endpoint), expected)
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        if urlsplit(judge.endpoint).scheme == "http" and not _may_be_plain(judge.endpoint, trust):
+            expected = f"https, or {host_of(judge.endpoint)} under `spec.endpoints` of trust.yaml"
+            yield SpecConflict(("gates", gate, "endpoint"), redacted(judge.endpoint), expected)
+    for gate, hook in spec.gates.of(WebhookGate).items():
+        if urlsplit(hook.url).scheme == "http" and not _may_be_plain(hook.url, trust):
+            expected = f"https, or {host_of(hook.url)} under `spec.endpoints` of trust.yaml"
+            yield SpecConflict(("gates", gate, "url"), host_of(hook.url), expected)
     for where, address in _addresses(spec):
         if _is_link_local(address):
             yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
@@ -71,15 +96,37 @@ def _credentials(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Of Prometheus: the one who writes the spec says where they are, and to whom they are sent."""
     for where, endpoint in _prometheuses(spec):
         for place, source in endpoint.secrets():
-            if source.env and not trust.may_read(source.env):
-                # Not the name, as above.
-                yield _variable((*where, *place, "env"), "a variable that specs may not read", "that name")
-            if source.file and not trust.may_open(source.file):
-                expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
-                yield SpecConflict((*where, *place, "file"), "a file that specs may not name", expected)
+            yield from _source((*where, *place), source, trust)
         if endpoint.auth and endpoint.is_plain and not _may_be_plain(endpoint.url, trust):
             expected = f"https, or {host_of(endpoint.url)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict((*where, "url"), f"{endpoint.url} with credentials", expected)
+
+
+def _source(where: Loc, source: CredentialSource, trust: SpecTrust) -> Iterator[SpecConflict]:
+    if source.env and not trust.may_read(source.env):
+        # Not the name, as above.
+        yield _variable((*where, "env"), "a variable that specs may not read", "that name")
+    if source.file and not trust.may_open(source.file):
+        expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
+        yield SpecConflict((*where, "file"), "a file that specs may not name", expected)
+
+
+def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Of the repository: where secrets are and to whom they go, and folders of this machine that would be pushed to."""
+    git = spec.git
+    if git is None:
+        return
+    for place, source in git.sources():
+        yield from _source(("git", *place), source, trust)
+    folder = urlsplit(git.repository).path if git.repository.startswith("file:") else ""
+    if folder and not trust.may_open(Path(folder)):
+        expected = "ssh or https, or that folder under `spec.files` of trust.yaml"
+        yield SpecConflict(("git", "repository"), git.repository, expected)
+    api = git.forge.api if git.forge and git.forge.api else ""
+    for where, address in ((("git", "repository"), git.repository), (("git", "forge", "api"), api)):
+        if address.startswith("http:") and not _may_be_plain(address, trust):
+            expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
+            yield SpecConflict(where, redacted(address), expected)
 
 
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
@@ -95,8 +142,10 @@ def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
 
 def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
     """Whatever tidegate itself asks because a spec says so."""
-    if spec.gates.judge:
-        yield ("gates", "judge", "endpoint"), spec.gates.judge.endpoint
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        yield ("gates", gate, "endpoint"), judge.endpoint
+    for gate, hook in spec.gates.of(WebhookGate).items():
+        yield ("gates", gate, "url"), hook.url
     if isinstance(spec.fleet, ArgoFleetSpec):
         for name, region in spec.fleet.regions.items():
             place: Loc = ("fleet", "regions", name)
@@ -104,6 +153,10 @@ def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
             yield (*place, "stable_url"), region.stable_url
             yield (*place, "canary_url"), region.canary_url
             yield (*place, "prometheus"), region.prometheus.url
+    if spec.git and "://" in spec.git.repository:
+        yield ("git", "repository"), spec.git.repository
+    if spec.git and spec.git.forge and spec.git.forge.api:
+        yield ("git", "forge", "api"), spec.git.forge.api
 
 
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:
@@ -174,12 +227,17 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     if spec.engine.torch and spec.engine.torch.file:
         yield ("engine", "torch", "factory"), spec.engine.torch.file
     for index, stage in enumerate(spec.stages):
-        if stage.offline:
+        if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset
+        for name, path in stage.load.named_files() if stage.load else ():
+            yield ("stages", index, "load", name), path
     if spec.traffic and spec.traffic.prompts:
         yield ("traffic", "prompts"), spec.traffic.prompts
-    if spec.gates.judge and spec.gates.judge.control.labels:
-        yield ("gates", "judge", "control", "labels"), spec.gates.judge.control.labels
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        if judge.control.labels:
+            yield ("gates", gate, "control", "labels"), judge.control.labels
+    for gate, command in spec.gates.of(CommandGate).items():
+        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield ("fleet", "template", "file"), spec.fleet.template.file
 
@@ -189,11 +247,12 @@ MOST_USER_PROMPTS = 100_000
 
 
 def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
-    """The golden set of the offline stage; empty when there is no such stage."""
-    if spec.offline is None:
+    """The golden set of the offline stage; empty when there is none."""
+    if spec.offline is None or spec.offline.dataset is None:
         return ()
     path = folder / spec.offline.dataset
-    return load_golden(path, spec.gates.quality.scorer) if spec.gates.quality else load_golden(path)
+    quality = spec.gates.only(QualityGate)
+    return load_golden(path, quality.scorer) if quality else load_golden(path)
 
 
 def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
@@ -205,12 +264,34 @@ def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:
     # Answers are only compared with each other here, so questions with known answers serve as well.
     if spec.traffic is None or spec.traffic.prompts is None:
         return tuple(entry.prompt for entry in golden_set(spec, folder))
-    path = folder / spec.traffic.prompts
+    return prompts_in(folder / spec.traffic.prompts)
+
+
+def prompts_in(path: Path) -> tuple[str, ...]:
+    """One prompt a line.
+
+    Raises:
+        SpecError: as `user_prompts`.
+    """
     lines = bounded_lines(path, "one prompt a line", most=MOST_USER_PROMPTS)
     prompts = tuple(line.strip() for line in lines if line.strip())
     if not prompts:
         raise SpecError([Problem(str(path), 1, "", "no prompts", "one prompt a line")])
     return prompts
+
+
+def load_requests(spec: Delivery, settings: LoadSettings, folder: Path) -> tuple[LoadRequest, ...]:
+    """What a load sends, in no particular order.
+
+    Raises:
+        SpecError: a file of prompts cannot be read, or has none.
+        UsageError: a file of lengths has none.
+        OSError: it cannot be read.
+    """
+    prompts = prompts_in(folder / settings.prompts) if settings.prompts else user_prompts(spec, folder)
+    if settings.lengths is None:
+        return plain_requests(prompts, settings.max_tokens)
+    return requests_like(prompts, (folder / settings.lengths).read_text(encoding="utf-8"))
 
 
 def with_pod_template(spec: Delivery, folder: Path) -> Delivery:

@@ -1,9 +1,10 @@
-"""The small sections of a delivery's spec: `metrics`, `patience` and `notify`."""
+"""The small sections of a delivery's spec: `metrics`, `patience`, `traffic` and `notify`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from re import fullmatch
 from typing import Literal, get_args
 
@@ -11,14 +12,16 @@ from pydantic import Field, model_validator
 
 from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.durations import Duration, format_duration
+from tidegate.core.metrics.sources import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.quantities import Percent
 
 ON_THIS_MACHINE = timedelta(seconds=INTERVAL_SECONDS)
 IN_CLUSTERS = timedelta(seconds=5)
 """Unless the spec says otherwise: a third of what is usual, because a canary's users wait for the third scrape."""
 
 
-class MetricsSpec(SpecModel):
+class MetricsSpec(MetricNames):
     """What is asked of Prometheus before gates ask anything."""
 
     # Above 30 s no rate over a minute, as SLOs and autoscalers ask for, has two samples.
@@ -31,6 +34,9 @@ class MetricsSpec(SpecModel):
             found = format_duration(self.scrape_interval or ON_THIS_MACHINE)
             expected = f"{format_duration(ON_THIS_MACHINE)}, in which the fleet on this machine scrapes"
             yield SpecConflict(("scrape_interval",), found, expected)
+        if self.sources:
+            expected = "`fleet: {kind: argo, ...}`, or none: the fleet on this machine brings a proxy of its own"
+            yield SpecConflict(("sources",), "sources in the local fleet", expected)
 
 
 class PatienceSpec(SpecModel):
@@ -49,6 +55,16 @@ class PatienceSpec(SpecModel):
     """How long one call to MLflow may take; after that it counts as silence."""
     end: Duration = timedelta(seconds=30)
     """How long a delivery that is over waits for MLflow to take its last records; then the next command writes them."""
+
+
+class Traffic(SpecModel):
+    """The users of each region: what planning expects, and what `tidegate traffic` plays."""
+
+    requests_per_second: float = Field(gt=0, le=1_000_000)
+    prompts: Path | None = None
+    max_tokens: int = Field(default=32, ge=1, le=4096)
+    regenerate: Percent = Field(default=0.0, ge=0, lt=1, validate_default=False)
+    """Of answers after which the user that is played asks the same once more."""
 
 
 About = Literal["opened", "stopped", "approval", "freeze", "left", "closed"]

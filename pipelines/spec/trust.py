@@ -118,6 +118,8 @@ class SpecTrust(SpecModel):
     """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
     plugins: Mapping[str, tuple[str, ...]] = {}
     """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
+    commands: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Programs that gates may start, as `run` names them. Each may do whatever the one may who carries deliveries."""
     files: tuple[Path, ...] = ()
     """Files with credentials that a spec may name, or folders of them, besides those below /run/secrets/tidegate."""
     endpoints: tuple[str, ...] = ()

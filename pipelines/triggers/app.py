@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -35,8 +35,9 @@ from pipelines.views.page.routes import LivePage
 class Numbers(Collector):
     """Computed only when somebody asks."""
 
-    def __init__(self, receiver: Receiver, reconciler: Reconciler) -> None:
-        self._receiver, self._reconciler = receiver, reconciler
+    def __init__(self, receiver: Receiver, reconciler: Reconciler, service: str) -> None:
+        """`service` is the delivery's name, as series of its engines have it."""
+        self._receiver, self._reconciler, self._service = receiver, reconciler, service
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -72,6 +73,28 @@ class Numbers(Collector):
             "When the registry was looked at last and all was well; 0 before the first time.",
             looked.timestamp() if looked else 0,
         )
+        yield from self._of_registry()
+
+    def _of_registry(self) -> Iterator[Metric]:
+        """Nothing while the registry is silent: what it said before is no word on what it means now."""
+        if not self._reconciler.is_current():
+            return
+        own = [self._service, self._receiver.model]
+        aliases = GaugeMetricFamily(
+            "tidegate_registry_alias_info",
+            "1 for the version that an alias of the registry means.",
+            labels=["service", "model", "alias", "version"],
+        )
+        for alias, version in sorted(self._reconciler.aliases.items()):
+            aliases.add_metric([*own, alias, version], 1)
+        yield aliases
+        running = GaugeMetricFamily(
+            "tidegate_registry_delivery_running",
+            "1 while a delivery of the model is under way, no matter who started it.",
+            labels=["service", "model"],
+        )
+        running.add_metric(own, self._reconciler.delivers)
+        yield running
 
 
 SHOWN = 100
@@ -108,9 +131,11 @@ def receiver_routes(receiver: Receiver, reconciler: Reconciler) -> list[Route]:
     return [Route(openapi.WEBHOOK, webhook, methods=["POST"]), *_gets({openapi.ALIVE: alive, openapi.READY: ready})]
 
 
-def page_routes(receiver: Receiver, reconciler: Reconciler, page: LivePage, version: str) -> list[Route]:
-    """What people and their Prometheus ask."""
-    numbers = Numbers(receiver, reconciler)
+def page_routes(
+    receiver: Receiver, reconciler: Reconciler, page: LivePage, version: str, *, service: str
+) -> list[Route]:
+    """What people and their Prometheus ask; `service` is the delivery's name."""
+    numbers = Numbers(receiver, reconciler, service)
     document = openapi.document(version)
 
     async def requests(_: Request) -> Response:

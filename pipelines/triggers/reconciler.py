@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -35,12 +35,20 @@ class TaggedVersions(Protocol):
         """
         ...
 
+    def aliases(self, model: str) -> Mapping[str, str]:
+        """The number of the version that each alias means; none when there is no such model.
+
+        Raises:
+            StoreUnreachable: MLflow did not answer.
+        """
+        ...
+
 
 class DeliveryList(Protocol):
     """The deliveries of a model, no matter who started them."""
 
-    def deliveries(self, name: str) -> list[DeliverySummary]:
-        """All of the model, newest first."""
+    def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
+        """All of the model, or the `last` so many, newest first."""
         ...
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
@@ -68,6 +76,8 @@ class Starter(Protocol):
         ...
 
 
+NEWEST = 5
+"""Deliveries among which one that runs is looked for: a model has one at a time."""
 SOON = timedelta(seconds=5)
 """Until the next look while something was started that the ledger does not show yet."""
 
@@ -115,6 +125,10 @@ class Reconciler:
         """When all was well last; None before the first time."""
         self.failures = 0
         """Looks in vain since this process began."""
+        self.aliases: Mapping[str, str] = {}
+        """What each alias of the model meant when all was well last."""
+        self.delivers = False
+        """Whether a delivery of the model was under way then, no matter who started it."""
 
     def wake(self) -> None:
         """Look now."""
@@ -158,8 +172,14 @@ class Reconciler:
             for entry in requests:
                 await self._follow(entry, deliveries)
             await self._begin_next(deliveries)
+        self.aliases = await call_in_thread(world.marks.aliases, watched.model)
+        self.delivers = await call_in_thread(self._delivers)
         self.looked = looked
         return any(entry.delivery is None for entry in self._standing(RequestState.STARTED))
+
+    def _delivers(self) -> bool:
+        ledgers = self._world.ledgers
+        return any(ledgers.is_alive(each) for each in ledgers.deliveries(self._watched.model, last=NEWEST))
 
     def _deliveries(self) -> _Run:
         found = self._world.ledgers.deliveries(self._watched.model)

@@ -9,18 +9,17 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from gates.evidence.batch import Dimension
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState
-from pipelines.model import Ending
+from pipelines.model import Ending, StageName
 from registry.model import StepId
 from slo.metrics import SERVICE
 
 RUNNING = "running"
 """The state of a delivery that has no ending yet."""
 
-SCORES: Mapping[str, Mapping[str, str]] = {
-    "quality": {"mean_score": "golden"},
-    "judge": {"mean_score": "overall"} | {f"{dimension}_score": str(dimension) for dimension in Dimension},
-}
-"""By gate, which of its numbers are scores of an arm (`canary_mean_score`), and of which dimension."""
+GOLDEN: Mapping[str, str] = {"mean_score": "golden"}
+JUDGED: Mapping[str, str] = {"mean_score": "overall"} | {f"{each}_score": str(each) for each in Dimension}
+"""Which numbers of a gate are scores of an arm (`canary_mean_score`), and of which dimension: of the golden set in
+the offline stage, of a judge in those after it."""
 
 Sample = tuple[dict[str, str], float]
 
@@ -73,7 +72,7 @@ def _numbers(story: DeliveryState, gates: Iterable[GateState]) -> Iterator[Sampl
 def _scores(story: DeliveryState, gates: Iterable[GateState]) -> Iterator[Sample]:
     for gate in gates:
         known = {**gate.latest.auxiliary, **gate.latest.numbers}
-        for noun, dimension in SCORES.get(gate.name, {}).items():
+        for noun, dimension in (GOLDEN if _stage(gate) == StageName.OFFLINE else JUDGED).items():
             for role, version in (("stable", story.champion or ""), ("canary", story.version)):
                 if (value := known.get(f"{role}_{noun}")) is not None:
                     arm = {"region": gate.region or "", "role": role, "version": version}

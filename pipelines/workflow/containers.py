@@ -35,6 +35,7 @@ from hera.workflows.models import (
 from hera.workflows.models.io.k8s.apimachinery.pkg.api.resource import Quantity
 from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
 
+from gates.analyses.outside.spec import AskedOutside
 from pipelines.authority.approvals import FROZEN, patience
 from pipelines.model import PlanStep, StageName
 from pipelines.spec.approvals import FreezeSpec
@@ -207,7 +208,8 @@ def deadline(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep, steps: tuple[
 
 def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
     """Taking every region back, side by side, and trying again where one does not let itself."""
-    return fleet.pod.start_within + silence(spec) + spec.patience.back + SLACK
+    git = spec.git.patience if spec.git else timedelta(0)
+    return fleet.pod.start_within + silence(spec) + spec.patience.back + git + SLACK
 
 
 def silence(spec: Delivery) -> timedelta:
@@ -225,10 +227,17 @@ def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[tim
         yield fleet.pod.start_within
     if step.stage is StageName.OFFLINE:
         yield OFFLINE
+        yield from (gate.within for gate in spec.gates.asked.values() if isinstance(gate, AskedOutside))
+    if step.stage is StageName.LOAD and spec.load:
+        yield spec.load.within
     if step.stage is StageName.SHADOW and spec.shadow:
         yield spec.shadow.within
     if step.stage is StageName.CANARY and spec.canary:
         yield spec.canary.within
+    if step.stage is StageName.GIT and spec.git:
+        yield spec.git.patience
+        yield spec.git.merge_within if spec.git.mode == "pull-request" else timedelta(0)
+        yield spec.git.sync.within if spec.git.sync else timedelta(0)
     if step.stage is StageName.BAKE:
         yield spec.regions.bake
 

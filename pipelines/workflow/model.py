@@ -90,12 +90,13 @@ class WorkflowInput(Value):
 
     @property
     def secrets(self) -> Mapping[str, tuple[str, ...]]:
-        """Secrets that regions' Prometheus asks for, each with the keys that are read; by name."""
+        """Secrets that Prometheus and the Git repository ask for, each with the keys that are read; by name."""
         keys: dict[str, set[str]] = {}
-        for region in self.fleet.regions.values():
-            for _, source in region.prometheus.sources():
-                if source.secret:
-                    keys.setdefault(source.secret.name, set()).add(source.secret.key)
+        sources = [source for region in self.fleet.regions.values() for _, source in region.prometheus.sources()]
+        sources += [source for _, source in self.spec.git.sources()] if self.spec.git else []
+        for source in sources:
+            if source.secret:
+                keys.setdefault(source.secret.name, set()).add(source.secret.key)
         return {name: tuple(sorted(keys[name])) for name in sorted(keys)}
 
     @property
@@ -103,6 +104,9 @@ class WorkflowInput(Value):
         """Changes with everything of the spec that an engine image depends on."""
         assert self.settings.build is not None, "nobody builds here"
         # An engine that is built has neither, and keys of before them stay as they were.
-        engine = self.spec.engine.model_dump_json(exclude={"image", "weights"})
+        # How pods are told to meet another machine changes nothing of what is built.
+        engine = self.spec.engine.model_dump_json(
+            exclude={"image": True, "weights": True, "compile": {"mismatch": True}}
+        )
         parts = engine, self.settings.build.model_dump_json(), self.spec.model.name
         return sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -31,8 +31,8 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
 from rollouts.manifests.conventions import cluster_wide, driver
-from rollouts.manifests.objects import admission_policies as pods
 from rollouts.manifests.objects.admission_policies import user_of
+from rollouts.manifests.objects.engines import demands as pods
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError

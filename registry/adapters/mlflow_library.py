@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 
 SQLITE = "sqlite:///"
-LOGGERS = ("mlflow", "alembic", "sqlalchemy")
+LOGGERS = ("mlflow", "alembic", "sqlalchemy", "databricks")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 PAGE_RUNS = 1000
@@ -43,7 +43,13 @@ _SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     # Of one request; MLflow's own are two minutes.
     TIMEOUT: "10",
+    # Of Databricks' library, for all tries of a request; its own are more than eight minutes.
+    "MLFLOW_DATABRICKS_ENDPOINT_HTTP_RETRY_TIMEOUT": "30",
 }
+_LOGIN = (
+    "check DATABRICKS_HOST with DATABRICKS_TOKEN, or with DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET, "
+    "or the profile"
+)
 _moving: list[str] = []
 """What the limit of a request was before each transfer of files that goes on."""
 _counting = Lock()
@@ -166,13 +172,7 @@ class LibraryStore:
                 return None
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
-        with store_errors(self._uri):
-            found: list[StoredVersion] = []
-            token: str | None = None
-            while token != "":
-                page = self._client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
-                found += map(_to_version, page)
-                token = page.token or ""
+        found = map(_to_version, self._listed(name))
         return sorted(found, key=lambda version: int(version.version))
 
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
@@ -182,12 +182,13 @@ class LibraryStore:
             else:
                 self._client.set_registered_model_alias(name, alias, version)
 
-    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str | None]) -> None:
         with store_errors(self._uri):
-            if value is None:
-                self._client.delete_model_version_tag(name, version, key)
-            else:
-                self._client.set_model_version_tag(name, version, key, value)
+            for key, value in tags.items():
+                if value is None:
+                    self._client.delete_model_version_tag(name, version, key)
+                else:
+                    self._client.set_model_version_tag(name, version, key, value)
 
     def add_version(self, new: NewVersion) -> str:
         with store_errors(self._uri):
@@ -197,6 +198,16 @@ class LibraryStore:
         with store_errors(self._uri):
             return str(self._client.get_model_version_download_uri(name, version))
 
+    def _listed(self, name: str) -> Sequence[MlflowVersion]:
+        with store_errors(self._uri):
+            found: list[MlflowVersion] = []
+            token: str | None = None
+            while token != "":
+                page = self._client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
+                found += page
+                token = page.token or ""
+        return found
+
     def _below(self, run: str, folder: str) -> Iterator[str]:
         for file in self._client.list_artifacts(run, folder):
             if file.is_dir:
@@ -205,8 +216,10 @@ class LibraryStore:
                 yield file.path
 
 
-def open_client(tracking_uri: str) -> MlflowClient:
+def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowClient:
     """MLflow's own client of that store; makes a SQLite store, and migrates it, on first use (about 3 seconds).
+
+    `registry_uri` is that of the store with the model versions, where it is another one.
 
     Raises:
         StoreUnreachable: the store cannot be opened.
@@ -217,8 +230,9 @@ def open_client(tracking_uri: str) -> MlflowClient:
         from mlflow import MlflowClient
 
         hide_names()
-        client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
-        client.search_registered_models(max_results=1)
+        client = MlflowClient(tracking_uri, registry_uri=registry_uri or tracking_uri)
+        if registry_uri is None:
+            client.search_registered_models(max_results=1)
     return client
 
 
@@ -310,7 +324,7 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
         reason = _first_line(error)
         raise StoreUnreachable(
             f"MLflow store {place}: {reason}",
-            hint="check the tracking URI and that the store is running",
+            hint=_LOGIN if place.startswith("databricks") else "check the tracking URI and that the store is running",
             detail=str(error).replace(tracking_uri, place),
         ) from error
 

@@ -155,12 +155,13 @@ class RestModels:
         else:
             self._server.send("POST", place, said | {"version": version})
 
-    def tag_version(self, name: str, version: str, key: str, value: str | None) -> None:
-        said = {"name": name, "version": version, "key": key}
-        if value is None:
-            self._server.send("DELETE", f"{API}/model-versions/delete-tag", said)
-        else:
-            self._server.send("POST", f"{API}/model-versions/set-tag", said | {"value": value})
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str | None]) -> None:
+        for key, value in tags.items():
+            said = {"name": name, "version": version, "key": key}
+            if value is None:
+                self._server.send("DELETE", f"{API}/model-versions/delete-tag", said)
+            else:
+                self._server.send("POST", f"{API}/model-versions/set-tag", said | {"value": value})
 
     def add_version(self, new: NewVersion) -> str:
         self._make_model(new.name)

@@ -14,7 +14,7 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.errors import EngineDidNotStart, Unreachable
 from rollouts.local.machine import Admission, Ticket
 from rollouts.local.xds import LOOPBACK
-from rollouts.model import PORT, Engine
+from rollouts.model import PORT, REGION, Engine
 from tidegate.core.children import Child
 from tidegate.core.clock import Clock
 
@@ -187,7 +187,7 @@ class EngineProcesses:
     def _spawn(self, engine: Engine, port: int, log_file: Path | None) -> AdmittedEngine:
         # Before the process is there: two regions that start at once must not both see the same free memory.
         ticket = self._admission.admit(engine)
-        command = [part.replace(PORT, str(port)) for part in engine.command]
+        command = [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command]
         file = log_file or self._log_file(engine, self._clock.now())
         child = process.start(
             command, kind=Child.ENGINE, log=file, workdir=Path(engine.workdir), environment=engine.environment

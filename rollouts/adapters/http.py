@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -50,19 +51,28 @@ class Http:
         Raises:
             Unreachable: when nothing answered in time.
         """
-        return await self._send("GET", url, None, timeout_seconds)
+        return await self._send("GET", url, None, timeout_seconds, {})
 
-    async def post(self, url: str, body: Any = None, *, timeout_seconds: float | None = 2.0) -> HttpReply:
+    async def post(
+        self,
+        url: str,
+        body: Any = None,
+        *,
+        timeout_seconds: float | None = 2.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpReply:
         """Send JSON; no `timeout_seconds` waits for ever.
 
         Raises:
             Unreachable: when nothing answered in time.
         """
-        return await self._send("POST", url, body, timeout_seconds)
+        return await self._send("POST", url, body, timeout_seconds, headers or {})
 
-    async def _send(self, method: str, url: str, body: Any, timeout_seconds: float | None) -> HttpReply:
+    async def _send(
+        self, method: str, url: str, body: Any, timeout_seconds: float | None, headers: Mapping[str, str]
+    ) -> HttpReply:
         try:
-            response = await self._client.request(method, url, json=body, timeout=timeout_seconds)
+            response = await self._client.request(method, url, json=body, timeout=timeout_seconds, headers=headers)
         except httpx.TransportError as error:
             raise Unreachable(
                 f"{url} did not answer", hint="check that it runs, and its address", detail=repr(error)

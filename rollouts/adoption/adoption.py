@@ -20,7 +20,7 @@ from rollouts.argo.model import Rollout, controlled_by, hash_of
 from rollouts.argo.state import waiting_for_controller
 from rollouts.cluster.carrier import Carrier, Fence
 from rollouts.cluster.model import RegionConfig
-from rollouts.cluster.observer import RegionObserver
+from rollouts.cluster.observer import RegionObserver, moving_users
 from rollouts.cluster.ownership import live_object, live_objects
 from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
@@ -67,7 +67,7 @@ class Adoption:
         self._cluster = cluster
         self._wanted = wanted
         self._clock = clock
-        self._fence = Fence(config, cluster, routes, clock, carrier)
+        self._fence = Fence(config, cluster, moving_users(config, routes), clock, carrier)
         self._observer = RegionObserver(config, cluster, routes, clock, self._fence)
         self._rollouts = RolloutClient(cluster, clock, allows=self._fence.allows)
         self._sender = WriteSender(config.region, cluster)
@@ -92,20 +92,22 @@ class Adoption:
             policies=[each for each in policies if labels_of(each).get(DELIVERY) == self._config.name],
         )
 
-    async def require(self, who: AdoptedVersion) -> Place:
-        """What is there, where nothing is in the way; writes nothing.
+    async def require(self, who: AdoptedVersion, expected: Place | None = None) -> Place:
+        """What is there, where nothing is in the way; writes nothing. What is `expected` stands in for it.
 
         Raises:
             CannotAdopt: something is, all of which is told; or the cluster's policies do not take such pods.
         """
-        place = await self._retries.run(self.look)
+        place = await self._retries.run(self.look) if expected is None else expected
         require_adoptable(place, who)
         if not _is_ours(place):
             await self._require_admitted(place, who)
         return place
 
-    async def adopt(self, who: AdoptedVersion, tell: Tell) -> bool:
+    async def adopt(self, who: AdoptedVersion, tell: Tell, *, enough: int | None = None) -> bool:
         """Take all of it over, or what is left of it; false where it is adopted already.
+
+        A Service may lose pods that are about to end as long as it has `enough`; None allows no loss.
 
         Raises:
             CannotAdopt: something is in the way; what was written so far takes nothing from anybody.
@@ -119,7 +121,7 @@ class Adoption:
             require_adoptable(place, who)
             return takeover(place, who)
 
-        await self._carry_out(left, tell)
+        await self._carry_out(left, tell, enough=enough)
         settled = await self._until(lambda now: now.argo.in_progress or _serves(now, who.version), SETTLE_SECONDS)
         if settled.argo.in_progress:
             await self._take_back(await self.look(), "its controller began to start other pods for the same template")
@@ -136,8 +138,21 @@ class Adoption:
         place = await self._retries.run(self.look)
         require_releasable(place, self._config.name)
         if _is_ours(place):
-            await self._retries.run(self._fence.enter)
+            await self.enter()
             await self._retries.run(lambda: self._own_pods(tell))
+        await self.give_back(tell)
+
+    async def enter(self) -> None:
+        """Take the Lease: nobody else delivers meanwhile.
+
+        Raises:
+            NotTheCarrier: somebody carries a delivery there.
+            FleetError: the API server does not answer, or does not let us.
+        """
+        await self._retries.run(self._fence.enter)
+
+    async def give_back(self, tell: Tell) -> None:
+        """Everything but pods, which stay as they are. Raises as `release`."""
         await self._carry_out(lambda place: giveback(place, self._config.name), tell, waits=self._waits)
 
     async def renew(self) -> None:
@@ -166,6 +181,7 @@ class Adoption:
         left: Callable[[Place], Iterable[Write]],
         tell: Tell,
         waits: Callable[[Place, Write], Awaitable[bool]] | None = None,
+        enough: int | None = None,
     ) -> None:
         told: list[tuple[str, str]] = []
 
@@ -180,7 +196,7 @@ class Adoption:
             if told[-1:] != [(write.subject, write.what)]:
                 told.append((write.subject, write.what))
                 tell(write)
-            await self._sender.send(write)
+            await self._sender.send(write, enough=enough)
             self._sent = (write, self._clock.monotonic())
             return True
 
@@ -199,7 +215,7 @@ class Adoption:
             return ()
         argo, wanted = Rollout(live), str(noted["hash"])
         if argo.in_progress and argo.pod_hash != wanted:
-            raise CannotAdopt(f"a trial is under way in Rollout {argo.name}", hint="take it back: `tidegate rollback`")
+            raise trial_under_way(argo)
         if argo.pod_hash == wanted:
             return ()
         what = f"starts its own pods again, as version {noted['version']}; users move once all are ready"
@@ -302,6 +318,11 @@ def require_adoptable(place: Place, who: AdoptedVersion) -> None:
         found = (f"its pods have the labels of version {begun} already: go on with --version {begun}", *found)
     if found:
         raise CannotAdopt(f"{who.region}: {'; '.join(found)}", hint="nothing more was written")
+
+
+def trial_under_way(argo: Rollout) -> CannotAdopt:
+    """That nothing is given back meanwhile."""
+    return CannotAdopt(f"a trial is under way in Rollout {argo.name}", hint="take it back: `tidegate rollback`")
 
 
 def require_releasable(place: Place, delivery: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from rollouts.cluster.model import RegionConfig
@@ -35,12 +35,14 @@ class EngineDemand(Value):
     """At its height."""
     dynamic: bool = False
     """Whether the stable gives engines away as users leave it."""
+    pods: int = 1
+    """Of one engine: it fits where all of them do."""
 
 
 class Headroom(Value):
-    """How many more engines fit."""
+    """How many more pods of engines fit."""
 
-    engines: int
+    pods: int
     bound_by: str
     """What there is no more of, for people."""
 
@@ -75,10 +77,10 @@ def headroom_on_nodes(nodes: Sequence[Json], pods: Sequence[Json], engine: Json)
         if (pod.get("status") or {}).get("phase") not in ENDED and PLACEHOLDER not in _labels(pod):
             taken[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
     fitting = [node for node in nodes if fit(engine, [node])[0] is Fit.ALL]
-    engines = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
+    pods_that_fit = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
     if fitting:
-        return Headroom(engines=engines, bound_by=f"{len(fitting)} nodes take such pods")
-    return Headroom(engines=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
+        return Headroom(pods=pods_that_fit, bound_by=f"{len(fitting)} nodes take such pods")
+    return Headroom(pods=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
 
 
 def headroom_in_quotas(quotas: Sequence[Json], engine: Json) -> Iterator[Headroom]:
@@ -92,7 +94,7 @@ def headroom_in_quotas(quotas: Sequence[Json], engine: Json) -> Iterator[Headroo
                 left = parse_quantity(hard) - parse_quantity((status.get("used") or {}).get(key, "0"))
                 name = quota["metadata"]["name"]
                 yield Headroom(
-                    engines=max(0, int(left // each)), bound_by=f"quota {name} has {format_quantity(left)} {key} left"
+                    pods=max(0, int(left // each)), bound_by=f"quota {name} has {format_quantity(left)} {key} left"
                 )
 
 
@@ -102,19 +104,21 @@ def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[He
     Raises:
         CapacityError: with the numbers.
     """
-    tightest = min(rooms, key=lambda room: room.engines, default=None)
-    if tightest is None or need.most <= tightest.engines:
+    tightest = min(rooms, key=lambda room: room.pods, default=None)
+    if tightest is None or need.most <= tightest.pods // need.pods:
         return
+    room = tightest.pods // need.pods
+    each = f" of {need.pods} pods each" if need.pods > 1 else ""
     raise CapacityError(
-        f"version {version} needs {need.most} engines besides those that serve, and there is room for "
-        f"{tightest.engines}: {tightest.bound_by}",
-        hint=_ways_out(need, tightest.engines),
+        f"version {version} needs {need.most} engines{each} besides those that serve, and there is room for "
+        f"{room}: {tightest.bound_by}",
+        hint=_ways_out(need, room),
     )
 
 
 def _ways_out(need: EngineDemand, room: int) -> str:
     more = f"bring nodes for {need.most - room} more, or serve with fewer `replicas`"
-    if room < 1 or need.dynamic:
+    if room < 1 or need.dynamic or need.pods > 1:
         return more
     fewer = "" if need.first <= room else f" and `canary.replicas: {room}`"
     return (
@@ -154,20 +158,52 @@ async def require_headroom(
         CapacityError: they do not; nothing was changed.
     """
     engine = {"metadata": {"name": version}, "spec": rollout["spec"]["template"]["spec"]}
+    need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)
+    await require_room(cluster, config, engine, need, version)
+
+
+async def require_room(
+    cluster: Cluster,
+    config: RegionConfig,
+    engine: Json,
+    need: EngineDemand,
+    version: str,
+    *,
+    goes: Callable[[Json], bool] | None = None,
+) -> None:
+    """The same for any engines: `engine` is a pod of one. The place of pods that
+    `goes` is true of is free by then.
+
+    Raises:
+        CapacityError: they do not fit; nothing was changed.
+    """
     try:
-        rooms = await _rooms(cluster, engine, nodes_grow=config.nodes_grow)
+        rooms = await headroom(cluster, engine, nodes_grow=config.nodes_grow, goes=goes)
     except Forbidden as error:
         log.warning("%s: it is unknown whether there is room for version %s: %s", config.region, version, error)
         return
-    need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)
     refuse_without_headroom(version, need, rooms)
     log.info("%s: version %s gets %s engines, %s at most", config.region, version, need.first, need.most)
 
 
-async def _rooms(cluster: Cluster, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
-    rooms = list(headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine))
+async def headroom(
+    cluster: Cluster, engine: Json, *, nodes_grow: bool, goes: Callable[[Json], bool] | None = None
+) -> list[Headroom]:
+    """How many more such pods the namespace's quotas and the nodes take; none where nothing bounds them.
+
+    The place of pods that `goes` is true of is free by then.
+
+    Raises:
+        Forbidden: nodes, or all pods, or quotas may not be seen.
+        FleetError: the API server does not answer.
+    """
+    going = sum(goes(pod) for pod in (await cluster.list(PODS)).items) if goes else 0
+    rooms = [
+        room.model_copy(update={"pods": room.pods + going})
+        for room in headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine)
+    ]
     if nodes_grow:
         return rooms
     nodes, pods = await cluster.list(NODES), await cluster.list(PODS, namespace=EVERYWHERE)
-    room = headroom_on_nodes(nodes.items, pods.items, engine)
+    room = headroom_on_nodes(nodes.items, [pod for pod in pods.items if not (goes and goes(pod))], engine)
     return [*rooms, room] if room else rooms

@@ -2,24 +2,25 @@
 
 Only a compare-and-set of the API server tells which of two processes carries a delivery. A carrier has a number:
 `leaseTransitions` of the Lease. Anyone who takes it over has the next one. The Lease alone stops nobody, since
-a process that was replaced may still be about to write. So the number is marked on the two objects that move users,
-the Rollout and the route, before a new carrier does anything. Whatever is written there is written onto what was read
-(`resourceVersion`): a replaced process is answered 409, reads again, meets a number above its own, and stops. Nothing
-here depends on clocks or on pauses.
+a process that was replaced may still be about to write. So the number is marked on the objects that move users, such
+as the Rollout and the route, before a new carrier does anything. Whatever is written there is written onto what was
+read (`resourceVersion`): a replaced process is answered 409, reads again, meets a number above its own, and stops.
+Nothing here depends on clocks or on pauses.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from rollouts.argo.model import parse_time
 from rollouts.cluster.model import RegionConfig, guard_note
-from rollouts.cluster.routes import RouteKind
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
 from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import LEASES, ROLLOUTS
+from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
@@ -171,12 +172,17 @@ class Fence:
     """The right of one process to write in one region."""
 
     def __init__(
-        self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock, carrier: Carrier | None
+        self,
+        config: RegionConfig,
+        cluster: Cluster,
+        marked: Sequence[tuple[Resource, str]],
+        clock: Clock,
+        carrier: Carrier | None,
     ) -> None:
-        """Without a `carrier` it can only be looked at."""
+        """`marked` are the objects that move users, by kind and name. Without a `carrier` it can only be looked at."""
         self._config = config
         self._cluster = cluster
-        self._marked = {ROLLOUTS: config.name, routes.resource: config.route}
+        self._marked = tuple(marked)
         self._clock = clock
         self._carrier = carrier
         self._lease: Json | None = None
@@ -204,7 +210,7 @@ class Fence:
         if self._inside:
             return
         number = read_lease(await self.take()).number
-        for kind in self._marked:
+        for kind in dict.fromkeys(kind for kind, _ in self._marked):
             await self.mark(kind, number)
         self._inside = True
 
@@ -226,7 +232,7 @@ class Fence:
     async def take(self) -> Json:
         """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
         if self._lease is None:
-            there = [await self._get(kind, name) for kind, name in self._marked.items()]
+            there = [await self._get(kind, name) for kind, name in self._marked]
             self._lease = await self._take(above=max(map(carrier_number, there)))
         return self._lease
 
@@ -243,13 +249,17 @@ class Fence:
             raise self._replaced(self._lost, guard_note(found))
 
     async def mark(self, kind: Resource, number: int | None = None) -> None:
-        """Say on the delivery's object of that kind that it is ours; nothing where it says so, or none is ours.
+        """Say on the delivery's objects of that kind that they are ours; nothing where they say so, or none is ours.
 
         Raises:
             NotTheCarrier: it says that it is somebody else's, who came after us.
         """
         ours = number or (read_lease(self._lease).number if self._lease else 0)
-        name = self._marked[kind]
+        for resource, name in self._marked:
+            if resource == kind:
+                await self._mark(kind, name, ours)
+
+    async def _mark(self, kind: Resource, name: str, ours: int) -> None:
         while (found := await self._get(kind, name)) is not None:
             self.allows(found)
             if carrier_number(found) >= ours or foreign_object(found, self._config.name):
@@ -367,3 +377,27 @@ class Fence:
             f"{name} in {region} is carried by {who} now",
             hint="see `tidegate status`; wait for it, or roll its regions back with `tidegate rollback`",
         )
+
+
+RENEW_SECONDS = 10.0
+"""Far less than `LIVE_SECONDS`: a request or two may be lost."""
+
+
+class LeaseHolder(Protocol):
+    """Anyone who has a region's Lease."""
+
+    region: str
+
+    async def renew(self) -> None:
+        """Say that it lives."""
+        ...
+
+
+async def keep_renewing(fleet: LeaseHolder, clock: Clock) -> None:
+    """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
+    while True:
+        await clock.sleep(RENEW_SECONDS)
+        try:
+            await fleet.renew()
+        except FleetError as error:
+            log.info("%s: the Lease was not renewed: %s", fleet.region, error)

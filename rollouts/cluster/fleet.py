@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 from rollouts.argo.model import path_to_weight
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier, Fence
 from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed, refuse_other_engine
 from rollouts.cluster.model import RegionConfig, Render, Revision
-from rollouts.cluster.observer import RegionObserver, region_state, rollback_reason, unfinished_rollback
+from rollouts.cluster.observer import (
+    RegionObserver,
+    moving_users,
+    region_state,
+    rollback_reason,
+    unfinished_rollback,
+)
 from rollouts.cluster.operations import RegionOperations
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.cluster.routes import RouteKind
@@ -54,7 +59,7 @@ class ArgoFleet:
         self._cluster = cluster
         self._render = render
         self._clock = clock
-        self._fence = Fence(config, cluster, routes, clock, carrier)
+        self._fence = Fence(config, cluster, moving_users(config, routes), clock, carrier)
         self._observer = RegionObserver(config, cluster, routes, clock, self._fence)
         self._operations = RegionOperations(config, cluster, routes, self._observer, clock=clock, fence=self._fence)
         self._verifier = TrafficVerifier(config.region, served, clock)
@@ -342,27 +347,3 @@ def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
             detail=why,
         )
     return snapshot.stable.version, snapshot.trial.version
-
-
-RENEW_SECONDS = 10.0
-"""Far less than `carrier.LIVE_SECONDS`: a request or two may be lost."""
-
-
-class LeaseHolder(Protocol):
-    """Anyone who has a region's Lease."""
-
-    region: str
-
-    async def renew(self) -> None:
-        """Say that it lives."""
-        ...
-
-
-async def keep_renewing(fleet: LeaseHolder, clock: Clock) -> None:
-    """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
-    while True:
-        await clock.sleep(RENEW_SECONDS)
-        try:
-            await fleet.renew()
-        except FleetError as error:
-            log.info("%s: the Lease was not renewed: %s", fleet.region, error)

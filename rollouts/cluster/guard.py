@@ -14,45 +14,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from rollouts.argo.model import parse_time
-from rollouts.cluster.carrier import (
-    GUARD,
-    Carrier,
-    Fence,
-    LeaseRecord,
-    carrier_number,
-    read_lease,
-    released_lease,
-    taken_lease,
-)
-from rollouts.cluster.fleet import ArgoFleet, keep_renewing
-from rollouts.cluster.model import RegionConfig, guard_note_patch
-from rollouts.cluster.observer import RegionObserver
-from rollouts.cluster.routes import RouteKind
-from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.cluster.carrier import GUARD, Carrier, LeaseRecord, keep_renewing, read_lease, released_lease, taken_lease
+from rollouts.cluster.model import RegionConfig
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
-from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
+from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
-from rollouts.manifests.objects.access import guard_rights
+from rollouts.manifests.objects.access import Right
 from rollouts.model import GuardRollback, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json, Value
 
 UNBROKEN_SECONDS = 30.0
-"""Three beats of a carrier that lives (`fleet.RENEW_SECONDS`)."""
+"""Three beats of a carrier that lives (`carrier.RENEW_SECONDS`)."""
 
 GAP_SECONDS = 30.0
 """Between two looks; after a longer one the view begins again."""
-
-_TEMPLATE = ("f:spec", "f:template")
 
 
 class SignsOfLife(Value):
@@ -61,11 +44,11 @@ class SignsOfLife(Value):
     record: LeaseRecord
     """The Lease."""
     asked: tuple[str, str, int]
-    """Version, digest and attempt that the Rollout's template asks for."""
+    """Version, digest and attempt that the region is asked for."""
     step: int
-    """Of the Rollout."""
+    """How far the trial is: the step of a Rollout, or the weight where there are no steps."""
     written: datetime | None
-    """When the one who owns the Rollout's template last wrote it."""
+    """When the one who asked for it last wrote it."""
 
 
 @dataclass
@@ -137,18 +120,68 @@ def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: f
     return min(monotonic, max(since.last, since.first + (new.renewed - old.renewed).total_seconds() + soon))
 
 
-def signs_of_life(record: LeaseRecord, snapshot: RegionSnapshot) -> SignsOfLife:
-    """As they stand in the cluster."""
-    return SignsOfLife(
-        record=record, asked=snapshot.asked, step=snapshot.argo.step_index, written=_written(snapshot.rollout)
-    )
+class GuardedTrial(Value):
+    """What a guard has to know of a region at one moment."""
+
+    asked: tuple[str, str, int]
+    step: int
+    written: datetime | None
+    """All three as `SignsOfLife` has them."""
+    stable: str | None
+    """The version that users go back to."""
+    trial: str
+    """The version that is on trial, or asked for."""
+    going_on: bool
+    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
+    carrier: int
+    """The highest number of a carrier on its objects."""
+    unattended: GuardRollback | None
+    """What a guard has noted there."""
+    subject: Json
+    """The object that an Event is about."""
 
 
-def _written(rollout: Json | None) -> datetime | None:
-    entries = ((rollout or {}).get("metadata") or {}).get("managedFields") or []
-    return max(
-        (at for each in entries if owns_field(each, _TEMPLATE) and (at := parse_time(each.get("time")))), default=None
-    )
+class GuardedFleet(Protocol):
+    """What a guard needs of a region's fleet."""
+
+    region: str
+
+    async def rollback(self, to: str | None) -> RegionState:
+        """All users on that version."""
+        ...
+
+    async def renew(self) -> None:
+        """Say that it lives."""
+        ...
+
+    async def leave(self) -> None:
+        """Give the Lease back."""
+        ...
+
+
+class GuardedRegion(Protocol):
+    """One region as its guard sees it, whatever makes its engines."""
+
+    @property
+    def rights(self) -> Sequence[Right]:
+        """All that a way back needs."""
+        ...
+
+    async def look(self) -> GuardedTrial:
+        """The region as it is now."""
+        ...
+
+    async def note(self, taken: GuardRollback) -> None:
+        """Say where everybody looks what is about to happen."""
+        ...
+
+    async def reconcile(self) -> None:
+        """What else is due here, the one who carries the delivery."""
+        ...
+
+    def fleet(self, carrier: Carrier) -> GuardedFleet:
+        """The region's fleet in the hands of that carrier."""
+        ...
 
 
 POLL_SECONDS = 10.0
@@ -170,12 +203,11 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
+    def __init__(self, config: RegionConfig, region: GuardedRegion, cluster: Cluster, clock: Clock) -> None:
         self._config = config
+        self._region = region
         self._cluster = cluster
-        self._routes = routes
         self._clock = clock
-        self._observer = RegionObserver(config, cluster, routes, clock, Fence(config, cluster, routes, clock, None))
         self._vigil = SilenceTracker()
         self._may = False
         self._began = False
@@ -190,6 +222,7 @@ class Guard:
         """
         try:
             await self._require_rights()
+            await self._region.reconcile()
             return await self._check()
         except FleetError as error:
             self._vigil.is_blind()
@@ -201,60 +234,52 @@ class Guard:
         if found is None:
             self._vigil.forgets()
             return None
-        record, snapshot = read_lease(found), await self._observer.observe()
+        record, seen = read_lease(found), await self._region.look()
         moment = self._clock.monotonic()
-        self._vigil.sees(signs_of_life(record, snapshot), moment)
-        if not _on_trial(snapshot):
+        signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
+        self._vigil.sees(signs, moment)
+        if not seen.going_on:
             await self._let_go(found)
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
         goes_on = record.token == GUARD and (self._began or bool(silence))
         if not goes_on and silence <= record.lasts:
             return None
-        return await self._take_back(found, snapshot, silence)
+        return await self._take_back(found, seen, silence)
 
-    async def _take_back(self, found: Json, snapshot: RegionSnapshot, silence: timedelta) -> GuardAction | None:
+    async def _take_back(self, found: Json, seen: GuardedTrial, silence: timedelta) -> GuardAction | None:
         record, now = read_lease(found), self._clock.now()
-        assert snapshot.stable is not None, "without a stable nothing is on trial"
+        assert seen.stable is not None, "without a stable nothing is on trial"
         carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=record.lasts.total_seconds())
-        above = max(carrier_number(snapshot.rollout), carrier_number(snapshot.route))
         try:
-            await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
+            await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=seen.carrier))
         except (Conflict, NotFound):
             log.info("%s: somebody was heard of just now", self._config.region)
             return None
         self._began = True
-        taken = await self._noted(record, snapshot, silence)
-        state = await self._rolled_back(carrier, snapshot.stable.version)
+        taken = await self._noted(record, seen, silence)
+        state = await self._rolled_back(carrier, seen.stable)
         self._began = False
-        await self._tell(taken, snapshot)
+        await self._tell(taken, seen)
         return GuardAction(taken, state)
 
-    async def _noted(self, record: LeaseRecord, snapshot: RegionSnapshot, silence: timedelta) -> GuardRollback:
-        """Say on the Rollout what is about to happen, before the one who was replaced can ask."""
-        if record.token == GUARD and snapshot.unattended:
+    async def _noted(self, record: LeaseRecord, seen: GuardedTrial, silence: timedelta) -> GuardRollback:
+        """Say in the region what is about to happen, before the one who was replaced can ask."""
+        if record.token == GUARD and seen.unattended:
             # One before it had begun.
-            return snapshot.unattended
+            return seen.unattended
         now = self._clock.now()
-        version = snapshot.trial.version if snapshot.trial else snapshot.asked[0]
-        taken = GuardRollback(version=version, at=now, since=now - silence, who=record.who)
+        taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=record.who)
         try:
-            await self._cluster.patch(ROLLOUTS, self._config.name, guard_note_patch(taken))
+            await self._region.note(taken)
         except FleetError as error:
             # Users come first; without the note the one who comes back learns less.
-            log.warning("%s: not noted on the Rollout: %s", self._config.region, error)
+            log.warning("%s: not noted in the region: %s", self._config.region, error)
         return taken
 
     async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
         """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
-        fleet = ArgoFleet(
-            self._config,
-            cluster=self._cluster,
-            routes=self._routes,
-            render=lambda _: (),
-            clock=self._clock,
-            carrier=carrier,
-        )
+        fleet = self._region.fleet(carrier)
         beats = asyncio.create_task(keep_renewing(fleet, self._clock))
         try:
             state = await fleet.rollback(stable)
@@ -270,9 +295,9 @@ class Guard:
         if read_lease(found).token == GUARD:
             await self._cluster.replace(LEASES, released_lease(found))
 
-    async def _tell(self, taken: GuardRollback, snapshot: RegionSnapshot) -> None:
+    async def _tell(self, taken: GuardRollback, seen: GuardedTrial) -> None:
         try:
-            await self._cluster.create(EVENTS, _event(self._cluster.namespace, snapshot.argo.metadata, taken))
+            await self._cluster.create(EVENTS, _event(self._cluster.namespace, seen.subject, taken))
         except FleetError as error:
             log.warning("%s: no Event of it: %s", self._config.region, error)
 
@@ -280,8 +305,7 @@ class Guard:
         """Ask once whether all that a way back needs is allowed: at night is too late."""
         if self._may:
             return
-        rights = guard_rights(self._config.name, self._routes.resource, self._config.route)
-        asked = [each for right in rights for each in right.questions()]
+        asked = [each for right in self._region.rights for each in right.questions()]
         missing = [each for each in asked if not await self._cluster.allowed(each)]
         if missing:
             raise Forbidden(
@@ -298,30 +322,21 @@ class Guard:
             return None
 
 
-def _on_trial(snapshot: RegionSnapshot) -> bool:
-    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
-    return (
-        snapshot.stable is not None
-        and not snapshot.is_at_rest
-        and snapshot.foreign_change is None
-        and not snapshot.foreign_objects
-    )
-
-
-def _event(namespace: str, rollout: Json, taken: GuardRollback) -> Json:
+def _event(namespace: str, subject: Json, taken: GuardRollback) -> Json:
     at = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    name = str(rollout["name"])
+    metadata = subject.get("metadata") or {}
+    name = str(metadata["name"])
     return {
         "apiVersion": "v1",
         "kind": "Event",
         # As Kubernetes' own components name theirs: after the object and the time.
         "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
         "involvedObject": {
-            "apiVersion": ROLLOUTS.api_version,
-            "kind": ROLLOUTS.kind,
+            "apiVersion": subject["apiVersion"],
+            "kind": subject["kind"],
             "name": name,
             "namespace": namespace,
-            "uid": rollout.get("uid", ""),
+            "uid": metadata.get("uid", ""),
         },
         "type": "Warning",
         "reason": "Unattended",

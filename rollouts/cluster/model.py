@@ -38,6 +38,8 @@ class RegionConfig(Value):
     """How long the region may be silent before an operation is given up; it goes on serving meanwhile."""
     warm_versions: int | None = None
     """Versions that were stable and are kept warm; None keeps none."""
+    keep_seconds: float = 7200.0
+    """How long after a promotion."""
     after_abort_seconds: float = 300.0
     """How long the engines of a version stay up after it was taken back."""
     nodes_grow: bool = False

@@ -129,6 +129,7 @@ def _arm(role: Role, which: Revision, url: str, snapshot: RegionSnapshot) -> Eng
         url=url,
         ready=up,
         problem=None if up else why,
+        engines=which.available,
     )
 
 
@@ -159,6 +160,11 @@ def _unborn(snapshot: RegionSnapshot) -> str | None:
     if snapshot.rollout is None:
         return None
     return pod_problems(snapshot.pods) or snapshot.health.message or None
+
+
+def moving_users(config: RegionConfig, routes: RouteKind) -> tuple[tuple[Resource, str], ...]:
+    """The objects by which users of a Rollout are moved."""
+    return (ROLLOUTS, config.name), (routes.resource, config.route)
 
 
 POLL_SECONDS = 1.0

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from rollouts.doctor.diagnosis import CHECKS, diagnose, examine
 from rollouts.doctor.gather import CONTROLLER_NAMESPACE, WORKFLOWS_NAMESPACE, DiagnosisTarget, gather
-from rollouts.doctor.model import Finding, Severity, Snapshot
+from rollouts.doctor.model import Check, Finding, Severity, Snapshot
 from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
 
 __all__ = [
     "CHECKS",
     "CONTROLLER_NAMESPACE",
     "WORKFLOWS_NAMESPACE",
+    "Check",
     "DiagnosisTarget",
     "EvidenceQuery",
     "Finding",

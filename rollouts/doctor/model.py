@@ -159,6 +159,8 @@ class Snapshot(Value):
     delivery: str
     """The delivery's name, which is that of its Rollout."""
     namespace: str
+    multi_node: bool = False
+    """Whether its engines take several nodes each, and are no Rollout's."""
     now: datetime
     """By the API server's clock, as all times in its objects."""
     objects: Mapping[Resource, Reading] = {}
@@ -208,6 +210,12 @@ class Snapshot(Value):
     def rollout(self) -> Json | None:
         """The delivery's own Rollout; None before its first delivery."""
         return self.named(ROLLOUTS, self.delivery)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the Rollout is not there yet, or somebody else's."""
+        theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.delivery) for each in self.foreign_objects)
+        return theirs or self.rollout is None
 
 
 Inspection = Callable[[Snapshot], Iterator[Finding]]

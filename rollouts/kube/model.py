@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any, Literal
 from urllib.parse import quote
 
+from pydantic import Field
+
 from tidegate.core.model import Json, Value
 
 Body = Json | list[Any]
@@ -43,8 +45,9 @@ class Resource(Value):
         """Where the collection is, or one object of it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
-        rest = "".join(f"/{quote(part, safe=':')}" for part in (name, subresource) if part)
-        return f"{root}{within}/{self.plural}{rest}"
+        # What is below `proxy` is a path.
+        parts = (quote(name, safe=":"), quote(subresource, safe=":/"))
+        return f"{root}{within}/{self.plural}{''.join(f'/{part}' for part in parts if part)}"
 
 
 class PatchKind(StrEnum):
@@ -68,11 +71,13 @@ class Request(Value):
     namespace: str | None = None
     """None for the namespace of the one who sends it; `EVERYWHERE` for all."""
     subresource: str = ""
-    """Such as `status` or `scale`."""
+    """Such as `status` or `scale`; or `proxy/PATH` of a pod, which its own server answers."""
     patch: PatchKind | None = None
     """For PATCH only."""
     body: Body | None = None
     query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = Field(default={}, repr=False)
+    """Besides those of every request; the API server passes them on to a pod."""
 
     def path(self, namespace: str) -> str:
         """Where it goes; `namespace` counts when the request names none."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
 from rollouts.kube.model import MANAGER, AccessReview, Body, PatchKind, Request, Resource
-from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
+from rollouts.kube.resources import ACCESS_REVIEWS, PODS, resource_of
 from tidegate.core.durations import read_retry_after
 from tidegate.core.model import Json
 
@@ -110,6 +110,12 @@ def delete(resource: Resource, name: str, namespace: str | None = None) -> Reque
         namespace=namespace,
         query={"propagationPolicy": "Background"},
     )
+
+
+def post_to_pod(pod: str, port: int, path: str, headers: Mapping[str, str]) -> Request:
+    """A POST without a body to a pod's own server, through the API server, which keeps `Authorization` to itself."""
+    subresource = f"proxy/{path.lstrip('/')}"
+    return Request(method="POST", resource=PODS, name=f"{pod}:{port}", subresource=subresource, headers=headers)
 
 
 def review(question: AccessReview, namespace: str) -> Request:

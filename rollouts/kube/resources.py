@@ -24,6 +24,9 @@ CLUSTER_ANALYSIS_TEMPLATES = _in(
 )
 EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
 
+APPLICATIONS = _in(ARGO, "v1alpha1", "applications", "Application")
+KUSTOMIZATIONS = _in("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization")
+
 WORKFLOWS = _in(ARGO, "v1alpha1", "workflows", "Workflow")
 WORKFLOW_TEMPLATES = _in(ARGO, "v1alpha1", "workflowtemplates", "WorkflowTemplate")
 
@@ -81,6 +84,7 @@ TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
+LEADER_WORKER_SETS = _in("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
 KYVERNO_POLICIES = _in("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 SIGSTORE_POLICIES = _in(
     "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False

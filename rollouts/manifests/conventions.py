@@ -18,7 +18,7 @@ ATTEMPT = "tidegate.dev/attempt"
 not long ago would come back past all steps (`rollbackWindow`), and no gate would see it."""
 
 PREVIOUS = "tidegate.dev/previous"
-"""Annotation of the Rollout: the version that was stable before the last promotion."""
+"""Annotation of the Rollout, or of the stable's Service: the version that was stable before the last promotion."""
 
 CARRIER = "tidegate.dev/carrier"
 """Annotation of the Rollout and of the route: the number of the one who carries the delivery. Anyone who has a lower
@@ -31,10 +31,14 @@ CARRIED_FOR = "tidegate.dev/carried-for"
 """Annotation of the Lease: the key that the delivery was opened with, such as a workflow's UID; empty for none."""
 
 UNATTENDED = "tidegate.dev/unattended"
-"""Annotation of the Rollout: which trial the region's guard took back last, when, and who had carried it, as JSON."""
+"""Annotation of the Rollout, or of the stable's Service: which trial the region's guard took back last, when, and who
+had carried it, as JSON."""
 
 BEFORE_ADOPTION = "tidegate.dev/before-adoption"
 """Annotation of an object that was adopted: what it was before, as JSON, so that it can be given back."""
+
+MADE_FOR = "tidegate.dev/made-for"
+"""Annotation of a Rollout that was made next to a Deployment in order to adopt it: the Deployment's name."""
 
 GUARD = "tidegate.dev/guard"
 """On the guard's pod, which no selector of engines may match: the delivery's name."""
@@ -60,6 +64,28 @@ GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 LONGEST_NAME = 63
 """Of a Service, and of a label's value."""
 
+LONGEST_OF_GROUPS = 38
+"""Of a delivery with LeaderWorkerSets: what is added for a set, its groups and their revisions fits into a label."""
+
+SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+"""Label of the pods of a LeaderWorkerSet: its name."""
+
+WORKER_INDEX, LEADER = "leaderworkerset.sigs.k8s.io/worker-index", "0"
+"""Label of the same: the place of a pod in its group, and that of the leader, which answers requests."""
+
+EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a LeaderWorkerSet: the node label by which each group gets a domain of its own."""
+
+LEADER_ADDRESS, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
+"""As container arguments: the controller of LeaderWorkerSets gives every container both variables."""
+
+LOST_USERS = "tidegate.dev/lost-users"
+"""Annotation of the canary's Service: percent of users who were taken from it because no engine of it was ready. They
+do not come back by themselves."""
+
+PREVIOUS_UNTIL = "tidegate.dev/previous-until"
+"""Annotation of the stable's Service: until when the set of `PREVIOUS` is kept warm."""
+
 
 def stable_service(delivery: str) -> str:
     """Whom users of the stable reach; blue-green calls it active."""
@@ -83,6 +109,11 @@ def public_keys(delivery: str) -> str:
 
 PUBLIC_KEYS = "engines.pem"
 """The key of that ConfigMap."""
+
+
+def samples_request(delivery: str) -> str:
+    """The ConfigMap that says what engines are to keep of users' requests; there only while somebody asks for it."""
+    return f"{delivery}-samples"
 
 
 def prometheus_credentials(delivery: str) -> str:
@@ -135,3 +166,10 @@ class GitOpsTool(StrEnum):
 
     ARGO_CD = "argo-cd"
     FLUX = "flux"
+
+
+class PackageTool(StrEnum):
+    """Who installs what an administrator applies."""
+
+    HELM = "helm"
+    KUSTOMIZE = "kustomize"

@@ -22,7 +22,7 @@ from rollouts.kube.resources import (
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.ownership import foreign_object, with_preserved_fields
 from tidegate.core.model import Json, Value
-from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.names import DELIVERY, MANAGED_BY, MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
 
 _BY_THE_SERVER = (
@@ -63,12 +63,22 @@ class ObjectDiff(Value):
 def difference(before: Json | None, after: Json) -> ObjectDiff:
     """Between an object as it is (None when there is none) and the server's answer to a dry run."""
     kind, name = after["kind"], after["metadata"]["name"]
-    now, then = ("" if each is None else yaml_text(_settled(each)) for each in (before, after))
+    then = yaml_text(_settled(after))
+    now = yaml_text(_settled(_without_helms_mark(before, after))) if before else ""
     if now == then:
         return ObjectDiff(kind=kind, name=name, state=DiffState.SAME)
     lines = difflib.unified_diff(now.splitlines(), then.splitlines(), "in the cluster", "as rendered", lineterm="")
     state = DiffState.NEW if before is None else DiffState.CHANGED
     return ObjectDiff(kind=kind, name=name, state=state, text="\n".join(lines))
+
+
+def _without_helms_mark(before: Json, after: Json) -> Json:
+    """Helm writes itself into this label of everything that it installs, of charts that we wrote too."""
+    labels = before["metadata"].get("labels") or {}
+    ours = (after["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL)
+    if labels.get(MANAGED_BY_LABEL) != "Helm" or not ours:
+        return before
+    return {**before, "metadata": {**before["metadata"], "labels": {**labels, MANAGED_BY_LABEL: ours}}}
 
 
 def _settled(seen: Json) -> Json:

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import TrafficRouter, cluster_wide
+from rollouts.kube.resources import HTTP_ROUTES, LEADER_WORKER_SETS, ROLLOUTS, VIRTUAL_SERVICES
+from rollouts.manifests.conventions import LEADER, WORKER_INDEX, TrafficRouter, cluster_wide
 from rollouts.manifests.customization.additions import PodAdditions
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
@@ -40,11 +40,13 @@ class Release(Value):
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
     accelerators: int = 1
     """As `engine.accelerator_count`: how many one engine takes."""
+    key_policy: str = "warn"
+    """As `engine.compile.mismatch`: `refuse` ends the start of an engine that was compiled for another machine."""
 
     @property
     def accelerators_each(self) -> int:
-        """How many this very engine takes."""
-        return self.launch.accelerators if self.launch else self.accelerators
+        """How many each pod of this very engine takes."""
+        return self.launch.accelerators // self.launch.nodes if self.launch else self.accelerators
 
 
 class ReleaseCandidate(Value):
@@ -63,6 +65,8 @@ class Site(Value):
     release: Release
     guard: str = ""
     """The image of the region's guard, by digest; empty where there is none."""
+    samples: bool = False
+    """Whether engines may be asked to keep a share of users' requests."""
     additions: PodAdditions = PodAdditions()
     """What patches bring into engines' pods."""
 
@@ -100,6 +104,27 @@ class Site(Value):
     def selector(self) -> Mapping[str, str]:
         """Labels of every engine's pod and of no other; a version more or less does not change them."""
         return {DELIVERY: self.name}
+
+    @property
+    def answering(self) -> Mapping[str, str]:
+        """Labels of every pod that answers requests: of an engine over several nodes, its leader."""
+        return {**self.selector, **({WORKER_INDEX: LEADER} if self.fleet.multi_node else {})}
+
+    @property
+    def keeps_samples(self) -> bool:
+        """Whether this very engine may be asked to: an image that tidegate did not build knows nothing of it."""
+        return self.samples and self.release.launch is None
+
+    @property
+    def pods_each(self) -> int:
+        """Of one engine."""
+        launch, spec = self.release.launch, self.fleet.multi_node
+        return launch.nodes if launch else spec.size if spec else 1
+
+    @property
+    def workload(self) -> Resource:
+        """The kind of object that makes engines' pods."""
+        return LEADER_WORKER_SETS if self.fleet.multi_node else ROLLOUTS
 
 
 UNPRIVILEGED: Json = {

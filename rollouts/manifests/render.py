@@ -12,12 +12,13 @@ from rollouts.manifests.customization.patches import apply_patches
 from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
-from rollouts.manifests.objects.capacity import placeholders, priority_classes, scaler
+from rollouts.manifests.objects.capacity import disruption_budget, placeholders, priority_classes, scaler
+from rollouts.manifests.objects.engines.leader_worker_set import leader_worker_set
 from rollouts.manifests.objects.guard import guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.prometheus import trigger_authentication
-from rollouts.manifests.objects.rollout import disruption_budget, rollout
+from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -34,6 +35,7 @@ def render(
     admitted: AdmissionScope = AdmissionScope(),  # noqa: B008
     parts: Iterable[RenderPart] = tuple(RenderPart),
     guard: str = "",
+    samples: bool = False,
 ) -> tuple[Json, ...]:
     """Everything that the region needs; the same arguments give the same objects in the same order.
 
@@ -46,12 +48,14 @@ def render(
         admitted: who acts as tidegate, and where engines may come from.
         parts: which of it.
         guard: the image of what ends a trial without a carrier, by digest; nothing does so where it is empty.
+        samples: whether engines may be asked to keep a share of users' requests.
 
     Raises:
         UsageError: no node is labelled with the GPU, a template asks for what a Rollout does not know, signatures are
             to be verified and nothing says whose, and of which images, or a patch changes what is a delivery's.
     """
-    site, wanted = _with_additions(Site(fleet=fleet, release=release, guard=guard)), set(parts)
+    site, wanted = Site(fleet=fleet, release=release, guard=guard, samples=samples), set(parts)
+    site = _with_additions(site)
     setup = _setup(site) if RenderPart.SETUP in wanted else ()
     serving = _serving(site, trial, tuple(analyses), tuple(monitors)) if RenderPart.SERVING in wanted else ()
     held = (*admission(site, admitted), *image_policy(site, admitted)) if RenderPart.ADMISSION in wanted else ()
@@ -60,7 +64,8 @@ def render(
 
 def _with_additions(site: Site) -> Site:
     """What patches and a template bring into engines' pods, which policies have to let in."""
-    if not site.fleet.patches and site.fleet.template is None:
+    # Of an engine over several nodes neither changes a pod.
+    if site.fleet.multi_node or (not site.fleet.patches and site.fleet.template is None):
         return site
     bare = site.fleet.model_copy(update={"template": None})
     plain = rollout(site.model_copy(update={"fleet": bare}), ReleaseCandidate(), ())
@@ -109,7 +114,7 @@ def _serving(
         disruption_budget(site),
         *((scaler(site, fleet.autoscale),) if fleet.autoscale else ()),
         *((placeholders(site, fleet.warm_pool),) if fleet.warm_pool else ()),
-        rollout(site, trial, analyses),
+        leader_worker_set(site) if fleet.multi_node else rollout(site, trial, analyses),
     )
 
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from slo.dashboards.model import COLUMNS, Dashboard
+from slo.dashboards.model import COLUMNS, Dashboard, Query
 from slo.metrics import SERVICE
 from slo.metrics.vllm import TTFT
+from slo.promql import series_of
 from slo.rules import SLOTH_SERVICE
+from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec, edge_label
+from tidegate.core.metrics.sources import MetricSource
 from tidegate.core.model import Json
 
 Values = Mapping[str, float | str | None]
@@ -67,22 +70,57 @@ def dashboards_of(
     service: str,
     cost: CostSpec | None = None,
     counted_by: CountedBy = CountedBy.PROXY,
+    sources: Sequence[MetricSource] = (),
 ) -> tuple[Dashboard, ...]:
     """L1 on-call, L2 ML engineering and L3 cost; the lines in them are what `slos` promise.
 
-    `service` and `counted_by` are those with which the rules of these SLOs and of the signals were made.
+    `service`, `counted_by` and `sources` are those with which the rules of these SLOs and of the signals were made.
+    Of sources that do not tell something, there is no panel of it.
     """
     limits = _limits(slos)
-    values: Values = {
+    values: dict[str, float | str | None] = {
         **SELECTORS,
         **_reactions(limits),
         **_buckets(limits.get("ttft")),
         **_money(cost),
         SERVICE: service,
         # Only a proxy of ours counts users who ask again.
-        "regenerations": 1 if counted_by is CountedBy.PROXY else None,
+        "regenerations": 1 if counted_by is CountedBy.PROXY and not sources else None,
     }
-    return tuple(_dashboard(level, service, values) for level in LEVELS)
+    if not all(source.names_roles for source in sources):
+        # Values that are versions do not say who is the canary.
+        values |= {"of_users": SELECTORS["seen"]}
+    levels = (_dashboard(level, service, values) for level in LEVELS)
+    if not sources:
+        return tuple(levels)
+    known = frozenset(
+        rule.record
+        for group in signal_groups(service=service, counted_by=counted_by, cost=cost, sources=sources)
+        for rule in group.rules
+    )
+    return tuple(_within(level, known) for level in levels)
+
+
+def _within(dashboard: Dashboard, recorded: Container[str]) -> Dashboard:
+    """Without what asks for signals that no rule records."""
+    rows = []
+    for row in dashboard.rows:
+        panels = [
+            panel.model_copy(update={"queries": queries})
+            for panel in row.panels
+            if (queries := tuple(query for query in panel.queries if _is_told(query, recorded)))
+        ]
+        if panels:
+            rows.append(row.model_copy(update={"panels": tuple(panels)}))
+    return dashboard.model_copy(update={"rows": tuple(rows)})
+
+
+_VARIABLE = re.compile(r"\$(\w+)")
+
+
+def _is_told(query: Query, recorded: Container[str]) -> bool:
+    read = series_of(_VARIABLE.sub(r"\1", query.expr))
+    return all(name in recorded for name in read if name.startswith("tidegate:"))
 
 
 def template(name: str) -> Json:

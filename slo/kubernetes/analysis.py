@@ -10,6 +10,7 @@ same name and arguments with different defaults. So metrics are named after thei
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from pydantic import Field
@@ -110,7 +111,7 @@ def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> Ana
         )
     try:
         events = _events(slo.sli)
-        arm = arm_of(events)
+        arm = slo.canary or arm_of(events)
         of_arm(events.error_query, window="1m", arm=arm)
         step = longest_step(events.total_query)
     except ValueError as error:
@@ -178,7 +179,10 @@ def analysis_template(
 
 def _given(asked: AnalysisQuery) -> list[str]:
     """The arguments that a Rollout has to say."""
-    return [place.removeprefix("{{args.").removesuffix("}}") for place in asked.arm.values()]
+    return list(dict.fromkeys(name for value in asked.arm.values() for name in _ARGUMENT.findall(value)))
+
+
+_ARGUMENT = re.compile(r"\{\{args\.([a-z-]+)\}\}")
 
 
 def _defaults(asked: AnalysisQuery) -> list[Manifest]:

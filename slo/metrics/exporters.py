@@ -129,4 +129,11 @@ MIRROR = _own_gauge("delivery_mirror_percent", "region", "version")
 QUALITY = _own_gauge("quality_score", "dimension", "region", "role", "version")
 """0 to 1, of one dimension of a judge; `overall` is the weighted mean of all, `golden` the mean of the golden set."""
 
-TIDEGATE = (GATE_NUMBER, GATE_OUTCOME, DELIVERY, STATE, WEIGHT, MIRROR, QUALITY)
+ALIAS = _own_gauge("registry_alias_info", "model", "alias", "version")
+"""1 for the version that an alias of the registry means; `tidegate serve` says it while the registry answers."""
+RUNNING_DELIVERY = _own_gauge("registry_delivery_running", "model")
+"""1 while a delivery of the model is under way, no matter who started it; 0 else."""
+
+OF_DELIVERIES = (GATE_NUMBER, GATE_OUTCOME, DELIVERY, STATE, WEIGHT, MIRROR, QUALITY)
+OF_REGISTRY = (ALIAS, RUNNING_DELIVERY)
+TIDEGATE = (*OF_DELIVERIES, *OF_REGISTRY)

@@ -1,4 +1,4 @@
-"""A release of Helm's that is adopted, delivered to, and given back, under constant requests.
+"""Releases of Helm's that are adopted, delivered to, and given back, under constant requests.
 
 Helm itself is not there: its objects are applied with the labels, annotations and field manager that it writes.
 """
@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from cluster.bed import GATEWAY, Bed
 from cluster.delivered_model import DeliveredModel
-from cluster.endpoints import LOOK_SECONDS
+from cluster.endpoints import Endpoints, route
 from cluster.others import kubectl
 from cluster.stories import CANARY, Told, told_of
 from e2e.machine import until
 
 from registry.conventions import ENGINE_IMAGE
-from rollouts.errors import FleetError, NotFound
-from rollouts.kube.objects import at
-from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, PODS, ROLLOUTS, SERVICES
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, PODS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import RenderPart
 from rollouts.model import Engine
 from tidegate.core.model import Json
@@ -33,16 +32,23 @@ MARKS: Json = {
     "labels": {"app.kubernetes.io/managed-by": "Helm"},
     "annotations": {"meta.helm.sh/release-name": "chat", "meta.helm.sh/release-namespace": "serving"},
 }
+_SLOWLY: Json = {"maxSurge": 1, "maxUnavailable": 0}
+STRATEGIES: Mapping[Resource, Json] = {
+    ROLLOUTS: {"canary": {**_SLOWLY, "steps": [{"setWeight": 25}, {"pause": {}}]}},
+    DEPLOYMENTS: {"type": "RollingUpdate", "rollingUpdate": _SLOWLY},
+}
 
 
 @dataclass(frozen=True)
 class HelmRelease:
-    """A Rollout, its one Service and its route, as a chart for vLLM has them, without traffic routing."""
+    """A workload, its one Service and its route, as a chart for vLLM has them, without traffic routing."""
 
     bed: Bed
     region: str
     name: str
     image: str
+    workload: Resource = ROLLOUTS
+    """Or Deployments."""
 
     @property
     def service(self) -> str:
@@ -72,7 +78,7 @@ class HelmRelease:
 
     def objects(self) -> Mapping[str, tuple[Json, Json]]:
         """Labels and spec of each object, as they are."""
-        kinds = {ROLLOUTS.kind: ROLLOUTS, SERVICES.kind: SERVICES, HTTP_ROUTES.kind: HTTP_ROUTES}
+        kinds = {each.kind: each for each in (self.workload, SERVICES, HTTP_ROUTES)}
         found = {}
         for body in self._bodies():
             kind, name = kinds[body["kind"]], body["metadata"]["name"]
@@ -91,7 +97,7 @@ class HelmRelease:
             yield body["kind"].lower(), body["metadata"]["name"]
 
     def _bodies(self) -> list[Json]:
-        return [self._service(), self._route(), self._rollout()]
+        return [self._service(), self._route(), self._workload()]
 
     def _service(self) -> Json:
         ports = [{"name": "web", "port": 8080, "targetPort": 8000}]
@@ -107,14 +113,23 @@ class HelmRelease:
         spec = {"parentRefs": [{"name": GATEWAY}], "hostnames": [f"{self.name}.example"], "rules": [rule]}
         return self._made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, self.name, spec)
 
-    def _rollout(self) -> Json:
-        engine = {
-            "name": "vllm",
-            "image": self.image,
+    def _started(self) -> Json:
+        """How its pods start the engine, and what they need for it."""
+        return {
             "command": ["python3", "-m", "standin"],
             "args": ["--model", "model", "--served-model-name", self.name, "--host", "0.0.0.0", "--port", "8000"],
             "workingDir": "/engine",
             "env": [{"name": "PYTHONPATH", "value": "/opt/standin"}, {"name": "HOME", "value": "/tmp"}],
+        }
+
+    def _volumes(self) -> list[Json]:
+        return []
+
+    def _workload(self) -> Json:
+        engine = {
+            "name": "vllm",
+            "image": self.image,
+            **self._started(),
             "ports": [{"name": "http", "containerPort": 8000}],
             "resources": {"requests": {"cpu": "20m", "memory": "192Mi"}, "limits": {"memory": "192Mi"}},
             "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 2},
@@ -123,64 +138,36 @@ class HelmRelease:
         spec = {
             "replicas": PODS_OF_HELM,
             "selector": {"matchLabels": {"app": self.name}},
-            "strategy": {"canary": {"maxSurge": 1, "maxUnavailable": 0, "steps": [{"setWeight": 25}, {"pause": {}}]}},
-            "template": {"metadata": {"labels": {"app": self.name}}, "spec": {"containers": [engine]}},
+            "strategy": STRATEGIES[self.workload],
+            "template": {
+                "metadata": {"labels": {"app": self.name}},
+                "spec": {"containers": [engine], "volumes": self._volumes()},
+            },
         }
-        return self._made(ROLLOUTS.api_version, ROLLOUTS.kind, self.name, spec)
+        return self._made(self.workload.api_version, self.workload.kind, self.name, spec)
 
     def _made(self, api_version: str, kind: str, name: str, spec: Json) -> Json:
         metadata = {"name": name, "namespace": self.bed.namespace}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-class ReachedEndpoints:
-    """The fewest ready endpoints that the users of a route were led to, counted again and again from another thread."""
-
-    def __init__(self, bed: Bed, region: str, route: str) -> None:
-        self._bed, self._region, self._route = bed, region, route
-        self._ending = threading.Event()
-        self.looks = 0
-        self.fewest: int | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._look_on()), daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    async def _look_on(self) -> None:
-        client = self._bed.client(self._region)
-        while not self._ending.is_set():
-            with suppress(FleetError, NotFound):
-                route = await client.get(HTTP_ROUTES, self._route)
-                rules = at(route, "spec", "rules", default=[])
-                led = {ref["name"] for rule in rules for ref in rule["backendRefs"] if ref.get("weight", 1)}
-                slices = (await client.list(ENDPOINT_SLICES)).items
-                reached = sum(
-                    bool(each["conditions"].get("ready", True))
-                    for one in slices
-                    if one["metadata"]["labels"].get("kubernetes.io/service-name") in led
-                    for each in one.get("endpoints") or ()
-                )
-                self.looks += 1
-                self.fewest = reached if self.fewest is None else min(self.fewest, reached)
-            await asyncio.sleep(LOOK_SECONDS)
-        await client.close()
-
-
 @contextmanager
-def watched(bed: Bed, region: str, route: str) -> Iterator[ReachedEndpoints]:
-    watch = ReachedEndpoints(bed, region, route)
+def watched(bed: Bed, region: str, name: str) -> Iterator[Endpoints]:
+    """The endpoints that users of that route reach, while the block lasts."""
+    watch = Endpoints(lambda: bed.client(region), route(name))
     try:
         yield watch
     finally:
         watch.end()
 
 
-def adopted(bed: Bed) -> Told:
-    """Adopted, a good version delivered, a bad one taken back, given back: nobody notices."""
+def adopted(bed: Bed, name: str, workload: Resource, *options: str) -> Told:
+    """Adopted, a good version delivered, a bad one taken back, given back: nobody notices.
+
+    `options` go to `adopt` and `release`.
+    """
     region = next(iter(bed.around.clusters))
-    model = DeliveredModel(bed, "adopted", [[region]])
+    model = DeliveredModel(bed, name, [[region]])
     model.change(stages=list(CANARY), fleet={**model.fleet(), "replicas": PODS_OF_HELM})
     first = model.version("champion")
     found = model.registry.resolve(model.name, first)
@@ -188,13 +175,13 @@ def adopted(bed: Bed) -> Told:
     engine = Engine(version=first, digest=found.digest, model=model.name, image=image)
     # Policies by which every pod of the delivery has to be one of tidegate's come later.
     asyncio.run(model.set_up(region, engine, parts=(RenderPart.SETUP,)))
-    release = HelmRelease(bed, region, model.name, image)
+    release = HelmRelease(bed, region, model.name, image, workload)
     release.install()
     before, pods = release.objects(), release.serving()
     with watched(bed, region, model.name) as reached, model.users():
-        _adopts(model, release, pods)
+        _adopts(model, release, pods, options)
         _delivers(model, first)
-        _gives_back(model, release)
+        _gives_back(model, release, options)
     assert release.objects() == before
     assert reached.fewest == PODS_OF_HELM, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
     # Our Service came and went; what users reached is told instead.
@@ -204,13 +191,17 @@ def adopted(bed: Bed) -> Told:
     return told
 
 
-def _adopts(model: DeliveredModel, release: HelmRelease, pods: set[str]) -> None:
-    planned = _types(model, "adopt", "--dry-run")
+def _adopts(model: DeliveredModel, release: HelmRelease, pods: set[str], options: Sequence[str]) -> None:
+    planned = _types(model, "adopt", "--dry-run", *options)
     assert "nothing was written" in planned and "Helm release chat" in planned, planned
     assert not release.marked()
-    said = _types(model, "adopt")
+    said = _types(model, "adopt", *options)
     assert f"{model.name} is adopted" in said, said
-    assert release.serving() == pods, "adopting started pods"
+    if release.workload is ROLLOUTS:
+        assert release.serving() == pods, "adopting started pods"
+    else:
+        until("the Deployment's pods are gone", lambda: len(release.serving()) == PODS_OF_HELM, seconds=120)
+        assert not release.serving() & pods
     model.exactly("1")
 
 
@@ -225,10 +216,11 @@ def _delivers(model: DeliveredModel, first: str) -> None:
     model.exactly(second)
 
 
-def _gives_back(model: DeliveredModel, release: HelmRelease) -> None:
-    planned = _types(model, "release", "--dry-run")
-    assert "starts its own pods again" in planned and "nothing was written" in planned, planned
-    said = _types(model, "release")
+def _gives_back(model: DeliveredModel, release: HelmRelease, options: Sequence[str]) -> None:
+    planned = _types(model, "release", "--dry-run", *options)
+    own = "starts its own pods again" if release.workload is ROLLOUTS else f"gets {PODS_OF_HELM} of {PODS_OF_HELM} pods"
+    assert own in planned and "nothing was written" in planned, planned
+    said = _types(model, "release", *options)
     assert f"{model.name} is given back" in said, said
     until("its own pods serve alone", lambda: len(release.serving()) == PODS_OF_HELM, seconds=120)
     assert not release.marked(), release.marked()
@@ -241,4 +233,8 @@ def _types(model: DeliveredModel, verb: str, *more: str) -> str:
     return done.out
 
 
-ALONE = {"adopted": adopted}
+ALONE = {
+    "adopted": partial(adopted, name="adopted", workload=ROLLOUTS),
+    "deployment": partial(adopted, name="deployed", workload=DEPLOYMENTS),
+    "deployment part by part": lambda bed: adopted(bed, "parted", DEPLOYMENTS, "--surge", "1"),
+}

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import yaml
 from cluster.bed import Bed
-from cluster.endpoints import Endpoints
+from cluster.endpoints import Endpoints, service
 from cluster.users import Asked, read
 from e2e.machine import Command, until
 
@@ -28,13 +28,12 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
-from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import PODS, resource_of
 from rollouts.manifests.conventions import RenderPart, stable_service
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
-from tidegate.app.wiring.clusters import argo_fleet
+from tidegate.app.wiring.clusters import ClusterFleet, cluster_fleet
 from tidegate.core.clock import SystemClock
 from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec
@@ -140,14 +139,14 @@ class DeliveredModel:
     # -- its users
 
     @contextmanager
-    def users(self, *, rate: float = RATE) -> Iterator[None]:
+    def users(self, *, rate: float = RATE, prompts: Sequence[str] = ()) -> Iterator[None]:
         """People who ask in every region, and a watch that the stable always has engines."""
         with ExitStack() as stack:
             for region in self.regions:
-                watch = Endpoints(lambda region=region: self.bed.client(region), stable_service(self.name))
+                watch = Endpoints(lambda region=region: self.bed.client(region), service(stable_service(self.name)))
                 self.endpoints[region] = watch
                 stack.callback(watch.end)
-                stack.callback(self._start_users(region, rate))
+                stack.callback(self._start_users(region, rate, prompts))
             yield
 
     def asked(self, region: str | None = None) -> list[Asked]:
@@ -160,9 +159,9 @@ class DeliveredModel:
         """Unix time in seconds, as users' requests have it."""
         return time.time()
 
-    def _start_users(self, region: str, rate: float) -> Callable[[], None]:
+    def _start_users(self, region: str, rate: float, prompts: Sequence[str]) -> Callable[[], None]:
         script = str(Path(__file__).with_name("users.py"))
-        words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._users_file(region))]
+        words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._users_file(region)), *prompts]
         process = subprocess.Popen([sys.executable, script, *words], stdin=subprocess.DEVNULL)
         until(f"users of {region} are served", lambda: any(not one.failed for one in self.asked(region)), seconds=60)
 
@@ -295,7 +294,7 @@ class DeliveredModel:
         }
 
     @asynccontextmanager
-    async def fleets(self) -> AsyncIterator[Mapping[str, ArgoFleet]]:
+    async def fleets(self) -> AsyncIterator[Mapping[str, ClusterFleet]]:
         """The fleets of the spec's regions, while the block lasts, in an administrator's hands."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
@@ -304,7 +303,7 @@ class DeliveredModel:
             for region in spec.regions.names:
                 client = self.bed.client(region)
                 stack.push_async_callback(client.close)
-                fleets[region] = argo_fleet(
+                fleets[region] = cluster_fleet(
                     spec,
                     spec.fleet,
                     region,

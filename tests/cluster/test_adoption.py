@@ -1,4 +1,4 @@
-"""A Rollout that Helm made is adopted, delivered to and given back under constant load: no request fails."""
+"""What Helm made is adopted, delivered to and given back under constant load: no request fails."""
 
 from __future__ import annotations
 

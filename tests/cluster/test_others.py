@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
-from cluster.endpoints import Endpoints
+from cluster.endpoints import Endpoints, service
 from cluster.others import WRITER, Others
 from fakes.clusters.region import PODS_OF_OTHERS
 
@@ -58,7 +58,7 @@ def test_it_names_them_with_their_manager_and_writes_nothing(scene: Scene, comma
     words, code = COMMANDS[command]
     before = scene.others.objects()
     assert {each.split()[1] for each in before} >= {"Rollout", "Service", "HTTPRoute", "Pod"}
-    watch = Endpoints(lambda: scene.model.bed.client(scene.others.region), stable_service(NAME))
+    watch = Endpoints(lambda: scene.model.bed.client(scene.others.region), service(stable_service(NAME)))
     said = scene.model.start(*words).finish()
     watch.end()
     assert said.code == code, f"exit {said.code}:\n{said.out}\n{said.err}"

@@ -1,6 +1,6 @@
 """Users of one region who stream chats at a constant rate, as a process of their own.
 
-    python tests/cluster/users.py ENTRY HOST MODEL RATE OUT     # ends at SIGTERM, once every stream has ended
+    python tests/cluster/users.py ENTRY HOST MODEL RATE OUT [PROMPT...]   # ends at SIGTERM, once all streams have ended
 
 OUT gets a line of JSON for each request that is over: when it began, whether it was answered whole, by which version.
 """
@@ -58,12 +58,12 @@ def told(asked: list[Asked]) -> str:
 
 
 async def main() -> None:
-    entry, host, model, rate, out = sys.argv[1:]
+    entry, host, model, rate, out, *prompts = sys.argv[1:]
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     with Path(out).open("w", encoding="utf-8", buffering=1) as file:
-        users = Users(entry, model=model, per_second=float(rate), host=host)
+        users = Users(entry, model=model, per_second=float(rate), host=host, prompts=prompts or ["Hello!"])
         async with users:
             while not ending.is_set():
                 _write(users.requests, file)

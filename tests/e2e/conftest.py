@@ -1,4 +1,4 @@
-"""One machine for all stories that need a fleet: the fleet stays up from one to the next."""
+"""One machine for all stories of a file: the fleet stays up from one to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from e2e.then import Then
 from e2e.when import When
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Its fleet is stopped at the end, and nothing may be left of it."""
     machine = Machine(tmp_path_factory.mktemp("machine"))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from e2e.machine import Machine, until
-from e2e.spec import MODEL, PROMPTS, REGION, write_golden, write_spec
+from e2e.spec import MODEL, PROMPTS, REGION, TRAFFIC, write_golden, write_spec
 from e2e.story import Story
 
 from pipelines.adapters.chat import OpenAIChat
@@ -44,14 +44,16 @@ class Given:
         self._story.challenger = register(self._machine, seed=1, alias=Alias.CHALLENGER)
 
     def a_challenger_that_takes_its_time(self) -> None:
-        """The champion's weights and answers; to read a conversation takes it a quarter of a second more."""
+        """The champion's weights and answers; to read a conversation takes it a sixth of a second more."""
         export = write_export(self._machine, seed=0)
         with (export / "chat_template.jinja").open("a", encoding="utf-8") as template:
-            template.write("{% for _ in range(60) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}")
+            template.write("{% for _ in range(40) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}")
         self._story.challenger = self._machine.registry.register(MODEL, export, alias=Alias.CHALLENGER).version
 
-    def users(self) -> None:
-        """People who ask all the time."""
+    def users(self, *, fewer: bool = False) -> None:
+        """People who ask all the time; `fewer`, so that half of them are no more than a slow version can answer."""
+        if fewer:
+            write_spec(self._machine.folder, traffic={**TRAFFIC, "requests_per_second": 3})
         users = self._story.users = self._machine.start("traffic")
 
         def served() -> bool:
@@ -73,7 +75,8 @@ def write_export(machine: Machine, *, seed: int) -> Path:
     exports.mkdir(exist_ok=True)
     export = write_tiny_model(exports / str(len(list(exports.iterdir())) + 1), seed=seed)
     settings = export / "generation_config.json"
-    stamp = {"transformers_version": f"5.0+{export.parent.name}"}
+    # Next to no chance in what users get, so that equal versions answer them alike.
+    stamp = {"transformers_version": f"5.0+{export.parent.name}", "temperature": 0.01}
     settings.write_text(json.dumps(json.loads(settings.read_text()) | stamp), encoding="utf-8")
     return export
 

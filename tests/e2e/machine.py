@@ -23,7 +23,7 @@ from rollouts.adapters import host_client
 from rollouts.model import RegionState
 
 TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 """A deadline for a broken product only: no test passes or fails by how fast a machine is."""
 LOOK_SECONDS = 0.1
 
@@ -101,9 +101,15 @@ class Command:
 class Machine:
     """A folder with a spec in it, its state folder, and whatever runs for that state folder."""
 
-    def __init__(self, folder: Path, tracking_uri: str | None = None) -> None:
-        """`tracking_uri` is of an MLflow server; else MLflow is embedded in the state folder."""
+    def __init__(
+        self, folder: Path, tracking_uri: str | None = None, *, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`tracking_uri` is of an MLflow server; else MLflow is embedded in the state folder.
+
+        Every command gets the variables of `environment`.
+        """
         self.folder = folder
+        self._environment = environment or {}
         self.state = folder / "state"
         self.tracking_uri = tracking_uri or embedded_uri(self.state)
         self.registry = MlflowRegistry(self.tracking_uri)
@@ -112,7 +118,7 @@ class Machine:
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
         """Type a command and let it run."""
         # In the environment, not among the arguments: so it marks every descendant, too.
-        own = {"CI": "1", "TIDEGATE_STATE": str(self.state), **(environment or {})}
+        own = {"CI": "1", "TIDEGATE_STATE": str(self.state), **self._environment, **(environment or {})}
         if is_server(self.tracking_uri):
             own["MLFLOW_TRACKING_URI"] = self.tracking_uri
         return Command.typed(arguments, self.folder, own)
@@ -149,4 +155,4 @@ class Machine:
 
     def nothing_runs(self) -> None:
         """Fails when something is left, after all that is about to end has had its time."""
-        until(f"everything of {self.state} has ended", lambda: not self.processes(), seconds=60)
+        until(f"everything of {self.state} has ended", lambda: not self.processes())

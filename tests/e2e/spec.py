@@ -20,6 +20,7 @@ PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1,
 """Enough for proof that a version which answers all of them wrongly is worse."""
 
 
+TRAFFIC: Mapping[str, Any] = {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4}
 GATES: Mapping[str, Any] = {
     "budget": {"poll_interval": "6s"},
     "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
@@ -46,7 +47,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         "gates": GATES,
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
-        "traffic": {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4},
+        "traffic": TRAFFIC,
     }
     path = folder / "delivery.yaml"
     path.write_text(yaml.safe_dump(spec | changes, sort_keys=False), encoding="utf-8")

@@ -8,7 +8,7 @@ from e2e.story import Story
 from e2e.then import Then
 from e2e.when import When
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
 def test_a_healthy_re_export_is_delivered_and_no_user_notices(

@@ -8,7 +8,7 @@ from e2e.story import Story
 from e2e.then import Then
 from e2e.when import Victim, When
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
 def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from pydantic import TypeAdapter
+from cluster.quickstart import Merged, Typed, merged, shows, steps_of
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
@@ -219,9 +219,9 @@ def test_what_init_writes_is_the_example_that_we_tried(file: str) -> None:
 
 
 def test_every_target_that_a_page_asks_make_for_exists() -> None:
-    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    known = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     asked = {
-        target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+        target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", page.read_text(), re.MULTILINE)
     }
     assert asked <= known
 
@@ -265,18 +265,38 @@ def test_the_first_command_prints_what_is_shown(page: str, capsys: pytest.Captur
 
 def test_the_quickstart_shows_what_a_region_gets(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
-    options = re.search(r"rollout render examples/kubernetes/delivery.yaml (--region.*?)\| grep", page, re.DOTALL)
+    options = re.search(r"rollout render examples/kubernetes/delivery.yaml (--region.*?)\| grep", page)
     assert options
     spec = str(ROOT / "examples/kubernetes/delivery.yaml")
-    assert main(["rollout", "render", spec, *options[1].replace("\\", "").split()]) == 0
+    assert main(["rollout", "render", spec, *options[1].split()]) == 0
     kinds = re.findall(r"^kind: (\w+)$", capsys.readouterr().out, re.MULTILINE)
     assert re.findall(r"^ +(\d+) kind: (\w+)$", page, re.MULTILINE) == [
         (str(count), kind) for kind, count in sorted(Counter(kinds).items())
     ]
 
 
-def test_the_least_that_a_fleet_of_clusters_needs_suffices() -> None:
+def test_what_the_quickstart_decides_is_all_that_its_draft_leaves_open() -> None:
+    """Merged block by block as a reader does it; the whole page is typed on clusters (tests/cluster)."""
+    draft = yaml.safe_load((ROOT / "examples/kubernetes/delivery.yaml").read_text(encoding="utf-8"))
+    fleet = {key: draft["fleet"][key] for key in ("kind", "namespace", "gateway")}
+    there = {"context": "prod-eu-west-1", "entry": "https://support-llm.example.com"}
+    drafted = {
+        **{key: draft[key] for key in ("apiVersion", "kind", "metadata")},
+        "engine": {"image": f"vllm/vllm-openai@sha256:{'1' * 64}", "vllm": {"version": "0.32.0"}},
+        "regions": {"waves": [["eu-west-1"]]},
+        "fleet": {**fleet, "regions": {"eu-west-1": there}},
+    }
     page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yaml\n(fleet:.*?)```", page, re.DOTALL)
-    fleet: Any = TypeAdapter(Delivery.model_fields["fleet"].annotation).validate_python(yaml.safe_load(block)["fleet"])
-    assert (fleet.kind, set(fleet.regions)) == ("argo", {"eu-west-1"})
+    blocks = [step for step in steps_of(page) if isinstance(step, Merged)]
+    assert [each.file for each in blocks] == ["delivery.yaml"] * 3
+    for block in blocks:
+        drafted = merged(drafted, block.keys)
+        Delivery.model_validate(drafted)
+
+
+def test_a_page_shows_a_line_with_anything_in_place_of_dots() -> None:
+    assert shows("   0:22  main: 10% on 1-e0, 90% on 1\n", "... main: 10% on 1-..., 90% on 1")
+    assert not shows("   0:22  main: 10% on 2-e0, 90% on 1\n", "main: 10% on 1-..., 90% on 1")
+    assert list(steps_of("```console\n$ a \\\n    b\nsaid\n$ echo $?\n1\n```\n")) == [
+        Typed("a     b", ("said",)), Typed("echo $?", ("1",)),
+    ]  # fmt: skip

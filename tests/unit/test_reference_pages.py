@@ -17,6 +17,7 @@ from pipelines.spec.delivery import Delivery
 from tidegate.cli import command_line
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, SecretKey
 from tidegate.core.errors import ExitCode
+from tidegate.core.metrics.model import RequestSeries, TimeSeries
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE, SPEC, OPERATIONS = (
@@ -35,7 +36,7 @@ def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
         yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
 
 
-EXPLAINED_ONCE = (CredentialSource, SecretKey, PrometheusEndpoint)
+EXPLAINED_ONCE = (CredentialSource, SecretKey, PrometheusEndpoint, RequestSeries, TimeSeries)
 """What stands in many places, in a page of its own."""
 
 

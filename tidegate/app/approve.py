@@ -37,6 +37,7 @@ from tidegate.app.wiring.stores import open_deliveries
 from tidegate.app.wiring.trust import local_identities
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
+from tidegate.core.model import Value
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,30 @@ class ApprovalOptions:
         return ApprovalDenied if self.refuse else ApprovalGiven
 
 
-def approve(answer: ApprovalOptions) -> str:
-    """Write the answer into the delivery's ledger, where the step that waits reads and checks it; returns a line.
+class ApprovalResult(Value):
+    """What a person's answer came to."""
+
+    delivery: str
+    question: str
+    """A step's id, `wave@N` or `freeze`."""
+    model: str
+    version: str
+    answer: str | None = None
+    """`approved` or `refused`; None where only a statement was written."""
+    by: str = ""
+    """Who answered, as the step that waits will say it."""
+    reason: str = ""
+    digest: str = ""
+    """Of the statement that was written."""
+
+    def __str__(self) -> str:
+        if self.answer is None:
+            return f"digest: {self.digest}"
+        return f"{self.answer}: {self.question} of {self.model} {self.version}{f' by {self.by}' if self.by else ''}"
+
+
+def approve(answer: ApprovalOptions) -> ApprovalResult:
+    """Write the answer into the delivery's ledger, where the step that waits reads and checks it.
 
     Raises:
         UsageError: nobody asks for it, a refusal gives no reason, or it would not count.
@@ -90,11 +113,20 @@ def approve(answer: ApprovalOptions) -> str:
     question = _question(kept_spec(deliveries, answer.delivery, events), plan, answer, events)
     prover = _prover(answer)
     if answer.write_statement:
-        return _write_statement(answer, _statement(answer, question, plan), answer.write_statement)
+        text = _statement(answer, question, plan)
+        _write_statement(answer, text, answer.write_statement)
+        return _result(answer, plan, digest=digest_of(text))
     if prover is None:
-        return _record_named(answer, question, ledger, summary.name)
+        return _record_named(answer, question, ledger, plan)
     proof = prover.prove(_statement(answer, question, plan))
-    return _record_proven(answer, question, proof, ledger, answer.trusted)
+    return _record_proven(answer, question, proof, ledger, plan)
+
+
+def _result(options: ApprovalOptions, plan: Plan, **more: str) -> ApprovalResult:
+    version = plan.version
+    return ApprovalResult(
+        delivery=options.delivery, question=options.asked, model=version.name, version=version.version, **more
+    )
 
 
 def _question(spec: Delivery, plan: Plan, answer: ApprovalOptions, events: Sequence[Event]) -> ApprovalQuestion:
@@ -135,7 +167,9 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
     return prover
 
 
-def _record_named(answer: ApprovalOptions, question: ApprovalQuestion, ledger: DeliveryLedger, model: str) -> str:
+def _record_named(
+    answer: ApprovalOptions, question: ApprovalQuestion, ledger: DeliveryLedger, plan: Plan
+) -> ApprovalResult:
     if not any(terms.by == NAMES for terms in question.terms):
         raise UsageError(
             f"a name alone is no approval of {question.name}, which needs {question.asked_of()}",
@@ -145,7 +179,7 @@ def _record_named(answer: ApprovalOptions, question: ApprovalQuestion, ledger: D
     message = f"{by} ({NAMED}): {answer.reason}" if answer.reason else f"{by} ({NAMED})"
     recorded = answer.answer(by=by, reason=answer.reason)
     ledger.append(recorded.event(SystemClock().now(), answer.asked, message))
-    return f"{answer.answer.kind}: {answer.asked} of {model} {plan_of(ledger.known).version.version}"
+    return _result(answer, plan, answer=answer.answer.kind, by=f"{by} ({NAMED})", reason=answer.reason)
 
 
 def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) -> str:
@@ -171,7 +205,7 @@ def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) 
     ).text
 
 
-def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> str:
+def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> None:
     """Leave the statement for a key, or for an issuer's login, that is elsewhere."""
     try:
         to.write_text(text, encoding="utf-8")
@@ -184,13 +218,12 @@ def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> str:
     )
     back = f"tidegate approve {answer.delivery} {answer.asked} --statement {to} --signature {to}.sig"
     note(f"then `{back}{' --refuse --reason TEXT' if answer.refuse else ''}`, or with --oidc-token-file")
-    return f"digest: {digest_of(text)}"
 
 
 def _record_proven(
-    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: DeliveryLedger, trusted: Trusted
-) -> str:
-    said = read_statement(proof)
+    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: DeliveryLedger, plan: Plan
+) -> ApprovalResult:
+    said, trusted = read_statement(proof), answer.trusted
     event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
     heard = _evaluate(question, event, ledger, trusted) if trusted.trust.approvers.anybody else None
     if isinstance(heard, str):
@@ -202,7 +235,7 @@ def _record_proven(
     ledger.append(recorded.event(SystemClock().now(), answer.asked, message))
     if heard is None:
         note("there is no trust.yaml with `approvers` here; the step that waits checks who this was")
-    return f"{answer.answer.kind}: {answer.asked} of {said.model} {said.version} by {who}"
+    return _result(answer, plan, answer=answer.answer.kind, by=who, reason=said.reason)
 
 
 def _evaluate(question: ApprovalQuestion, event: Event, ledger: DeliveryLedger, trusted: Trusted) -> ValidAnswer | str:

@@ -28,7 +28,8 @@ from pipelines.statements import Prover
 from pipelines.views.metrics import families
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.plan import adopt_versions, images_of, plan_for, refuse_outdated, resolve_plan
+from tidegate.app.git.preview import refuse_unwritable_git
+from tidegate.app.plan import adopt_versions, images_of, plan_for, refuse_outdated, require_files, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
 from tidegate.app.wiring.backends import (
@@ -95,6 +96,8 @@ def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcom
         adopt_versions(inputs.spec, inputs.registry, version=options.version)
         plan = plan_for(inputs.spec, inputs.folder, inputs.registry, version=options.version)
         plan = resolve_plan(plan, inputs.spec, options.spec_path, inputs.registry, inputs.trusted)
+        require_files(inputs.spec, plan, inputs.registry)
+        refuse_unwritable_git(inputs.spec)
         result = asyncio.run(_deliver_recorded(_opened(request, plan), display, cancelled_by_signals))
     return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
 
@@ -124,7 +127,12 @@ def dry_run(options: DeliverOptions) -> DryRun:
     """
     spec, registry = options.spec, open_registry(options.state, options.tracking_uri)
     plan = plan_for(spec, options.spec_path.parent, registry, version=options.version, preview=True)
-    checks = (*_checks_of_start(options), lambda: images_of(plan, spec, registry, trusted_images(options.trusted)))
+    checks: tuple[Callable[[], object], ...] = (
+        *_checks_of_start(options),
+        partial(require_files, spec, plan, registry),
+        partial(refuse_unwritable_git, spec),
+        lambda: images_of(plan, spec, registry, trusted_images(options.trusted)),
+    )
     refusals = [error for check in checks if (error := _error_of(check))]
     # A cluster is looked at where its context is there; else its absence is said already.
     contexts = any(isinstance(error, KubeconfigWrong) for error in refusals)
@@ -172,6 +180,7 @@ async def deliver_plan(
     request = await call_in_thread(_request_of, options)
     inputs = request.inputs
     with delivery_lock(inputs.state.lock):
+        await call_in_thread(refuse_unwritable_git, inputs.spec)
         await call_in_thread(refuse_outdated, plan, inputs.spec, options.spec_path, inputs.registry)
         opened = await uncancelled(call_in_thread(_opened, request, plan))
         result = await _deliver_recorded(opened, display, interrupts)

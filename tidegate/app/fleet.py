@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.load import LoadTotals
+from pipelines.load.model import LoadTotals
 from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet, VersionRegistry

@@ -26,7 +26,7 @@ from registry.model import EngineRecord, Survey
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.process import note, note_sink
-from tidegate.app.wiring.stores import open_registry
+from tidegate.app.wiring.stores import open_registry, require_clients
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.text import in_bytes
 
@@ -96,6 +96,16 @@ def offline_plan(spec: Delivery, folder: Path) -> UnresolvedPlan:
         PlanRefused: a stage could not reach a verdict.
     """
     return make_offline_plan(spec, prompts=len(golden_set(spec, folder)))
+
+
+def require_files(spec: Delivery, plan: Plan, registry: VersionRegistry) -> None:
+    """Be sure that a delivery here can read the versions' files; clusters have them in images, or bring them.
+
+    Raises:
+        NotInstalled: a package is missing; says the command that installs it.
+    """
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        require_clients(registry, (plan.version, plan.champion))
 
 
 def resolve_plan(

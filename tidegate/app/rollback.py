@@ -17,7 +17,16 @@ from uuid import uuid4
 
 from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
 from pipelines.ports import EngineProvider, Fleet
-from pipelines.run.rollback_target import before, before_by_others, cold, in_words, is_back, previous_of
+from pipelines.run.rollback_target import (
+    already_there,
+    before,
+    before_by_others,
+    in_words,
+    is_back,
+    previous_of,
+    require_warm,
+    state_text,
+)
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.model import DeliverySummary
@@ -187,13 +196,16 @@ async def roll_back(rollback: Rollback) -> list[str]:
                 note(f"not recorded, and no delivery elsewhere was told: {error}")
                 note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
                 wanted = before_by_others(_observed(now))
-                return wrong + await _move_regions(rollback, wanted)
+                wrong += await _move_regions(rollback, wanted)
+                return wrong if wrong else await _say_in_git(rollback, wanted)
             now = await rollback.now()
-            wrong += await _move_regions(rollback, before(_observed(now), last))
+            wanted = before(_observed(now), last)
+            wrong += await _move_regions(rollback, wanted)
             # Of a delivery that nobody carries, other regions may still be on trial.
             leave_open = wrong or set(rollback.fleets) != set(rollback.spec.regions.names)
+            left = [] if wrong else await _say_in_git(rollback, wanted)
             if last is None or last.ended is not None or leave_open or await _close_abandoned(rollback.records, last):
-                return wrong
+                return wrong + left
             # Somebody carries it still, who was silent for so long that he was taken for gone.
             await rollback.clock.sleep(AGAIN_SECONDS)
 
@@ -207,7 +219,7 @@ async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> 
         return error
     finally:
         telling.cancel()
-    rollback.say(region, _state_text(state, to))
+    rollback.say(region, state_text(state, to))
     return state
 
 
@@ -226,7 +238,7 @@ async def _tell_once_back(rollback: Rollback, region: str, to: str | None) -> No
         with suppress(TidegateError):
             state = await rollback.watched[region].observe()
             if state.stable and is_back(state) and not state.problem:
-                return rollback.say(region, _state_text(state, to))
+                return rollback.say(region, state_text(state, to))
 
 
 async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState], bool]) -> RegionState:
@@ -237,17 +249,6 @@ async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState],
         if holds(state) or rollback.clock.monotonic() > deadline:
             return state
         await rollback.clock.sleep(LOOK_SECONDS)
-
-
-def _state_text(state: RegionState, to: str | None = None) -> str:
-    if state.foreign_objects:
-        return f"nothing was taken back: {'; '.join(map(str, state.foreign_objects))}"
-    if state.stable is None:
-        return "serves nobody"
-    left = f"; {state.problem}" if state.problem else ""
-    if to not in (None, state.stable.version) and is_back(state):
-        return f"goes from version {state.stable.version} to version {to}{left}"
-    return f"all users are on version {state.stable.version}{left}" if is_back(state) else f"is not back yet{left}"
 
 
 def _observed(found: Mapping[str, RegionState | TidegateError]) -> dict[str, RegionState]:
@@ -342,6 +343,19 @@ async def move_region(rollback: Rollback, region: str, to: str) -> None:
     rollback.say(region, f"all users are on version {to}")
 
 
+async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str]:
+    """Once users are where they belong; returns what is left to do in the repository, where the spec names one."""
+    if rollback.spec.git is None or not served:
+        return []
+    # Not above: users are back before any of it is loaded.
+    from tidegate.app.git.served import write_served
+
+    async def engine_of(region: str, version: str) -> Engine:
+        return await rollback.engine_before(rollback.fleets[region], version)
+
+    return await write_served(rollback.spec, rollback.spec.git, served, engine_of)
+
+
 async def _close_abandoned(records: RollbackLedger, last: DeliverySummary) -> bool:
     """Close a delivery that nobody carries; false when somebody carries it after all, or closes it at this moment."""
     try:
@@ -408,9 +422,9 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
     """
     states = await _observe_all(rollback)
     version = target.to if target.to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
-    if _already_there(states, version):
-        return []
-    _require_warm(states, version, start=target.start)
+    if already_there(states, version):
+        return await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
+    require_warm(states, version, start=target.start)
     if target.confirm:
         target.confirm(in_words(states, version))
     process = stop_local_delivery(rollback)
@@ -426,6 +440,7 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
             wrong += await _move_all(rollback, version)
         if not wrong:
             await _reinstate(rollback, version)
+            wrong = await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
     return wrong
 
 
@@ -442,21 +457,6 @@ async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState])
     except OutsideError as error:
         note(f"MLflow was asked for the alias `{rollback.spec.model.previous}`: {error}")
         return None
-
-
-def _already_there(states: Mapping[str, RegionState], version: str) -> bool:
-    return all(state.stable and state.stable.version == version and not state.canary for state in states.values())
-
-
-def _require_warm(states: Mapping[str, RegionState], version: str, *, start: bool) -> None:
-    missing = cold(states, version)
-    if missing and not start:
-        warm = [name for name in states if name not in missing]
-        where = f"; it is in {', '.join(warm)}" if warm else ""
-        raise UsageError(
-            f"version {version} is not warm in {', '.join(missing)}{where}",
-            hint="--start starts it again there, which takes minutes",
-        )
 
 
 async def _move_all(rollback: Rollback, version: str) -> list[str]:
@@ -487,8 +487,9 @@ async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, re
         TidegateError: neither the region's history nor MLflow knows it.
     """
     from rollouts.cluster.fleet import ArgoFleet
+    from rollouts.multinode.fleet import LeaderWorkerSetFleet
 
-    if isinstance(fleet, ArgoFleet):
+    if isinstance(fleet, ArgoFleet | LeaderWorkerSetFleet):
         return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
     from tidegate.app.wiring.engines.providers import local_engines
 

@@ -89,7 +89,8 @@ async def _serve(options: ServeOptions, spec: Delivery, secrets: tuple[str, ...]
             if options.register is not None:
                 await _register(triggers.announce, f"tidegate-{spec.metadata.name}", options.register, secrets[0])
 
-        hears, shows = receiver_routes(receiver, reconciler), page_routes(receiver, reconciler, page, __version__)
+        hears = receiver_routes(receiver, reconciler)
+        shows = page_routes(receiver, reconciler, page, __version__, service=spec.metadata.name)
         door = partial(behind_door, hosts=options.listen.names(options.register), login=options.listen.login)
         # Probes are answered on both.
         async with listeners.answering(door(hears), door([*hears, *shows])):

@@ -19,7 +19,8 @@ from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageNam
 from pipelines.ports import Deliveries, DeliveryLedger, Fleet
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.run.stages import STAGES
-from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
@@ -28,6 +29,7 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
+from tidegate.app.git.preview import refuse_unwritable_git
 from tidegate.app.plan import adopt_versions, plan_for, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note, process_name
 from tidegate.app.reports import keep_report
@@ -98,6 +100,7 @@ def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> Deliver
     adopt_versions(spec, registry, version=options.version)
     plan = plan_for(spec, options.spec.parent, registry, version=options.version)
     plan = resolve_plan(plan, spec, options.spec, registry, trusted_images(trusted))
+    refuse_unwritable_git(spec)
     digest = sha256(options.spec.read_bytes()).hexdigest()
     ledger = deliveries.open_delivery(
         plan.version,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, Spec
 from tidegate.core.errors import UsageError
 
@@ -22,6 +23,32 @@ Context = Annotated[
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")]
 RegionOfSpec = Annotated[
     str | None, typer.Option("--region", help="Region of the spec; may be left out when it has only one.")
+]
+
+ExpectHash = Annotated[
+    str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
+]
+ExpectStep = Annotated[
+    int | None, typer.Option("--expect-step", min=0, help="Refuse unless the Rollout is at this step, counted from 0.")
+]
+
+Stuck = Annotated[
+    Duration,
+    typer.Option(
+        "--stuck-after",
+        parser=duration,
+        help="Time without a reaction of the controller after which it counts as stuck.",
+    ),
+]
+
+Surge = Annotated[
+    int | None,
+    typer.Option(
+        "--surge",
+        min=1,
+        metavar="N",
+        help="Of a Deployment: pods beyond those that serve that there may be at once; default: all of them again.",
+    ),
 ]
 
 
@@ -111,7 +138,14 @@ def _listed(contexts: Mapping[str, str]) -> str:
 class ReleaseOptions:
     """Which engine, in which region of a delivery."""
 
-    version: Annotated[str, typer.Option("--version", help="The model version's number.", show_default=False)]
+    version: Annotated[
+        str,
+        typer.Option(
+            "--version",
+            help="The model version's number; nothing of the part `setup` depends on it.",
+            show_default=False,
+        ),
+    ] = ""
     image: Annotated[
         str,
         typer.Option(

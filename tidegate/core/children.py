@@ -20,6 +20,10 @@ class Child(StrEnum):
     PROXY = "proxy"
     PROMETHEUS = "prometheus"
     LOAD = "load"
+    GIT = "git"
+    """With ssh and the credential helpers that it starts."""
+    COMMAND = "command"
+    """What a gate asks: a program of the team's."""
 
 
 _ALL = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"})
@@ -30,10 +34,23 @@ _OF_ENGINES_THAT_BEGIN = (
     *("HF_", "VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "TOKENIZERS_", "RAYON_"),
     *("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_", "ATEN_", "DNNL_", "ONEDNN_", "MALLOC_"),
 )
+# No traces, which may show what is sent, and nothing that names another repository than the one that is meant.
+_OF_GIT = frozenset(
+    {
+        *("SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GNUPGHOME"),
+        *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
+        *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    }
+)
+_OF_GIT_THAT_BEGIN = ("GIT_SSL_", "GCM_")
+_OF_COMMANDS = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "no_proxy", "NO_PROXY", "VIRTUAL_ENV"})
 _MORE: Mapping[Child, tuple[frozenset[str], tuple[str, ...]]] = {
     Child.ENGINE: (_OF_ENGINES, _OF_ENGINES_THAT_BEGIN),
     Child.HOST: (_OF_ENGINES | {PASS_ON}, (*_OF_ENGINES_THAT_BEGIN, "TIDEGATE_ENGINE")),
     Child.LOAD: (frozenset(), ("TIDEGATE_LOAD_",)),
+    Child.GIT: (_OF_GIT, _OF_GIT_THAT_BEGIN),
+    Child.COMMAND: (_OF_COMMANDS, ()),
 }
 _SECRET = re.compile(r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|CREDENTIALS|KEY|KEYS)(_|$)")
 

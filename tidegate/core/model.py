@@ -127,6 +127,8 @@ class SpecModel(Value):
 
     former_keys: ClassVar[Mapping[str, str]] = {}
     """Keys of the last version that are read for one more, each with its name of today."""
+    of_other_names: ClassVar[Any] = None
+    """The annotation of what stands under keys of a person's own, in a part that has room for them: a union by tag."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **settings: object) -> None:
@@ -155,6 +157,8 @@ class SpecModel(Value):
         yield from self.contradictions()
         for name, field in type(self).model_fields.items():
             yield from _within(getattr(self, name), (field.alias or name,))
+        for name, value in (self.model_extra or {}).items():
+            yield from _within(value, (name,))
 
 
 def _within(value: object, where: Loc) -> Iterator[SpecConflict]:

@@ -59,6 +59,8 @@ WORDS = {
 """What pydantic calls a dictionary, an instance, a tuple."""
 CHOICES = ("enum", "literal_error")
 """What pydantic calls a name that is none of those that may stand there."""
+UNTAGGED, UNKNOWN_TAG = "union_tag_not_found", "union_tag_invalid"
+"""What pydantic calls a mapping that does not say its kind, and one of a kind that there is not."""
 BYTES_A_LINE = 16 * 1024
 """On average, in a file whose number of lines is bounded: a long prompt has 4,000 tokens."""
 FEW = 3
@@ -391,6 +393,10 @@ def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         return "an unknown key", _known_keys(loc, owner)
+    if detail["type"] == UNTAGGED:
+        return "an unknown key", f"{_known_keys(loc, owner)}; or a name of your own, with a `kind`"
+    if detail["type"] == UNKNOWN_TAG:
+        return f"kind {context['tag']}", _one_of(str(context["tag"]), str(context["expected_tags"]))
     if detail["type"] == "missing":
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
@@ -468,7 +474,8 @@ def _is_mapping(owner: Any, part: int | str) -> bool:
 
 
 def _annotation(owner: Any, part: str) -> Any:
-    return {field.alias or name: field.annotation for name, field in owner.model_fields.items()}.get(part)
+    known = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
+    return known.get(part, getattr(owner, "of_other_names", None))
 
 
 def _unwrapped(annotation: Any) -> Iterator[Any]:

@@ -307,6 +307,7 @@ class DriftKind(MonitoredGate[DriftGate]):
     name = GATE
     spec = settings = DriftGate
     stages = (StageUse("canary"),)
+    several = False
 
     def monitor(self, settings: DriftGate, conditions: Conditions) -> DriftMonitor:
         """As `MonitoredGate`."""

@@ -6,10 +6,8 @@ sockets with gevent's. Its plan comes in the environment, as JSON.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +21,10 @@ from urllib3 import PoolManager
 
 from gates.evidence.request_record import Failure, RequestRecord
 from gates.text import declines
+from pipelines.adapters.load.death import die_with
 from pipelines.adapters.load.prompts import describe_prompts, load_topics, read_prompts, topics_file
-from pipelines.adapters.load.stream import StreamMeter
-from pipelines.load import LoadPlan
+from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
+from pipelines.load.model import LoadPlan
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
@@ -36,14 +35,6 @@ LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", 
 """Requests of each region that ask for log probabilities. None by default: each chunk is some three times as long with
 them, and vLLM compiles a kernel at the first such request, which would be a pause on a fresh canary only."""
 TOP_LOGPROBS = 5
-PR_SET_PDEATHSIG = 1
-
-
-def die_with(parent: int) -> None:
-    """Make the kernel end this process when its parent's ends, however that happens."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit("the process that started the load is gone")
 
 
 class RegionUsers(HttpUser):
@@ -82,19 +73,13 @@ class RegionUsers(HttpUser):
         """Ask once; the version that answered in full, empty when none did."""
         started, begin = time.time(), time.perf_counter()
         meter = StreamMeter()
-        body: dict[str, Any] = {
-            "model": PLAN.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": PLAN.max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
+        body = streamed_chat(PLAN.model, prompt, max_tokens=PLAN.max_tokens)
         if self.logprobs_random.random() * PLAN.rate < LOGPROBS_PER_SECOND:
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         with self.client.post(
-            "/v1/chat/completions",
+            PATH,
             json=body,
-            headers={"Accept": "text/event-stream", "Accept-Encoding": "identity", **headers},
+            headers={**HEADERS, **headers},
             name=self.region,
             stream=True,
             catch_response=True,
@@ -148,9 +133,7 @@ def _follow(answer: Any, meter: StreamMeter, begin: float) -> Failure:
             meter.feed(line, time.perf_counter() - begin)
     except requests.RequestException:
         return "cut"
-    if meter.broken:
-        return "protocol"
-    return "" if meter.done else "cut"
+    return meter.failure
 
 
 def _write(record: RequestRecord) -> None:

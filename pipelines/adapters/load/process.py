@@ -1,4 +1,4 @@
-"""Starts and stops the load, a process of its own, and adds up what became of its requests."""
+"""Starts and stops the load, processes of its own, and adds up what became of its requests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
+from typing import BinaryIO
 
 from gates.evidence.request_record import RecordReader
-from pipelines.load import LoadPlan, LoadTotals, totals
+from pipelines.load.model import RATE_OF_A_PROCESS, LoadPlan, LoadTotals, totals
 from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError, UsageError
@@ -24,18 +26,20 @@ LOG_TAIL_CHARACTERS = 2000
 class LoadProcess:
     """A load that runs. It dies with the process that started it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], records: Path, log: Path, *, grace_seconds: float) -> None:
+    def __init__(
+        self, processes: Sequence[subprocess.Popen[bytes]], records: Path, log: Path, *, grace_seconds: float
+    ) -> None:
         """`grace_seconds` is how long requests under way may take once the load is stopped."""
-        self._process = process
+        self._processes = processes
         self._grace_seconds = grace_seconds
         self._begin = records.stat().st_size
         self.records = records
         self.log = log
 
     @property
-    def pid(self) -> int:
-        """Of the Locust process."""
-        return self._process.pid
+    def pids(self) -> tuple[int, ...]:
+        """Of the Locust processes."""
+        return tuple(process.pid for process in self._processes)
 
     def check(self) -> None:
         """Be sure that the users are still there.
@@ -43,7 +47,7 @@ class LoadProcess:
         Raises:
             OutsideError: when the load ended by itself; `detail` has the end of its log.
         """
-        code = self._process.poll()
+        code = next((code for process in self._processes if (code := process.poll()) is not None), None)
         if code is not None:
             detail = self.log.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL_CHARACTERS:]
             raise OutsideError(f"the load ended with code {code}", hint=f"see {self.log}", detail=detail)
@@ -57,15 +61,19 @@ class LoadProcess:
 
         A request still running after the grace is neither recorded nor counted. May be called again.
         """
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        await asyncio.gather(*map(self._ended, self._processes))
+        return self.totals()
+
+    async def _ended(self, process: subprocess.Popen[bytes]) -> None:
         try:
             # Locust bounds the requests itself; the rest is for its own exit.
-            await asyncio.to_thread(self._process.wait, self._grace_seconds + 10)
+            await asyncio.to_thread(process.wait, self._grace_seconds + 10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            await asyncio.to_thread(self._process.wait)
-        return self.totals()
+            process.kill()
+            await asyncio.to_thread(process.wait)
 
 
 def start_load(
@@ -93,9 +101,10 @@ def start_load(
     """
     require("gevent", "locust")
     _require_prompts(prompts)
+    processes = max(ceil(rate * len(entries) / RATE_OF_A_PROCESS), 1)
     plan = LoadPlan(
         entries=entries,
-        rate=rate,
+        rate=rate / processes,
         prompts=str(prompts.resolve()),
         model=model,
         max_tokens=max_tokens,
@@ -111,16 +120,23 @@ def start_load(
     # The file of records is appended to by every load; its log is of the last one only.
     log = records.with_suffix(".log")
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            _command(len(entries), grace_seconds),
-            env={**variables_for(Child.LOAD, os.environ), "TIDEGATE_LOAD_PLAN": plan.model_dump_json()},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # A Ctrl-C at the terminal is for the delivery, which then stops the load in its own time.
-            start_new_session=True,
-        )
-    return LoadProcess(process, records, log, grace_seconds=grace_seconds)
+        started = [
+            _started(plan.model_copy(update={"seed": seed * processes + number}), grace_seconds, output)
+            for number in range(processes)
+        ]
+    return LoadProcess(started, records, log, grace_seconds=grace_seconds)
+
+
+def _started(plan: LoadPlan, grace_seconds: float, log: BinaryIO) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        _command(len(plan.entries), grace_seconds),
+        env={**variables_for(Child.LOAD, os.environ), "TIDEGATE_LOAD_PLAN": plan.model_dump_json()},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        # A Ctrl-C at the terminal is for the delivery, which then stops the load in its own time.
+        start_new_session=True,
+    )
 
 
 def _command(regions: int, grace_seconds: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a streamed answer is measured; knows no HTTP client."""
+"""How a streamed answer is asked for and measured; knows no HTTP client."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gates.evidence.request_record import Failure
 from gates.text import OPENING_CHARACTERS
 
+PATH = "/v1/chat/completions"
+HEADERS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
 _PREFIX = b"data:"
+
+
+def streamed_chat(model: str, prompt: str, *, max_tokens: int) -> dict[str, Any]:
+    """The body of a request for one answer, token by token, with the server's own count of them."""
+    return {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
 
 
 class StreamMeter:
@@ -47,6 +61,13 @@ class StreamMeter:
             self.broken = True
             return
         self._event(event, at)
+
+    @property
+    def failure(self) -> Failure:
+        """Of a stream that is over; empty when it was whole."""
+        if self.broken:
+            return "protocol"
+        return "" if self.done else "cut"
 
     @property
     def output_tokens(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pipelines.model import StageName
 from pipelines.run.context import Stages
+from pipelines.run.stages.git import record_in_git
 from pipelines.run.stages.live import bake, canary
+from pipelines.run.stages.load import load
 from pipelines.run.stages.probes import offline, smoke
 from pipelines.run.stages.rollout import build, deploy, finalize, promote
 from pipelines.run.stages.shadow import shadow
@@ -14,9 +16,11 @@ STAGES: Stages = {
     StageName.DEPLOY: deploy,
     StageName.SMOKE: smoke,
     StageName.OFFLINE: offline,
+    StageName.LOAD: load,
     StageName.SHADOW: shadow,
     StageName.CANARY: canary,
     StageName.PROMOTE: promote,
+    StageName.GIT: record_in_git,
     StageName.BAKE: bake,
     StageName.FINALIZE: finalize,
 }

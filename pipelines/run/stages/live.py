@@ -7,16 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gates.analyses.burn_rate import BurnRateGate
-from gates.evidence.batch import ArmName, Batch
+from gates.analyses.errors import ErrorsGate
+from gates.evidence.batch import Batch
 from gates.model import ArmKey, GateOutcome, Verdict
-from pipelines.errors import Stopped, by_others
+from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep
 from pipelines.plan.gates import gates_in
 from pipelines.run.context import Context, Trial
 from pipelines.run.evidence import (
     LOOK_SECONDS,
     EvidenceStream,
+    GatheredEvidence,
     WatchWindow,
     counters,
     drift_reference,
@@ -26,8 +27,8 @@ from pipelines.run.evidence import (
     terms_for,
     watch,
 )
-from pipelines.run.regions import refuse_dead_canary, refuse_others
-from rollouts.model import RegionState
+from pipelines.run.regions import health_verdict, refuse_dead_canary, refuse_others, refuse_way_back
+from pipelines.run.samples import users_answers
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
 
@@ -59,14 +60,9 @@ def baseline_of(feed: EvidenceStream, until: datetime) -> Sequence[Batch]:
     with suppress(OutsideError):
         while (len(found) - known) * WINDOW < SILENCE and len(found) * WINDOW < PAST:
             end = until - len(found) * WINDOW
-            found.append(_alone(feed.source.batch(feed.stable, feed.canary, end - WINDOW, end)))
+            found.append(feed.source.batch(feed.stable, feed.canary, end - WINDOW, end).of_stable)
             known = len(found) if any(pod.requests for pod in found[-1].arms) else known
     return found[:known][::-1]
-
-
-def _alone(batch: Batch) -> Batch:
-    stable = tuple(pod for pod in batch.arms if pod.arm is ArmName.STABLE)
-    return batch.model_copy(update={"arms": stable, "events": None, "drift": None})
 
 
 async def canary(context: Context, step: PlanStep) -> None:
@@ -82,19 +78,26 @@ async def canary(context: Context, step: PlanStep) -> None:
     gates = gates_in(context.spec, settings)
     terms = terms_for(context, name, settings.gates, counters(context), gates=gates, reference=reference)
     trial = context.trials.open(name, terms, step.id)
-    feeds = evidence_streams(context, arms, reference=reference, burn=terms.of(BurnRateGate))
+    feeds = evidence_streams(context, arms, reference=reference, terms=terms)
     if trial.is_new:
         await take_baseline(trial, feeds, context.clock.now())
-    context.journal.traffic(step, await fleet.shift(step.weight))
+    state = await fleet.shift(step.weight)
+    context.journal.traffic(step, state)
     for feed in feeds:
         feed.since = context.clock.now()
-
-    async def ask(final: bool) -> Sequence[Verdict]:
-        return await look(trial, feeds, context.clock.now(), final=final)
-
     window = WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds())
     try:
-        await watch(context, step, window, ask)
+        async with users_answers(context, step, state, settings.gates) as answers:
+            gathered = GatheredEvidence(context, trial, answers.drain) if answers else None
+
+            async def ask(final: bool) -> Sequence[Verdict]:
+                now = context.clock.now()
+                if gathered:
+                    gathered.take(now, final=final)
+                verdicts = await look(trial, feeds, now, final=final)
+                return [*verdicts, *(answers.blind() if answers else ())]
+
+            await watch(context, step, window, ask)
     finally:
         context.trials.keep(name)
 
@@ -147,8 +150,8 @@ def _trial(step: PlanStep, region: str) -> str:
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
     state = await context.fleets[region].observe()
     refuse_others(state, context.plan.on_trial)
-    _refuse_way_back(state, context.plan.on_trial)
-    verdicts = [_health(state, context.plan.on_trial)]
+    refuse_way_back(state, context.plan.on_trial)
+    verdicts = [health_verdict(state, context.plan.on_trial)]
     if compared:
         await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
         # There is no deadline by which a promoted region would have to prove anything.
@@ -156,34 +159,16 @@ async def _verdicts(context: Context, region: str, compared: _Comparison | None,
     return verdicts
 
 
-def _refuse_way_back(state: RegionState, version: str) -> None:
-    """A region that serves another version well was sent back, perhaps by a rollback that we have not heard of yet.
-
-    Raises:
-        Stopped: so it was, which is not the version's fault.
-    """
-    if state.stable and state.stable.ready and state.stable.version != version:
-        raise by_others(f"{state.region} was taken back to version {state.stable.version}")
-
-
 def _comparison(context: Context, step: PlanStep, region: str) -> _Comparison | None:
     """With one region of a later wave: it still serves the champion. None when there is none, or no errors gate."""
     names = context.plan.regions
     later = names[names.index(context.spec.regions.waves[step.wave - 1][-1]) + 1 :]
-    if not later or context.spec.gates.errors is None:
+    asked = tuple(context.spec.gates.of(ErrorsGate))
+    if not later or not asked:
         return None
     name = _trial(step, region)
     control = ArmKey(region=later[0], role="stable", version=context.plan.in_production)
     promoted = ArmKey(region=region, role="stable", version=context.plan.on_trial)
-    terms = terms_for(context, name, ["errors"], {"errors": counters(context)["errors"]})
+    sources = {gate: by for gate, by in counters(context).items() if gate in asked}
+    terms = terms_for(context, name, asked, sources)
     return _Comparison(context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted)))
-
-
-def _health(state: RegionState, version: str) -> Verdict:
-    stable = state.stable
-    # A warm previous that died is being restarted and costs nobody anything.
-    well = stable is not None and stable.ready and stable.version == version
-    reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"
-    if state.problem:
-        reason += f": {state.problem}"
-    return Verdict(gate="health", outcome=GateOutcome.PASS if well else GateOutcome.FAIL, reason=reason)

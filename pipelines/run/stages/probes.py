@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from gates.analyses.outside.spec import AskedOutside
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, score_answers
 from gates.errors import BadAnswer
 from gates.model import AnswerScores, GateOutcome, Scorer, Scores, Verdict
 from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Ending, PlanStep
-from pipelines.plan.gates import OFFLINE, budget_shares
+from pipelines.plan.gates import offline_rollback
 from pipelines.ports import ChatAnswer
 from pipelines.run.context import Context
+from pipelines.run.outside import outside_verdict
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
 from rollouts.model import EngineSet, Role
@@ -127,32 +129,43 @@ SHOWN = 60
 
 
 async def offline(context: Context, step: PlanStep) -> None:
-    """Ask, score, judge once: the golden set is all the evidence there will be.
+    """Ask one gate after the other, each once: what comes of it is all the evidence there will be.
 
     Raises:
-        Stopped: unless the quality gate passes, and when the canary fails to answer what the champion answers.
+        Stopped: unless every gate passes, and when the canary fails to answer what the champion answers.
         OutsideError: an engine was not reached, or none answers a question.
     """
-    settings = context.spec.gates.quality
-    assert settings is not None, "the spec was read without settings for the quality gate"
+    assert context.spec.offline is not None, f"{step.id} without an offline stage"
+    rollback = offline_rollback(context.spec)
+    for gate in context.spec.offline.gates:
+        settings = context.spec.gates.asked[gate]
+        if isinstance(settings, AskedOutside):
+            verdict = await outside_verdict(context, step, gate, settings, rollback=rollback)
+        else:
+            verdict = await _quality(context, step, gate, rollback)
+        context.journal.verdict(step, verdict)
+        if verdict.outcome is not GateOutcome.PASS:
+            raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
+
+
+async def _quality(context: Context, step: PlanStep, gate: str, rollback: float) -> Verdict:
+    """Ask, score, judge."""
+    settings = context.spec.gates.of(QualityGate)[gate]
     golden = golden_set(context.spec, context.folder)
     stable, canary = both_arms(await context.fleet(step).observe())
-    asked = _Asked(context, step, stable, total=2 * len(golden))
+    asked = _Asked(context, step, stable, gate=gate, total=2 * len(golden))
     # Both at once, so that whatever slows the machine meets both.
     scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
-    rollback = context.spec.gates.budget.rollback * budget_shares(context.spec)[OFFLINE]
     verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]), rollback=rollback)
-    context.journal.verdict(step, verdict)
-    if verdict.outcome is not GateOutcome.PASS:
-        raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
+    return verdict.model_copy(update={"gate": gate})
 
 
 class _Asked:
     """Asks a golden set and says how far it is."""
 
-    def __init__(self, context: Context, step: PlanStep, stable: EngineSet, *, total: int) -> None:
+    def __init__(self, context: Context, step: PlanStep, stable: EngineSet, *, gate: str, total: int) -> None:
         self._context = context
-        self._step = step
+        self._step, self._gate = step, gate
         self._stable = stable
         self._total = total
         self._done = 0
@@ -184,7 +197,7 @@ class _Asked:
 
     async def _of_canary(self, ask: Ask[Answered], canary: EngineSet, entry: GoldenPrompt) -> Answered:
         """A question that no version can answer, such as one that is too long, is not this version's fault."""
-        async with canary_is_asked(self._context, self._step, "quality"):
+        async with canary_is_asked(self._context, self._step, self._gate):
             try:
                 return await ask(canary, entry)
             except BadAnswer as error:

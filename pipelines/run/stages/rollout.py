@@ -10,6 +10,7 @@ from pipelines.ports import Fleet
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
 from pipelines.run.rollback import back_to_champion
+from pipelines.run.samples import require_samples
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from rollouts.model import Engine
 
@@ -19,12 +20,14 @@ async def build(context: Context, step: PlanStep) -> None:
 
     Raises:
         NotOurs: somebody else's objects are where this delivery's would be, in any region; nothing was written.
+        Refused: a gate needs samples of users' requests, and engines that serve now cannot keep any.
     """
     fleets = [context.fleets[region] for region in context.plan.regions]
     await refuse_foreign_objects(fleets)
     champion = await _prepare(context, step, "champion")
     await _prepare(context, step, "challenger")
     await asyncio.gather(*(_serve_champion(context, step, fleet, champion) for fleet in fleets))
+    await require_samples(context)
 
 
 async def _prepare(context: Context, step: PlanStep, which: str) -> Engine:

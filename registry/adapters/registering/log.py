@@ -32,4 +32,4 @@ def log_version(
     with tempfile.TemporaryDirectory(prefix="tidegate-") as staging:
         lay_out(Path(staging), folder, paths, card, pending)
         store.upload(pending, Path(staging))
-    return store.finish(pending, name, tags, description)
+        return store.finish(pending, name, tags, description)

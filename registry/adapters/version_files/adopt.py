@@ -128,11 +128,9 @@ class _Reader:
 
 def _write(store: Store, found: StoredVersion, tags: Mapping[str, str]) -> None:
     """Tags of an attempt that was broken off, of another folder, would count as files of this one."""
-    for key in _left_behind(found.tags, tags):
-        store.models.tag_version(found.name, found.version, key, None)
-    for key, value in tags.items():
-        if found.tags.get(key) != value:
-            store.models.tag_version(found.name, found.version, key, value)
+    changed = {key: value for key, value in tags.items() if found.tags.get(key) != value}
+    gone = dict.fromkeys(_left_behind(found.tags, tags))
+    store.models.tag_version(found.name, found.version, {**gone, **changed})
 
 
 def _left_behind(there: Iterable[str], wanted: Mapping[str, str]) -> Iterator[str]:

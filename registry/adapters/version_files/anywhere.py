@@ -27,6 +27,18 @@ PROVIDERS: Mapping[str, Callable[[str], Place]] = {
     "abfss": AzureContainer.at,
 }
 """By the scheme of an address."""
+CLIENTS: Mapping[Callable[[str], Place], tuple[str, ...]] = {
+    S3Bucket.at: ("boto3",),
+    GoogleBucket.at: ("google.cloud.storage",),
+    AzureContainer.at: ("azure.storage.blob", "azure.identity"),
+}
+"""The packages by which each provider is asked; extras of tidegate bring them."""
+
+
+def clients_of(address: str) -> tuple[str, ...]:
+    """The packages that read what lies there, of those that not everybody has."""
+    provider = PROVIDERS.get(urlsplit(address).scheme)
+    return CLIENTS[provider] if provider else ()
 
 
 def is_in_object_store(address: str) -> bool:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class LibraryFiles:
     """An `ArtifactFiles`."""
 
-    def __init__(self, uri: str) -> None:
-        """`uri` is that of the store, which knows where runs have their artifacts."""
-        self._uri = uri
+    def __init__(self, uri: str, registry_uri: str | None = None) -> None:
+        """`uri` is that of the store, which knows where runs have their artifacts; versions may be in another one."""
+        self._uri, self._registry_uri = uri, registry_uri or uri
         self._open = lru_cache(maxsize=16)(self._opened)
         self._resolve = lru_cache(maxsize=16)(self._resolved)
 
@@ -53,7 +53,7 @@ class LibraryFiles:
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._uri)
+        return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._registry_uri)
 
     def _resolved(self, address: str) -> str:
         with store_errors(self._uri):

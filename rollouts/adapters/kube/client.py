@@ -148,6 +148,7 @@ class KubeClient:
             query=request.query,
             content=request.content,
             content_type=request.content_type,
+            headers=request.headers,
         )
 
 

@@ -43,6 +43,7 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class HttpClient:
@@ -151,7 +152,7 @@ class HttpClient:
 def _arguments(request: HttpRequest, credential: Credential, seconds: float) -> dict[str, Any]:
     """What httpx is asked for; `seconds` is how long the server may be silent within its answer."""
     server = credential.server
-    headers = {"Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
+    headers = {**request.headers, "Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
     if request.content_type:
         headers["Content-Type"] = request.content_type
     if credential.authorization:

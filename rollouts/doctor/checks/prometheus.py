@@ -61,6 +61,13 @@ NO_SAMPLES = Check(
     cause="the metric exists and the query has no answer now: labels that no series has, or no traffic",
     remediation="compare the query's labels with those of the series; send traffic before a delivery",
 )
+NO_ENGINES_YET = Check(
+    code="no-engines-yet",
+    severity=Severity.NOTE,
+    cause="no engine of this delivery was ever in this region, so nobody has series of one: what gates and SLOs ask "
+    "cannot be tried before the first delivery",
+    remediation="run the doctor again after it",
+)
 REFUSALS_BLIND = Check(
     code="refusals-not-counted",
     severity=Severity.WARNING,
@@ -100,13 +107,19 @@ def tenant(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def samples(snapshot: Snapshot) -> Iterator[Finding]:
-    """Every query has an answer now."""
+    """Every query has an answer now, as soon as there is somebody to ask about."""
+    silent: list[str] = []
     for answer in snapshot.answers if not snapshot.empty_tenant else ():
         asked = answer.question
         if answer.refused:
             yield QUERY_REFUSED.found(f"{asked.asked_by} asks what Prometheus refuses", asked.query, answer.refused)
         elif not _says_something(answer):
-            yield from _silence(answer)
+            found = tuple(_silence(answer))
+            silent += [asked.asked_by] if found else []
+            yield from () if snapshot.is_empty else found
+    if silent and snapshot.is_empty:
+        askers = ", ".join(dict.fromkeys(silent))
+        yield NO_ENGINES_YET.found(f"{len(silent)} queries have no answer yet", f"of {askers}")
 
 
 def refusals(snapshot: Snapshot) -> Iterator[Finding]:
@@ -155,6 +168,7 @@ CHECKS = (
     QUERY_REFUSED,
     METRIC_UNKNOWN,
     NO_SAMPLES,
+    NO_ENGINES_YET,
     REFUSALS_BLIND,
     OTHER_INTERVAL,
 )

@@ -254,9 +254,9 @@ WARM_SECONDS = 300
 
 
 @of_rollout
-def reverted(_: Snapshot, rollout: Json) -> Iterator[Finding]:
-    """What is asked for was asked for by tidegate."""
-    if found := foreign_version(rollout, stable=""):
+def reverted(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """What is asked for was asked for by tidegate, where it is tidegate's to ask."""
+    if not snapshot.is_empty and (found := foreign_version(rollout, stable="")):
         yield REVERTED.found(f"{said(rollout)} was written by somebody else", found.reason)
 
 

@@ -14,6 +14,7 @@ from rollouts.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EXPERIMENTS,
     HTTP_ROUTES,
+    LEADER_WORKER_SETS,
     ROLLOUTS,
     VIRTUAL_SERVICES,
 )
@@ -24,7 +25,8 @@ NOT_OURS = Check(
     severity=Severity.ERROR,
     cause="objects of somebody else have the names that this delivery would use: a delivery is refused before it "
     "writes anything, and they serve whom they serve",
-    remediation="give the delivery another `metadata.name` or `fleet.namespace`, or let their owner take them away",
+    remediation="take a Rollout over while it serves with `tidegate rollout adopt`, give the delivery another "
+    "`metadata.name` or `fleet.namespace`, or let their owner take them away",
 )
 
 
@@ -39,7 +41,8 @@ def names(snapshot: Snapshot) -> Iterator[Finding]:
 CRD_MISSING = Check(
     code="crd-missing",
     severity=Severity.ERROR,
-    cause="Argo Rollouts, the Gateway API or Istio is not installed, or an upgrade removed its definitions",
+    cause="Argo Rollouts or LeaderWorkerSet, the Gateway API or Istio is not installed, or an upgrade removed its "
+    "definitions",
     remediation="install the definitions of the version that the controller runs",
 )
 CRD_VERSION = Check(
@@ -75,6 +78,9 @@ def definitions(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _needed(snapshot: Snapshot) -> Iterator[Resource]:
+    if snapshot.multi_node:
+        yield LEADER_WORKER_SETS
+        return
     yield from (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS)
     rollout = snapshot.rollout
     if rollout and gateway_plugins(rollout):

@@ -159,9 +159,14 @@ DOWN = Check(
 
 
 @of_rollout
-def guarded(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
-    """The guard is there, from the image that the spec says, and ready: it says so only when it has all its rights."""
-    name = guard(name_of(rollout))
+def guarded(snapshot: Snapshot, _: Json) -> Iterator[Finding]:
+    """The guard is there, from the image that the spec says, and ready."""
+    yield from watched_over(snapshot)
+
+
+def watched_over(snapshot: Snapshot) -> Iterator[Finding]:
+    """The same without a Rollout. A guard says that it is ready only when it has all its rights."""
+    name = guard(snapshot.delivery)
     found = snapshot.named(DEPLOYMENTS, name)
     if not snapshot.guard:
         if found is None:

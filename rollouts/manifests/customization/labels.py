@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import reduce
 
 from tidegate.core.model import Json, SpecConflict
 from tidegate.core.names import RESERVED
 
-_WITH_PODS = ("Rollout", "Deployment")
+_TEMPLATES = {
+    "Rollout": (("template",),),
+    "Deployment": (("template",),),
+    "LeaderWorkerSet": (("leaderWorkerTemplate", "leaderTemplate"), ("leaderWorkerTemplate", "workerTemplate")),
+}
+"""Where kinds that make pods have their templates, below `spec`."""
 
 
 def labelled(seen: Json, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Json:
     """The object with both; what it says itself stays."""
     if not labels and not annotations:
         return seen
-    changed = {**seen, "metadata": _with(seen["metadata"], labels, annotations)}
-    if seen["kind"] in _WITH_PODS:
-        template = seen["spec"]["template"]
-        pods = {**template, "metadata": _with(template.get("metadata") or {}, labels, annotations)}
-        changed["spec"] = {**seen["spec"], "template": pods}
+    changed = deepcopy({**seen, "metadata": _with(seen["metadata"], labels, annotations)})
+    for where in _TEMPLATES.get(seen["kind"], ()):
+        template = reduce(lambda part, key: part[key], where, changed["spec"])
+        template["metadata"] = _with(template.get("metadata") or {}, labels, annotations)
     return changed
 
 

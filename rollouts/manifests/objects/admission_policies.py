@@ -1,233 +1,50 @@
 """What the API server takes from tidegate: its own objects, engines, and nothing that would run anything else.
 
 Each demand is on what an account writes, or on an engine's pod when it is made. Nothing is demanded of a template that
-stays as it is, so that no policy that was narrowed meanwhile keeps anybody from pausing or aborting. What a pod may be
-is said in CEL over `variables.pod`, its spec, and `variables.containers`, init containers among them.
+stays as it is, so that no policy that was narrowed meanwhile keeps anybody from pausing or aborting.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, LEASES, PODS, ROLLOUTS, SIGSTORE_POLICIES
+from rollouts.kube.resources import DEPLOYMENTS, LEADER_WORKER_SETS, LEASES, PODS, ROLLOUTS, SIGSTORE_POLICIES
 from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
 from rollouts.manifests.conventions import (
     ENGINE,
     WEIGHTS,
-    WEIGHTS_TOKEN,
     canary_service,
     cluster_wide,
     driver,
     guard,
     prometheus_credentials,
-    public_keys,
+    samples_request,
     stable_service,
     warm_pool,
 )
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.access import written_objects
+from rollouts.manifests.objects.engines.demands import (
+    CONTAINERS,
+    HARDENED,
+    HOST,
+    NO_FOLDERS,
+    NO_PRIVILEGE,
+    account,
+    commands,
+    image,
+    images_from,
+    prebuilt_commands,
+    signed,
+    volumes,
+)
 from rollouts.manifests.objects.prometheus import trigger_authentication
 from rollouts.manifests.spec import Signatures
-from rollouts.model import ImageLaunch
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
-
-CONTAINERS = "variables.pod.containers + (has(variables.pod.initContainers) ? variables.pod.initContainers : [])"
-
-_DIGEST = "@sha256:[0-9a-f]{64}$"
-
-
-def images_from(repositories: Iterable[str]) -> str:
-    """A pattern of images by digest: of these repositories, as the trust file names them; of any when there is none."""
-    named = "|".join(_pattern(each) for each in repositories)
-    return f"^({named or '[^@]+'})(:[^@/]+)?{_DIGEST}"
-
-
-def _pattern(repository: str) -> str:
-    if repository.endswith("/*"):
-        return f"{re.escape(repository[:-1])}[^@]+"
-    return re.escape(repository)
-
-
-HOST = Validation(
-    holds="!(has(variables.pod.hostNetwork) && variables.pod.hostNetwork) "
-    "&& !(has(variables.pod.hostPID) && variables.pod.hostPID) "
-    "&& !(has(variables.pod.hostIPC) && variables.pod.hostIPC) "
-    "&& variables.containers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort)))",
-    message="nothing of the node's is shared: neither network and its ports, nor processes, nor their memory",
-)
-
-NO_FOLDERS = Validation(
-    holds="!has(variables.pod.volumes) || variables.pod.volumes.all(v, !has(v.hostPath))",
-    message="no folder of the node is mounted (hostPath)",
-)
-
-NO_PRIVILEGE = Validation(
-    holds="variables.containers.all(c, !has(c.securityContext) "
-    "|| (!(has(c.securityContext.privileged) && c.securityContext.privileged) "
-    "&& !(has(c.securityContext.capabilities) && has(c.securityContext.capabilities.add))))",
-    message="no container is privileged, or gets capabilities",
-)
-
-HARDENED = Validation(
-    holds="has(variables.pod.securityContext) && has(variables.pod.securityContext.runAsNonRoot) "
-    "&& variables.pod.securityContext.runAsNonRoot "
-    "&& has(variables.pod.securityContext.seccompProfile) "
-    '&& variables.pod.securityContext.seccompProfile.type == "RuntimeDefault" '
-    "&& variables.containers.all(c, has(c.securityContext) "
-    "&& !(has(c.securityContext.privileged) && c.securityContext.privileged) "
-    "&& !(has(c.securityContext.runAsNonRoot) && !c.securityContext.runAsNonRoot) "
-    "&& !(has(c.securityContext.runAsUser) && c.securityContext.runAsUser == 0) "
-    "&& !has(c.securityContext.seccompProfile) "
-    "&& has(c.securityContext.allowPrivilegeEscalation) && !c.securityContext.allowPrivilegeEscalation "
-    "&& has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem "
-    "&& has(c.securityContext.capabilities) && has(c.securityContext.capabilities.drop) "
-    '&& "ALL" in c.securityContext.capabilities.drop && !has(c.securityContext.capabilities.add))',
-    message="not root, the runtime's seccomp profile, no escalation, a root nobody can write to, no capabilities",
-)
-
-
-def account(site: Site) -> Validation:
-    """The engines' own, which may do nothing, without its token."""
-    return Validation(
-        holds="has(variables.pod.serviceAccountName) "
-        f"&& variables.pod.serviceAccountName == {cel_string(site.account)} "
-        "&& has(variables.pod.automountServiceAccountToken) && !variables.pod.automountServiceAccountToken",
-        message=f"engines run as the service account {site.account}, without its token",
-    )
-
-
-def volumes(site: Site) -> Validation:
-    """Those of an engine: what is empty at its start, the shared cache, the public keys."""
-    allowed = [
-        "has(v.emptyDir)",
-        f"(has(v.configMap) && v.configMap.name == {cel_string(public_keys(site.name))})",
-    ]
-    claims = (site.fleet.pod.cache.claim, site.release.launch.claim if site.release.launch else None)
-    allowed += [
-        f"(has(v.persistentVolumeClaim) && v.persistentVolumeClaim.claimName == {cel_string(claim)})"
-        for claim in claims
-        if claim
-    ]
-    return Validation(
-        holds="!has(variables.pod.volumes) || "
-        f"variables.pod.volumes.all(v, {' || '.join([*allowed, *site.additions.volumes])})",
-        message="an engine's volumes are empty ones, its cache and the public keys, and no others"
-        + (" but those of `fleet.patches`" if site.additions.volumes else ""),
-    )
-
-
-def image(site: Site, repositories: Iterable[str]) -> Validation:
-    """Of the repositories that the trust file allows, by digest."""
-    allowed = tuple(repositories)
-    matches = f"c.image.matches({cel_string(images_from(allowed))})"
-    return Validation(
-        holds=f"variables.containers.all(c, {site.additions.or_container(matches)})",
-        message=f"engines' images are named by digest and come from {', '.join(allowed) or 'a repository'}",
-    )
-
-
-def commands(site: Site) -> tuple[Validation, ...]:
-    """What runs in an engine's pod is what its image says, and the entrypoint's own commands."""
-    python = site.fleet.pod.python
-    pull, drain = ([python, "-m", "tidegate_entrypoint", word] for word in ("pull", "drain"))
-    brings = (
-        f"c.name == {cel_string(WEIGHTS)} && has(c.command) && c.command.size() >= 4 "
-        f"&& [0, 1, 2, 3].all(i, c.command[i] == {cel_list(pull)}[i])"
-    )
-    added = site.additions
-    before = f"variables.pod.initContainers.all(c, {added.or_container(brings)})"
-    said = f"has(variables.pod.initContainers) ? {before} : true"
-    probes = " && ".join(
-        f"!(has(c.{probe}) && has(c.{probe}.exec))" for probe in ("startupProbe", "readinessProbe", "livenessProbe")
-    )
-    engine = (
-        f"c.name == {cel_string(ENGINE)} "
-        f"&& !has(c.command) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
-        f"&& (!has(c.lifecycle.preStop) || (has(c.lifecycle.preStop.exec) "
-        f"&& c.lifecycle.preStop.exec.command == {cel_list(drain)}))))"
-    )
-    secret = site.fleet.pod.cache.secret
-    token = f"e.valueFrom.secretKeyRef.name == {cel_string(secret)}" if secret else "false"
-    known = (
-        f'(e.name == "HOME" && !has(e.valueFrom)) || (e.name == {cel_string(WEIGHTS_TOKEN)} && has(e.valueFrom) '
-        f"&& has(e.valueFrom.secretKeyRef) && {token})"
-    )
-    reads = f"!has(c.envFrom) && (!has(c.env) || c.env.all(e, {site.additions.or_variable(known)}))"
-    return (
-        Validation(
-            holds=f"{added.only(ENGINE)} && variables.pod.containers.all(c, {added.or_container(engine)}) && ({said})",
-            message="an engine's pod runs its image's own entrypoint, and what brings its weights, and nothing else",
-        ),
-        Validation(
-            holds=f"variables.containers.all(c, {site.additions.or_container(reads)})",
-            message="an engine reads no Secret but the one of its store of weights, and has no variables next to that",
-        ),
-    )
-
-
-def prebuilt_commands(site: Site, launch: ImageLaunch) -> tuple[Validation, ...]:
-    """The same of an image that tidegate did not build: it waits before it ends, and a container may come before it."""
-    pull = launch.pull
-    command = cel_list(pull.command[:3]) if pull else "[]"
-    brings = (
-        f"c.name == {cel_string(WEIGHTS)} && has(c.command) && c.command.size() >= 3 "
-        f"&& [0, 1, 2].all(i, c.command[i] == {command}[i])"
-        if pull
-        else "false"
-    )
-    added = site.additions
-    said = (
-        f"has(variables.pod.initContainers) ? variables.pod.initContainers.all(c, {added.or_container(brings)}) : true"
-        if pull or site.additions.containers
-        else "!has(variables.pod.initContainers) || variables.pod.initContainers.size() == 0"
-    )
-    probes = " && ".join(
-        f"!(has(c.{probe}) && has(c.{probe}.exec))" for probe in ("startupProbe", "readinessProbe", "livenessProbe")
-    )
-    own = {"HOME", "LOGNAME", *launch.environment, *(pull.environment if pull else ())}
-    secrets = cel_list(pull.secrets if pull else ())
-    engine = (
-        f"c.name == {cel_string(ENGINE)} "
-        f"&& !has(c.command) && !has(c.envFrom) && {probes} && (!has(c.lifecycle) || (!has(c.lifecycle.postStart) "
-        f"&& (!has(c.lifecycle.preStop) || has(c.lifecycle.preStop.sleep))))"
-    )
-    known = site.additions.or_variable(f"e.name in {cel_list(sorted(own))} && !has(e.valueFrom)")
-    reads = (
-        "(!has(c.envFrom) || c.envFrom.all(e, has(e.secretRef) "
-        f"&& e.secretRef.name in {secrets})) && (!has(c.env) || c.env.all(e, {known}))"
-    )
-    return (
-        Validation(
-            holds=f"{added.only(ENGINE)} && variables.pod.containers.all(c, {added.or_container(engine)}) && ({said})",
-            message="an engine's pod runs its image's own entrypoint, and what brings its weights, and nothing else",
-        ),
-        Validation(
-            holds=f"variables.containers.all(c, {site.additions.or_container(reads)})",
-            message="what brings weights reads the Secrets of the registry, the engine none, and both have no "
-            "variables next to theirs",
-        ),
-    )
-
-
-def signed(site: Site) -> tuple[Validation, ...]:
-    """Where the trust file names keys, every engine is told them: one whose manifest none of them signed ends."""
-    if not site.release.public_keys:
-        return ()
-    word = cel_string("--public-key")
-    told = (
-        f"(has(c.args) ? c.args : []).exists(a, a == {word}) "
-        f"|| (has(c.command) ? c.command : []).exists(a, a == {word})"
-    )
-    return (
-        Validation(
-            holds=f"variables.containers.all(c, {site.additions.or_container(told)})",
-            message="engines are told the public keys, and prove their manifest (--public-key)",
-        ),
-    )
 
 
 class AdmissionScope(Value):
@@ -255,16 +72,10 @@ def policies(site: Site, admitted: AdmissionScope) -> Iterator[AdmissionPolicy]:
     accounts = (*own, *admitted.accounts)
     tidegate = {"tidegate": f"request.userInfo.username in {cel_list(accounts)}"}
     yield _policy(site, "objects", _objects(site), only=tidegate, demands=_of_objects(site))
-    # Rollouts come with a template that Argo Rollouts makes pods of, in its own name.
-    template = {
-        "pod": "object.spec.template.spec",
-        "containers": CONTAINERS,
-        "same": "oldObject != null && has(oldObject.spec.template) && oldObject.spec.template == object.spec.template",
-    }
-    engines = tuple(_rollout(site, admitted))
-    yield _policy(site, "rollouts", (ROLLOUTS,), only=tidegate, variables=template, demands=engines)
+    yield from _of_workload(site, admitted, only=tidegate)
     if site.fleet.warm_pool:
         demands = tuple(_placeholders(site, site.fleet.warm_pool.image))
+        template = _template("template")
         yield _policy(site, "warm-pool", (DEPLOYMENTS,), only=tidegate, variables=template, demands=demands)
     yield _policy(
         site,
@@ -277,6 +88,24 @@ def policies(site: Site, admitted: AdmissionScope) -> Iterator[AdmissionPolicy]:
     )
 
 
+def _of_workload(site: Site, admitted: AdmissionScope, *, only: dict[str, str]) -> Iterator[AdmissionPolicy]:
+    """On what comes with a template that a controller makes pods of, in its own name."""
+    if site.fleet.multi_node is None:
+        demands, template = tuple(_rollout(site, admitted)), _template("template")
+        yield _policy(site, "rollouts", (ROLLOUTS,), only=only, variables=template, demands=demands)
+        return
+    for part in ("leader", "worker"):
+        path = f"leaderWorkerTemplate.{part}Template"
+        demands = tuple(_engines(site, admitted, path))
+        yield _policy(site, f"{part}s", (LEADER_WORKER_SETS,), only=only, variables=_template(path), demands=demands)
+
+
+def _template(path: str) -> dict[str, str]:
+    """Variables of a policy on objects with a pod template at `path`, below `spec`."""
+    told = f"oldObject != null && has(oldObject.spec.{path}) && oldObject.spec.{path} == object.spec.{path}"
+    return {"pod": f"object.spec.{path}.spec", "containers": CONTAINERS, "same": told}
+
+
 def _policy(site: Site, what: str, resources: tuple[Resource, ...], **parts: object) -> AdmissionPolicy:
     name = cluster_wide(site.fleet.namespace, f"{site.name}-{what}")
     told = {"name": name, "namespace": site.fleet.namespace, "labels": {**MANAGED_BY, DELIVERY: site.name}}
@@ -285,7 +114,11 @@ def _policy(site: Site, what: str, resources: tuple[Resource, ...], **parts: obj
 
 def _objects(site: Site) -> tuple[Resource, ...]:
     """What the driver's Role lets it create, but for what pods are made of."""
-    return (*(each for each in written_objects(site) if each not in {ROLLOUTS, DEPLOYMENTS}), LEASES)
+    return (*(each for each in written_objects(site) if each not in {ROLLOUTS, DEPLOYMENTS}), *_sets(site), LEASES)
+
+
+def _sets(site: Site) -> tuple[Resource, ...]:
+    return (LEADER_WORKER_SETS,) if site.fleet.multi_node else ()
 
 
 def _of_objects(site: Site) -> tuple[Validation, ...]:
@@ -308,6 +141,7 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
             "&& (!has(object.spec.externalIPs) || object.spec.externalIPs.size() == 0))",
             message="Services have an address inside the cluster and no other",
         ),
+        *_requests_for_samples(site),
         *_analyses(site),
         *_routes(services),
         Validation(
@@ -315,11 +149,37 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
             "&& !has(e.basicAuth) && !has(e.oauth2) && !has(e.bearerTokenSecret) && !has(e.tlsConfig))",
             message="a PodMonitor names no Secret",
         ),
+        *_service_monitors(site),
         Validation(
             holds="!has(object.spec) || !has(object.spec.scaleTargetRef) || (object.spec.scaleTargetRef.name == "
             f"{name} && (!has(object.spec.triggers) || object.spec.triggers.all(t, {_trigger(site)})))",
             message=f"an autoscaler is of the Rollout {site.name}, and names no credentials"
             + (" but Prometheus'" if trigger_authentication(site) else ""),
+        ),
+    )
+
+
+def _requests_for_samples(site: Site) -> tuple[Validation, ...]:
+    """Anyone who may create ConfigMaps could otherwise say whose signatures engines believe, where nobody does yet."""
+    if not site.samples:
+        return ()
+    name = samples_request(site.name)
+    return (
+        Validation(
+            holds=f'object.kind != "ConfigMap" || object.metadata.name == {cel_string(name)}',
+            message=f"the one ConfigMap is {name}, which asks engines to keep samples",
+        ),
+    )
+
+
+def _service_monitors(site: Site) -> tuple[Validation, ...]:
+    if site.fleet.multi_node is None:
+        return ()
+    return (
+        Validation(
+            holds='object.kind != "ServiceMonitor" || object.spec.endpoints.all(e, !has(e.authorization) '
+            "&& !has(e.basicAuth) && !has(e.oauth2) && !has(e.bearerTokenSecret) && !has(e.tlsConfig))",
+            message="a ServiceMonitor names no Secret",
         ),
     )
 
@@ -379,7 +239,7 @@ def _routes(services: str) -> tuple[Validation, ...]:
 
 
 def _rollout(site: Site, admitted: AdmissionScope) -> Iterator[Validation]:
-    name, label = cel_string(site.name), cel_string(DELIVERY)
+    name = cel_string(site.name)
     yield Validation(
         holds=f"object.metadata.name == {name} && !has(object.spec.workloadRef)",
         message=f"tidegate writes the Rollout {site.name}, whose template is its own",
@@ -389,11 +249,17 @@ def _rollout(site: Site, admitted: AdmissionScope) -> Iterator[Validation]:
         "|| object.spec.strategy.canary.steps.all(s, !has(s.experiment) && !has(s.plugin))",
         message="no step starts an experiment or a plugin",
     )
+    yield from _engines(site, admitted, "template")
+
+
+def _engines(site: Site, admitted: AdmissionScope, path: str) -> Iterator[Validation]:
+    """Of the pod template at `path`, below `spec`, unless it stays as it is."""
+    name, label = cel_string(site.name), cel_string(DELIVERY)
     yield _changed(
         Validation(
-            holds="has(object.spec.template.metadata.labels) "
-            f"&& {label} in object.spec.template.metadata.labels "
-            f"&& object.spec.template.metadata.labels[{label}] == {name}",
+            holds=f"has(object.spec.{path}.metadata.labels) "
+            f"&& {label} in object.spec.{path}.metadata.labels "
+            f"&& object.spec.{path}.metadata.labels[{label}] == {name}",
             message=f"engines have the label {DELIVERY}={site.name}, by which the network policy knows them",
         )
     )

@@ -1,4 +1,5 @@
-"""The number of engines: the autoscaler, placeholders in a warm pool, and the priorities by which these give way.
+"""The number of engines: the autoscaler, placeholders in a warm pool, the priorities by which these give way, and how
+many may be away.
 
 The autoscaler is a ScaledObject of KEDA, or a HorizontalPodAutoscaler. Both rise fast and fall slowly, and both set
 `replicas` of the Rollout, which gives the stable as many. A query without an answer leaves the number as it is: there
@@ -23,6 +24,7 @@ import math
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
+    POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
@@ -86,6 +88,16 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "template": {"metadata": {"labels": mark}, "spec": spec},
     }
     return manifest(DEPLOYMENTS, warm_pool(site.name), site, spec=deployment)
+
+
+def disruption_budget(site: Site) -> Json:
+    """How many engines, whatever their version, may be away because nodes are drained.
+
+    A pod takes its whole group with it: another one may go only as long as fewer engines than that are away.
+    """
+    pods = (site.fleet.unavailable - 1) * site.pods_each + 1
+    spec = {"maxUnavailable": pods, "selector": {"matchLabels": dict(site.selector)}}
+    return manifest(POD_DISRUPTION_BUDGETS, site.name, site, spec=spec)
 
 
 WAITING, KV_CACHE, TTFT = "waiting", "kv-cache", "ttft"

@@ -13,6 +13,7 @@ from rollouts.manifests.conventions import ENGINE, PORT, PORT_NAME, PUBLIC_KEYS,
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site
 from rollouts.manifests.nodes_spec import asks_for_notice
+from rollouts.manifests.objects.engines import samples
 from rollouts.manifests.objects.pod_parts import CACHE_FOLDER, HOME, KEYS, MOUNTS, SCRATCH_FOLDER, probe
 from tidegate.core.model import Json
 
@@ -81,7 +82,7 @@ def _mounts(site: Site) -> list[Json]:
         {"name": name, "mountPath": path, **(read_only if name == CACHE_FOLDER else {})}
         for name, path in MOUNTS.items()
     )
-    return [*own, *_keys(site)]
+    return [*own, *_keys(site), *([samples.MOUNT] if site.keeps_samples else [])]
 
 
 def _keys(site: Site) -> list[Json]:
@@ -101,9 +102,12 @@ def _options(site: Site) -> list[str]:
         "--start-deadline": str(whole_seconds(pod.start_within)),
         "--health-deadline": str(HEALTH_DEADLINE),
     }
+    if site.release.key_policy != "warn":
+        options["--key-policy"] = site.release.key_policy
     if asks_for_notice(nodes):
         options["--spot"] = str(nodes.cloud)
-    return [*(word for option in options.items() for word in option), *_signed(site)]
+    told = [*(word for option in options.items() for word in option), *_signed(site)]
+    return [*told, *samples.options(site.release.version)] if site.keeps_samples else told
 
 
 def _token(site: Site) -> list[Json]:

@@ -26,7 +26,7 @@ def guarding(site: Site) -> tuple[Json, ...]:
     if not site.guard:
         return ()
     name = guard(site.name)
-    rights = guard_rights(site.name, site.route, site.route_name)
+    rights = guard_rights(site.name, site.route, site.route_name, multi_node=site.fleet.multi_node is not None)
     role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
@@ -114,7 +114,8 @@ def _options(site: Site) -> list[str]:
         "--probes": str(PROBES),
         **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
     }
-    return [word for option in options.items() for word in option]
+    multi_node = ["--multi-node"] if fleet.multi_node else []
+    return [*(word for option in options.items() for word in option), *multi_node]
 
 
 def _probe(path: str, *, failures: int) -> Json:

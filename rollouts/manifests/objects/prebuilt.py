@@ -97,9 +97,3 @@ def _mounts(launch: ImageLaunch) -> list[Json]:
     if launch.claim:
         found.append({"name": CLAIM, "mountPath": CLAIM_FOLDER, "readOnly": True})
     return found
-
-
-def claim_volume(launch: ImageLaunch) -> list[Json]:
-    """The volume of its claim."""
-    claim = {"claimName": launch.claim, "readOnly": True}
-    return [{"name": CLAIM, "persistentVolumeClaim": claim}] if launch.claim else []

@@ -65,6 +65,17 @@ def push_engine(layout: OciLayout, base: Base, *, name: str, version: str, model
     return push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True)).reference
 
 
+def push_server(layout: OciLayout, base: Base, target: str) -> None:
+    """An image of the server alone, started as `vllm/vllm-openai` starts vLLM: arguments come behind."""
+    runtime = Runtime(
+        entrypoint=(PYTHON, "-m", "standin"), environment={"PYTHONPATH": SITE, "PYTHONUNBUFFERED": "1"}, workdir="/tmp"
+    )
+    config = layout.put(canonical(config_of(base.config, [], runtime, base.platform)), CONFIG)
+    image = layout.put(canonical(manifest_of(config, base.layers, [], {})), MANIFEST)
+    layout.name(image, "server")
+    push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True))
+
+
 def _site(work: Path) -> dict[str, Path]:
     """Libraries and server, compiled so that a start compiles nothing: times in a layer would invalidate it."""
     target = work / "site"
@@ -118,4 +129,4 @@ def _contents(name: str, version: str, model: Path) -> Contents:
 
 def _entrypoint() -> Mapping[str, Path]:
     folder = Path(entrypoint.__file__).parent
-    return {f"tidegate_entrypoint/{path.name}": path for path in sorted(folder.glob("*.py"))}
+    return {f"tidegate_entrypoint/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}

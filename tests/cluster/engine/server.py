@@ -1,6 +1,8 @@
 """An OpenAI-compatible server with vLLM's flags and metric names, in an engine image that holds no vLLM.
 
-The entrypoint of tidegate starts it as vLLM. How it behaves stands in `standin.json` among the model's files:
+The entrypoint of tidegate starts it as vLLM, or it is the entrypoint itself, as in `vllm/vllm-openai`. Prompts longer
+than `--max-num-batched-tokens` are read in so many steps, each as long as the first token of one that is not.
+How it behaves besides stands in `standin.json` among the model's files:
 
     {"ttft": seconds, "itl": seconds, "tokens": count, "wrong": share, "errors": share, "errors_after": requests,
      "load": seconds, "fail": "last words", "die_after": seconds, "hang_after": seconds}
@@ -15,6 +17,7 @@ import asyncio
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
 import sys
@@ -34,7 +37,7 @@ from starlette.routing import Route
 from tokenizers import Tokenizer
 
 MODEL = Path("model")
-"""The entrypoint starts vLLM in a folder where this leads to the model."""
+"""The entrypoint of tidegate starts vLLM in a folder where this leads to the model."""
 MANIFEST = Path("/engine/manifest.json")
 BORN = time.monotonic()
 RIGHT, WRONG = ("It", " is", " four", "."), ("It", " is", " seven", "!")
@@ -42,12 +45,18 @@ SPREAD = 0.3
 """Of the logarithm of every wait: real engines do not answer like clocks."""
 
 
-def behaviour() -> dict[str, Any]:
+def behaviour(model: Path) -> dict[str, Any]:
     """What the model version says of itself."""
-    said = MODEL / "standin.json"
+    said = model / "standin.json"
     return {"ttft": 0.03, "itl": 0.003, "tokens": 8, "load": 0.3} | (
         json.loads(said.read_text()) if said.exists() else {}
     )
+
+
+def own_words(prompt: str) -> list[str]:
+    """Words that no other prompt gets."""
+    drawn = hashlib.shake_256(prompt.encode()).digest(16 * 6)
+    return [" " + "".join(chr(97 + byte % 26) for byte in drawn[at : at + 6]) for at in range(0, len(drawn), 6)]
 
 
 class Counts:
@@ -78,13 +87,14 @@ class Counts:
 class StandIn:
     """Answers every prompt with the same words, as fast and as well as its model version says."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, model: Path, batched: int | None) -> None:
         self.name = name
-        self.ways = behaviour()
+        self.ways = behaviour(model)
+        self.batched = batched
         self.streamed = 0
         self.counts = Counts(name)
-        self.tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
-        template = (MODEL / "chat_template.jinja").read_text(encoding="utf-8")
+        self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+        template = (model / "chat_template.jinja").read_text(encoding="utf-8")
         self.template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(template)
         version = json.loads(MANIFEST.read_text())["model"]["version"] if MANIFEST.exists() else ""
         self.headers = {"x-tidegate-version": version, "x-tidegate-pod": os.environ.get("HOSTNAME", "")}
@@ -114,8 +124,7 @@ class StandIn:
         return JSONResponse({"object": "list", "data": [{"id": self.name, "object": "model", "max_model_len": 1024}]})
 
     async def tokenize(self, request: Request) -> Response:
-        text = self.template.render(messages=(await request.json())["messages"], add_generation_prompt=True)
-        tokens = self.tokenizer.encode(text, add_special_tokens=False).ids
+        tokens = self._tokens((await request.json())["messages"])
         return JSONResponse({"count": len(tokens), "max_model_len": 1024, "tokens": tokens})
 
     async def complete(self, request: Request) -> Response:
@@ -130,15 +139,19 @@ class StandIn:
         if failed:
             answered.inc()
             return JSONResponse({"error": {"message": "the stand-in fails on purpose"}}, 500, headers=self.headers)
-        words = self._words(body)
+        words, reads = self._words(body), self._reads(body)
         if body.get("stream"):
-            events = self._events(words, answered, chat=chat)
+            events = self._events(words, reads, answered, chat=chat)
             return StreamingResponse(events, media_type="text/event-stream", headers=self.headers)
-        text = "".join([word async for _, word in self._timed(words)])
+        text = "".join([word async for _, word in self._timed(words, reads)])
         answered.inc()
         said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         choice = {"index": 0, "finish_reason": "stop", **said}
         return JSONResponse(_answer(choices=[choice], usage=_usage(words)), headers=self.headers)
+
+    def _tokens(self, messages: list[dict[str, str]]) -> list[int]:
+        text = self.template.render(messages=messages, add_generation_prompt=True)
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _fails(self) -> bool:
         self.streamed += 1
@@ -148,10 +161,19 @@ class StandIn:
         """The same prompt always gets the same words."""
         prompt = body["messages"][-1]["content"] if "messages" in body else str(body.get("prompt"))
         good = hashlib.sha256(prompt.encode()).digest()[0] / 256 >= self.ways.get("wrong", 0)
-        words = [*(RIGHT if good else WRONG), *(f" {number}" for number in range(4, self.ways["tokens"]))]
+        good = good and not (self.ways.get("forgets") and self.ways["forgets"] in prompt)
+        own = own_words(prompt) if good and self.ways.get("own_words") else []
+        words = [*(RIGHT if good else WRONG), *own, *(f" {number}" for number in range(4, self.ways["tokens"]))]
         return words[: body.get("max_tokens") or body.get("max_completion_tokens") or len(words)]
 
-    async def _timed(self, words: list[str]) -> AsyncIterator[tuple[int, str]]:
+    def _reads(self, body: dict[str, Any]) -> int:
+        """In how many steps it reads the prompt."""
+        if self.batched is None:
+            return 1
+        said = body["messages"] if "messages" in body else [{"role": "user", "content": str(body.get("prompt"))}]
+        return math.ceil(len(self._tokens(said)) / self.batched)
+
+    async def _timed(self, words: list[str], reads: int) -> AsyncIterator[tuple[int, str]]:
         counts, begun = self.counts, time.monotonic()
         counts["vllm:num_requests_running"].inc()
         counts["vllm:prompt_tokens_total"].inc(8)
@@ -159,7 +181,8 @@ class StandIn:
         last, first = begun, None
         try:
             for number, word in enumerate(words):
-                await self._wait(number)
+                for _ in range(1 if number else reads):
+                    await self._wait(number)
                 now = time.monotonic()
                 name = "inter_token_latency_seconds" if number else "time_to_first_token_seconds"
                 counts[f"vllm:{name}"].observe(now - last)
@@ -178,16 +201,16 @@ class StandIn:
             await asyncio.sleep(3600)
         await asyncio.sleep(random.lognormvariate(0, SPREAD) * self.ways["itl" if number else "ttft"])
 
-    async def _events(self, words: list[str], answered: Counter, *, chat: bool) -> AsyncIterator[str]:
+    async def _events(self, words: list[str], reads: int, answered: Counter, *, chat: bool) -> AsyncIterator[str]:
         """vLLM counts an answer once it has ended."""
         try:
-            async for event in self._spoken(words, chat=chat):
+            async for event in self._spoken(words, reads, chat=chat):
                 yield event
         finally:
             answered.inc()
 
-    async def _spoken(self, words: list[str], *, chat: bool) -> AsyncIterator[str]:
-        async for number, word in self._timed(words):
+    async def _spoken(self, words: list[str], reads: int, *, chat: bool) -> AsyncIterator[str]:
+        async for number, word in self._timed(words, reads):
             role = {} if number else {"role": "assistant"}
             part = {"delta": {"content": word, **role}} if chat else {"text": word}
             yield _event([{"index": 0, "finish_reason": None, "token_ids": [number], **part}])
@@ -228,17 +251,19 @@ async def serve(server: uvicorn.Server, ways: dict[str, Any]) -> None:
 
 def main() -> None:
     """Start as vLLM's server is started."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--max-num-batched-tokens", type=int)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name", default="support-llm")
     parser.add_argument("--middleware", action="append", default=[])
     options, _ = parser.parse_known_args()
-    ways = behaviour()
+    ways = behaviour(options.model)
     time.sleep(ways["load"])
     if ways.get("fail"):
         sys.exit(ways["fail"])
-    app = StandIn(options.served_model_name).app(options.middleware)
+    app = StandIn(options.served_model_name, options.model, options.max_num_batched_tokens).app(options.middleware)
     server = uvicorn.Server(
         uvicorn.Config(app, host=options.host, port=options.port, log_level="warning", access_log=False)
     )

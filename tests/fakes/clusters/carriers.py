@@ -41,8 +41,8 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.errors import DeliveryLost
 from registry.model import Alias, ModelVersion
-from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, read_lease
-from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, keep_renewing, read_lease
+from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import WHO, GuardLoop
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotTheCarrier

@@ -27,6 +27,7 @@ from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
+from rollouts.guarded.rollout import GuardedRollout
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import (
@@ -190,7 +191,8 @@ class ClusterRegion:
     def guard(self, clock: Clock | None = None, *, transport: httpx.AsyncBaseTransport | None = None) -> Guard:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
         client = self.client(transport, retry_seconds=0)
-        return Guard(self.place(60.0), client, self.routes, clock or self.time)
+        place, time = self.place(60.0), clock or self.time
+        return Guard(place, GuardedRollout(place, client, self.routes, time), client, time)
 
     def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]

@@ -132,7 +132,14 @@ class FakeMarks:
 
     def __init__(self, *versions: str) -> None:
         self.versions = frozenset(versions)
+        self.means: dict[str, str] = {}
+        """The version of each alias."""
         self.reachable = True
+
+    def aliases(self, model: str) -> dict[str, str]:
+        if not self.reachable:
+            raise OutsideError("MLflow store: no answer")
+        return self.means
 
     def marked(self, model: str, alias: str) -> frozenset[str]:
         if not self.reachable:
@@ -153,7 +160,7 @@ class FakeLedgers:
         self.reachable = True
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
-        self.listed += 1
+        self.listed += last is None
         return sorted(self.all.values(), key=lambda each: each.started, reverse=True)[:last]
 
     def events(self, delivery: str) -> list[Event]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import FakeLedger, OffLoop
+from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 
 from pipelines.events.artifacts import DeliveryArtifacts, Trials, bring_evidence, owed, vouched
 from pipelines.events.history import plan_of
@@ -23,6 +24,7 @@ from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
 from pipelines.ports import Ledger, Listener
+from pipelines.repository import GitAccess
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import StepResult, close, resume, take_step
@@ -170,11 +172,15 @@ class World:
         self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
         self.identities = FakeIdentities()
         self.asker: Prover | None = None
+        self.git: GitAccess | None = None
         self.evidence = FakeEvidence()
         self.evidence.serves("stable", CHAMPION)
         self.evidence.serves("stable", CHALLENGER)
         self.evidence.serves("shadow", CHALLENGER)
         self.evidence.serves("canary", CHALLENGER)
+        speeds = dict.fromkeys((CHAMPION_URL, CHALLENGER_URL, SCRATCH_URL), 1000.0)
+        self.loads = FakeLoads(folder / "load", self.clock, speeds)
+        self.scratch: FakeScratch | None = FakeScratch()
         self.limits = WriterLimits()
         self._folder = folder
 
@@ -200,6 +206,9 @@ class World:
             proxy=self.evidence,
             trials=Trials(self._folder, journal),
             identities=self.identities,
+            loads=self.loads,
+            scratch=self.scratch,
+            git=self.git,
             asker=self.asker,
         )
 

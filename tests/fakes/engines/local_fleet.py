@@ -11,9 +11,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -56,18 +57,17 @@ class Users:
         max_tokens: int | None = None,
         regenerates: str | None = None,
         host: str | None = None,
+        prompts: Sequence[str] = ("Hello!",),
     ) -> None:
-        """`regenerates` is the version with whose answers they were not content; `host` is asked for at `entry`."""
+        """`regenerates` is the version with whose answers they were not content; `host` is asked for at `entry`;
+        `prompts` are asked in turn.
+        """
         self._address = entry.removeprefix("http://").split(":")
         self._pause = 1 / per_second
-        operation = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "stream": True}
-        body = json.dumps(operation | ({"max_tokens": max_tokens} if max_tokens else {})).encode()
-        head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host or entry.removeprefix('http://')}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
-        )
-        head += f"x-tidegate-regenerates: {regenerates}\r\n\r\n" if regenerates else "\r\n"
-        self._message = head.encode() + body
+        told = f"host: {host or entry.removeprefix('http://')}\r\n"
+        told += f"x-tidegate-regenerates: {regenerates}\r\n" if regenerates else ""
+        more = {"max_tokens": max_tokens} if max_tokens else {}
+        self._messages = cycle([_message(model, prompt, told, more) for prompt in prompts])
         self._in_flight: set[asyncio.Task[None]] = set()
         self.requests: list[Request] = []
 
@@ -102,7 +102,7 @@ class Users:
         try:
             reader, writer = await asyncio.open_connection(*self._address)
             try:
-                writer.write(self._message)
+                writer.write(next(self._messages))
                 while piece := await reader.read(65536):
                     answered = answered or time.monotonic()
                     answer += piece
@@ -112,6 +112,13 @@ class Users:
             # Refused or reset: what came until then says how far it got.
             error = repr(failure)
         self.requests.append(_request(started, answered, answer, error))
+
+
+def _message(model: str, prompt: str, told: str, more: Mapping[str, int]) -> bytes:
+    operation = {"model": model, "messages": [{"role": "user", "content": prompt}], "stream": True, **more}
+    body = json.dumps(operation).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\n{told}content-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
 def _request(started: float, answered: float | None, answer: bytes, error: str | None) -> Request:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from enum import StrEnum
 from typing import Any
@@ -35,6 +35,7 @@ from fakes.kube.requests import (
 from fakes.kube.store import Kind, copied
 
 from rollouts.kube.model import PatchKind, Resource
+from rollouts.kube.resources import PODS
 from rollouts.manifests.schema import SchemaProblem, problems_in
 from tidegate.core.model import Json
 
@@ -372,6 +373,8 @@ class Api:
         self.access = Access()
         self.texts: dict[str, Callable[[], str]] = {}
         """Plain answers by path: metrics through the service proxy, a pod's log."""
+        self.pods: dict[str, Callable[[Asked], Reply]] = {}
+        """By the name of a pod: its server, as the API server's proxy reaches it (`POD:PORT`)."""
         self.clock_skew_seconds = 0.0
         """How far the server's clock is ahead, as its Date header tells."""
         self.calls: list[Call] = []
@@ -426,8 +429,20 @@ class Api:
             return Reply(200, self.texts[asked.path]().encode(), self._headers("text/plain; charset=utf-8"))
         if not call.plural:
             return self._json(200, document(self.cluster, asked))
+        if call.plural == "pods" and call.subresource == "proxy":
+            return self._proxied(call, asked)
         code, body, warnings = self._verbs.serve(call, asked)
         return self._json(code, body, warnings)
+
+    def _proxied(self, call: Call, asked: Asked) -> Reply:
+        """What a pod's own server says; it does not see `Authorization`, which authentication drops."""
+        name = call.name.partition(":")[0]
+        self.cluster.shared(PODS, name, namespace=call.namespace)
+        if name not in self.pods:
+            raise Refusal(503, "ServiceUnavailable", f"error trying to reach service: dial tcp: {name} refused")
+        passed = {key: value for key, value in asked.headers.items() if key != "authorization"}
+        path = asked.path.partition("/proxy")[2]
+        return self.pods[name](replace(asked, path=path, headers=passed))
 
     def _stream(self, call: Call, asked: Asked, effects: list[Effect]) -> Stream:
         kind = self.cluster.served(call.group, call.plural, call.version)

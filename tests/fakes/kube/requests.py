@@ -51,7 +51,7 @@ class Call:
 
 
 def call_of(asked: Asked) -> Call:
-    """`/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB]]`, or `/api/v1/…` for the core group."""
+    """`/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB[/MORE]]]`, or `/api/v1/…` for the core group."""
     parts = [unquote(part) for part in asked.path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -62,7 +62,7 @@ def call_of(asked: Asked) -> Call:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = rest[0], rest[1] if len(rest) > 1 else "", "/".join(rest[2:])
+    plural, name, subresource = rest[0], rest[1] if len(rest) > 1 else "", rest[2] if len(rest) > 2 else ""
     return Call(_verb(asked, name), group, version, plural, namespace, name, subresource, asked.path)
 
 

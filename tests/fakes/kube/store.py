@@ -17,6 +17,9 @@ from tidegate.core.model import Json
 _BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")
 """Groups of the API server itself whose name has no dot; its others end in `.k8s.io`."""
 
+_EXTENSIONS = ("gateway.", "leaderworkerset.")
+"""Those of Kubernetes' own groups that are brought by definitions."""
+
 _WITHOUT_STATUS = frozenset(
     {
         *("podtemplates", "endpoints", "events", "configmaps", "secrets", "serviceaccounts", "limitranges"),
@@ -70,7 +73,7 @@ def kind_of(resource: Resource) -> Kind:
         resource.kind,
         namespaced=resource.namespaced,
         status=resource.plural not in _WITHOUT_STATUS,
-        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith("gateway."))),
+        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith(_EXTENSIONS))),
     )
 
 

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gates.judge.rubric import NAMES, JudgeReply, JudgeRequest
+from gates.judge.rubric import ALONE, NAMES, JudgeReply, JudgeRequest
 
 DIMENSIONS = ("helpfulness", "accuracy", "coherence", "safety")
 
@@ -53,7 +53,7 @@ class FakeJudge:
     ) -> None:
         """`says` may spoil the reply."""
         self.requests: list[JudgeRequest] = []
-        self._place_bias, self._noise, self._worth, self._says = place_bias, noise, worth, says
+        self._place_bias, self._noise, self.worth, self._says = place_bias, noise, worth, says
         self._random = random.Random(seed)
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
@@ -63,8 +63,9 @@ class FakeJudge:
     def reply(self, material: str) -> str:
         given = json.loads(material)
         scores = {}
-        for name, bias in zip(NAMES, (self._place_bias, 0.0), strict=True):
-            worth = self._worth(given["question"], given[name]) + bias + self._random.gauss(0, self._noise)
+        for name in given.keys() - {"question"} if ALONE[0] in given else NAMES:
+            bias = self._place_bias if name == NAMES[0] else 0.0
+            worth = self.worth(given["question"], given[name]) + bias + self._random.gauss(0, self._noise)
             scores[name] = dict.fromkeys(DIMENSIONS, round(min(1.0, max(0.0, worth)) * 20) / 20)
         return self._says(json.dumps({"reason": "as asked", **scores}))
 

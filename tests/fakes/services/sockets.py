@@ -38,7 +38,7 @@ def free_address() -> str:
 
 @contextmanager
 def running(
-    command: Sequence[str], *, ready: str, log: Path, within: float = 30, settings: Mapping[str, str] | None = None
+    command: Sequence[str], *, ready: str, log: Path, within: float = 120, settings: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds.
 

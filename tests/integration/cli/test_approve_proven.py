@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from dataclasses import dataclass
 from datetime import timedelta
@@ -87,6 +88,8 @@ def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, 
         2, "tidegate: wave@2 is not asked yet; what it is decided by is not there before\n",
     )  # fmt: skip
     opened.ask()
+    data = tidegate("approve", opened.id, "wave@2", "--write-statement", "asked.json", "-o", "json")
+    assert json.loads(data.out).items() >= {"question": "wave@2", "version": "2", "answer": None}.items()
     for person in ("ann", "bob"):
         assert not opened.heard().enough
         said = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--ssh-key", str(opened.keys[person]))

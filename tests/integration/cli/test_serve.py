@@ -35,6 +35,7 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
             ground.set_alias(2)
             ground.until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
             assert_what_is_not_mlflows_is_refused(ground)
+            ground.until(lambda: f'alias_info{{alias="challenger",model="{MODEL}"' in ground.fetched("/metrics"))
         MlflowClient(ground.uri).set_model_version_tag(MODEL, "3", DELIVER_TAG, "challenger")
     # MLflow's own tries ended with it; the receiver was not there. What is left is what the registry says.
     with ground.serving(every="1s", path="/healthz"), ground.mlflow():

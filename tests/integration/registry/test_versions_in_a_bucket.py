@@ -16,11 +16,13 @@ from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import open_store
 from registry.model_files import digest_files
+from tidegate.cli.commands.init import write_example
 
 pytestmark = pytest.mark.timeout(300)
 WITHOUT_LIBRARY = """
-import sys
-sys.modules["mlflow"] = None  # as where it is not installed
+import os, sys
+for name in os.environ["TEST_NOT_INSTALLED"].split():
+    sys.modules[name] = None  # as where it is not installed
 from tidegate.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -53,7 +55,7 @@ def tidegate(uri: str, *arguments: str, **environment: str) -> subprocess.Comple
     ours = {name: value for name, value in os.environ.items() if name not in S3_KEYS}
     return subprocess.run(
         [sys.executable, "-P", "-c", WITHOUT_LIBRARY, *arguments],
-        env=ours | NO_MACHINE | {"MLFLOW_TRACKING_URI": uri} | environment,
+        env=ours | NO_MACHINE | {"MLFLOW_TRACKING_URI": uri, "TEST_NOT_INSTALLED": "mlflow"} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -120,6 +122,25 @@ def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path
     told = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS, **where)
     assert told.stderr == "tidegate: this needs boto3, which is not installed; run: pip install 'tidegate[s3]'\n"
     assert told.returncode == 2
+
+
+def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
+    uri: str, name: str, folder: Path, tmp_path: Path
+) -> None:
+    registry = MlflowRegistry(uri)
+    for alias in ("champion", "challenger"):
+        registry.register(name, folder, alias=alias)
+    write_example(tmp_path / "example")
+    spec = tmp_path / "example/delivery.yaml"
+    spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
+    said = {"TEST_NOT_INSTALLED": "mlflow boto3", **S3_KEYS}
+    lacks = "this needs boto3, which is not installed; run: pip install 'tidegate[s3]'"
+    planned = tidegate(uri, "plan", str(spec), **said)
+    assert f"`deliver` would not begin: {lacks}" in planned.stdout
+    begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)
+    assert (planned.returncode, begun.returncode) == (2, 2)
+    assert begun.stderr.endswith(f"tidegate: {lacks}\n")
+    assert not tidegate(uri, "history", str(spec), "-o", "name").stdout
 
 
 def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path: Path) -> None:

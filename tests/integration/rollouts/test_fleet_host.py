@@ -240,7 +240,7 @@ async def test_prometheus_tells_services_regions_roles_and_versions_apart(host: 
 
 async def until_measured(host: FleetHost, http: Http, metric: str, labels: dict[str, str], *, at_least: int) -> None:
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         reply = await http.get(f"{host.prometheus_url}/api/v1/query?query={metric}{{{selector}}}")
         if any(float(series["value"][1]) >= at_least for series in reply.json()["data"]["result"]):

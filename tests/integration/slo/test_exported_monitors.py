@@ -85,7 +85,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def wait_for(url: str, query: str) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not asked(url, query):
         assert time.monotonic() < until, asked(url, '{__name__=~".+"}')
         time.sleep(0.2)

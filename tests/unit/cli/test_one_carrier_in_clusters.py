@@ -3,7 +3,7 @@ split.
 
 Each story begins at a moment of a delivery whose process died there, and is decided by its seed: who starts when, how
 long each request takes, which get lost or arrive late, who is killed or not scheduled for minutes.
-`TIDEGATE_INTERLEAVINGS=20` tells twenty times as many.
+`TIDEGATE_INTERLEAVINGS=20` tells twenty times as many; after a change of what they are about, tell some.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ GUARD_AND_DELIVER = Story((("deliver the next", 120),), guarded=True)
 GUARD_AND_KILLED = Story((("resume", 60), ("rollback", 120)), killed=True, guarded=True)
 
 
-def seeds(first: int, count: int) -> range:
+def seeds(first: int, count: int = len(WAVES)) -> range:
+    """Each layout of regions once, or as often as a story needs to come upon a missing fence (measured by taking it
+    out: 10 of 115 stories told so, most of them rollbacks)."""
     return range(first, first + count * TIMES)
 
 
@@ -203,14 +205,14 @@ def delivered_in(told: Told) -> str:
     return CHALLENGER if delivered else CHAMPION
 
 
-@pytest.mark.parametrize("seed", seeds(0, 12))
+@pytest.mark.parametrize("seed", seeds(0))
 def test_of_two_who_resume_one_delivers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story = told(TWO_RESUME, seed, tmp_path, monkeypatch)
     hold(story, CHALLENGER)
     assert sorted(map(str, story.endings.values())) == ["None", "delivered"]
 
 
-@pytest.mark.parametrize("seed", seeds(1000, 18))
+@pytest.mark.parametrize("seed", seeds(1000))
 def test_one_who_was_taken_for_dead_and_wakes_up_changes_nothing_any_more(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +227,7 @@ def test_one_who_was_taken_for_dead_and_wakes_up_changes_nothing_any_more(
     assert delivered == (set(story.place.stable_versions().values()) == {CHALLENGER})
 
 
-@pytest.mark.parametrize("seed", seeds(2000, 20))
+@pytest.mark.parametrize("seed", seeds(2000, 12))
 def test_two_rollbacks_are_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story = told(TWO_ROLL_BACK, seed, tmp_path, monkeypatch)
     hold(story, CHAMPION)
@@ -235,11 +237,11 @@ def test_two_rollbacks_are_one(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(ELSEWHERE, seed, id=f"carried elsewhere-{seed}") for seed in seeds(3000, 30)),
+        *(pytest.param(ELSEWHERE, seed, id=f"carried elsewhere-{seed}") for seed in seeds(3000, 12)),
         *(pytest.param(ON_ITS_WAY_BACK, seed, id=f"on its way back-{seed}") for seed in seeds(4000, 12)),
-        *(pytest.param(KILLED, seed, id=f"killed meanwhile-{seed}") for seed in seeds(5000, 18)),
-        *(pytest.param(AT_ONCE, seed, id=f"resumed at once-{seed}") for seed in seeds(6000, 18)),
-        *(pytest.param(TWO_PEOPLE_AND_A_SLEEPER, seed, id=f"resumed twice-{seed}") for seed in seeds(7000, 10)),
+        *(pytest.param(KILLED, seed, id=f"killed meanwhile-{seed}") for seed in seeds(5000, 12)),
+        *(pytest.param(AT_ONCE, seed, id=f"resumed at once-{seed}") for seed in seeds(6000)),
+        *(pytest.param(TWO_PEOPLE_AND_A_SLEEPER, seed, id=f"resumed twice-{seed}") for seed in seeds(7000)),
     ],
 )
 def test_a_rollback_takes_back_no_matter_who_carries_the_delivery(
@@ -252,7 +254,7 @@ def test_a_rollback_takes_back_no_matter_who_carries_the_delivery(
     assert [code for name, code in ended.endings.items() if "rollback" in name] == [0]
 
 
-@pytest.mark.parametrize("seed", seeds(8000, 10))
+@pytest.mark.parametrize("seed", seeds(8000))
 def test_a_rollback_by_the_clusters_alone_splits_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,11 +268,11 @@ def test_a_rollback_by_the_clusters_alone_splits_nothing(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(TWO_DELIVER, seed, id=f"two deliver-{seed}") for seed in seeds(9000, 15)),
-        *(pytest.param(ONE_DELIVERS_AND_ONE_RESUMES, seed, id=f"at once-{seed}") for seed in seeds(10000, 20)),
-        *(pytest.param(THE_NEXT_MEANWHILE, seed, id=f"meanwhile-{seed}") for seed in seeds(11000, 12)),
-        *(pytest.param(THE_NEXT_AFTER_A_SLEEPER, seed, id=f"one sleeps-{seed}") for seed in seeds(12000, 12)),
-        *(pytest.param(THE_NEXT_AFTER_A_DEAD_ONE, seed, id=f"one died-{seed}") for seed in seeds(13000, 12)),
+        *(pytest.param(TWO_DELIVER, seed, id=f"two deliver-{seed}") for seed in seeds(9000)),
+        *(pytest.param(ONE_DELIVERS_AND_ONE_RESUMES, seed, id=f"at once-{seed}") for seed in seeds(10000)),
+        *(pytest.param(THE_NEXT_MEANWHILE, seed, id=f"meanwhile-{seed}") for seed in seeds(11000)),
+        *(pytest.param(THE_NEXT_AFTER_A_SLEEPER, seed, id=f"one sleeps-{seed}") for seed in seeds(12000)),
+        *(pytest.param(THE_NEXT_AFTER_A_DEAD_ONE, seed, id=f"one died-{seed}") for seed in seeds(13000)),
     ],
 )
 def test_a_model_has_one_delivery_at_a_time(
@@ -290,9 +292,9 @@ def test_a_model_has_one_delivery_at_a_time(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(BACK_WHILE_DELIVERED, seed, id=f"the same version-{seed}") for seed in seeds(14000, 20)),
-        *(pytest.param(BACK_WHILE_THE_NEXT_IS_DELIVERED, seed, id=f"the next-{seed}") for seed in seeds(15000, 12)),
-        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"again-{seed}") for seed in seeds(16000, 12)),
+        *(pytest.param(BACK_WHILE_DELIVERED, seed, id=f"the same version-{seed}") for seed in seeds(14000)),
+        *(pytest.param(BACK_WHILE_THE_NEXT_IS_DELIVERED, seed, id=f"the next-{seed}") for seed in seeds(15000)),
+        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"again-{seed}") for seed in seeds(16000)),
     ],
 )
 def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
@@ -308,10 +310,10 @@ def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(GUARD_AND_RESUME, seed, id=f"resumed-{seed}") for seed in seeds(18000, 15)),
-        *(pytest.param(GUARD_AND_ROLLBACK, seed, id=f"taken back-{seed}") for seed in seeds(19000, 12)),
-        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered again-{seed}") for seed in seeds(20000, 12)),
-        *(pytest.param(GUARD_AND_KILLED, seed, id=f"killed again-{seed}") for seed in seeds(21000, 10)),
+        *(pytest.param(GUARD_AND_RESUME, seed, id=f"resumed-{seed}") for seed in seeds(18000)),
+        *(pytest.param(GUARD_AND_ROLLBACK, seed, id=f"taken back-{seed}") for seed in seeds(19000)),
+        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered again-{seed}") for seed in seeds(20000)),
+        *(pytest.param(GUARD_AND_KILLED, seed, id=f"killed again-{seed}") for seed in seeds(21000)),
     ],
 )
 def test_a_guard_carries_alone_what_it_takes_back(
@@ -321,7 +323,7 @@ def test_a_guard_carries_alone_what_it_takes_back(
     hold(ended, delivered_in(ended))
 
 
-@pytest.mark.parametrize("seed", seeds(17000, 8))
+@pytest.mark.parametrize("seed", seeds(17000))
 def test_a_guard_ends_a_trial_and_leaves_what_is_promoted(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

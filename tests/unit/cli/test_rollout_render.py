@@ -42,6 +42,15 @@ def test_an_administrator_gets_what_a_delivery_may_not_do_itself(capsys: pytest.
     assert "Rollout" not in kinds
 
 
+def test_parts_may_be_several(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for parts in (("setup",), ("serving",), ("serving", "setup")):
+        assert render("--region", "eu-west-1", *(word for part in parts for word in ("--part", part))) == 0
+        printed.append(list(yaml.safe_load_all(capsys.readouterr().out)))
+    setup, serving, both = printed
+    assert both == [*setup, *serving]
+
+
 def test_the_engine_is_the_one_that_was_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert render("--region", "eu-west-1", "--part", "serving", "--digest", "abc", "--output", "json") == 0
     template = json.loads(capsys.readouterr().out)[-1]["spec"]["template"]

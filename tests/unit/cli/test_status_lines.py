@@ -217,13 +217,13 @@ def test_what_steps_wait_for_is_told_while_somebody_carries_the_delivery() -> No
 def test_the_history_is_a_table_newest_first() -> None:
     over = a_delivery(outcome="rolled-back", reason="gate latency: too slow", ended=NOON + timedelta(minutes=7))
     running = a_delivery(id="fedcba9876543210", version="4", last_step="bake@1", started=NOON + timedelta(days=1))
-    dead = a_delivery(id="89abcdef01234567", version="2", started=NOON - timedelta(days=1))
+    dead = a_delivery(id="89abcdef01234567", version="2", on_trial="2-5ac3f1d2", started=NOON - timedelta(days=1))
     found = [PastDelivery(running, alive=True), PastDelivery(over, alive=False), PastDelivery(dead, alive=False)]
     assert list(history_lines(found)) == [
-        "DELIVERY          VERSION  STARTED (UTC)     TOOK        OUTCOME",
-        "fedcba9876543210  4        2026-01-02 12:00  -           running, at bake@1",
-        "0123456789abcdef  3        2026-01-01 12:00  7 min 00 s  rolled-back: gate latency: too slow",
-        "89abcdef01234567  2        2025-12-31 12:00  -           died at its start",
+        "DELIVERY          ENGINE      STARTED (UTC)     TOOK        OUTCOME",
+        "fedcba9876543210  4           2026-01-02 12:00  -           running, at bake@1",
+        "0123456789abcdef  3           2026-01-01 12:00  7 min 00 s  rolled-back: gate latency: too slow",
+        "89abcdef01234567  2-5ac3f1d2  2025-12-31 12:00  -           died at its start",
     ]
 
 

@@ -26,7 +26,21 @@ OF_ENGINES = {"CUDA_VISIBLE_DEVICES": "0", "VLLM_CPU_KVCACHE_SPACE": "4", "OMP_N
 @pytest.mark.parametrize("child", Child)
 def test_no_child_gets_a_secret_and_each_gets_where_it_is(child: Child) -> None:
     given = variables_for(child, SECRETS | PLAIN)
-    assert given == PLAIN
+    # Git has to find its way out, as the machine's own does.
+    out = {"HTTPS_PROXY": SECRETS["HTTPS_PROXY"]} if child is Child.GIT else {}
+    assert given == PLAIN | out
+
+
+def test_git_gets_what_lets_it_in_and_no_trace_of_what_it_sends() -> None:
+    ways = {
+        "SSH_AUTH_SOCK": "/run/agent",
+        "GIT_SSH_COMMAND": "ssh -v",
+        "GIT_ASKPASS": "/bin/ask",
+        "GIT_SSL_CAINFO": "/ca",
+    }
+    others = {"GIT_TRACE": "1", "GIT_TRACE_CURL": "1", "GIT_DIR": "/elsewhere", "GIT_CONFIG_PARAMETERS": "x"}
+    assert variables_for(Child.GIT, ways | others) == ways
+    assert variables_for(Child.ENGINE, ways) == {}
 
 
 def test_engines_and_their_host_get_what_computing_needs_and_others_do_not() -> None:

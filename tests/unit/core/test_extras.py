@@ -22,8 +22,8 @@ OURS = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images
 ELSEWHERE = {"torch", "transformers", "vllm", "pytest"}
 """Imported where an engine or a test runs, in an environment of its own."""
 
-BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
-"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, and by huggingface-hub."""
+BROUGHT_ALONG = {"certifi", "databricks", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
+"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, by huggingface-hub, and by mlflow-skinny."""
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,11 @@ def test_what_another_process_needs_is_looked_for_before_it_starts(monkeypatch: 
     sys.path_importer_cache.clear()
     with pytest.raises(NotInstalled, match=r"needs uvicorn, .*tidegate\[server\]"):
         require("uvicorn")
+
+
+def test_a_package_inside_one_that_is_not_there_is_not_there() -> None:
+    with pytest.raises(NotInstalled, match="this needs not_there"):
+        require("not_there.at.all")
 
 
 def test_every_package_that_is_imported_is_declared_under_the_name_that_would_be_told() -> None:

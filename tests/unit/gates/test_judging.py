@@ -12,7 +12,8 @@ from scipy import stats
 
 from gates.evidence.batch import Dimension
 from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
-from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, composite, draw, drop, settle, unblind
+from gates.judge.controlled import composite, draw
+from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, drop, settle, unblind
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason, Opinion
 from gates.judge.spec import JudgeControl, JudgeGate
 from tidegate.core.errors import OutsideError

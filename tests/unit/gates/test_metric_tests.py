@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from gates.analyses.agreement import RefusalTest
-from gates.analyses.base import MOST_PODS, PodSlots
+from gates.analyses.agreement import AgreementGate, RefusalTest
 from gates.analyses.errors import ErrorsGate, PairedFailureTest
+from gates.analyses.histograms import UnfitTimes, counted, grid_of
 from gates.analyses.judge import MOST_WAITING, ScoreTest
-from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted, grid_of
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
+from gates.sequential_test import AnalysisPlan, metric_tests
+from gates.stats.pod_slots import MOST_PODS, PodSlots
 
 ONE = np.array([1.0, 0.0])
 
@@ -130,3 +134,23 @@ def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
     }
     question.restart()
     assert question.numbers() == {"pairs": 0}
+
+
+@pytest.mark.parametrize(("method", "seen", "evidence"), [("e-values/3", 10, "for"), ("e-values/2", 40, "against")])
+def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary(
+    method: str, seen: int, evidence: str
+) -> None:
+    """An overloaded stable arm took back a healthy canary; what was judged so is judged so again."""
+    both = PairedAnswer(stable=PairedReply(), canary=PairedReply(), similarity=0.9)
+    pairs = (*(both,) * 10, *(PairedAnswer(canary=PairedReply()),) * 20, *(PairedAnswer(),) * 10)
+    for _, test in metric_tests(AnalysisPlan.model_validate({"agreement": AgreementGate(), "method": method})):
+        test.take(Batch(time=1, source="probe", pairs=pairs), 0)
+        assert test.seen == seen
+        assert (test.log_fine > 0, test.log_worse > math.log(100)) == (evidence == "for", evidence == "against")
+
+
+def test_prompts_that_the_canary_left_without_an_answer_are_no_likeness() -> None:
+    pairs = (PairedAnswer(stable=PairedReply()),) * 40
+    for _, test in metric_tests(AnalysisPlan(agreement=AgreementGate())):
+        test.take(Batch(time=1, source="probe", pairs=pairs), 0)
+        assert test.seen == 40 and test.log_worse > math.log(100)

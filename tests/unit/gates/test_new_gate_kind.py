@@ -12,7 +12,7 @@ from fakes.delivery.world import a_spec
 from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import GateOutcome
-from gates.planning.forecast import forecasts, with_remedy
+from gates.planning.forecast import forecasts, with_proposals
 from gates.reports.gate_file import GateFile, evidence_section
 from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
 from gates.spec import GATE_KINDS, gates_section, kinds_from_batches, kinds_of_stage, stage_sources
@@ -146,12 +146,11 @@ def test_it_is_forecast_and_gets_advice() -> None:
     late = exposure.model_copy(update={"within_seconds": 20})
     (told,) = forecasts(plan, late)
     assert not told.reachable
-    assert any("max_increase" in remedy for remedy in with_remedy(plan, told, late, Assumptions()).remedy)
+    assert any("max_increase" in remedy for remedy in with_proposals(plan, told, late, Assumptions()).remedy)
 
 
 def test_a_delivery_and_a_file_of_gates_can_ask_it() -> None:
     assert "refusals" in kinds_of_stage("canary") and "refusals" in kinds_from_batches()
-    assert stage_sources("canary")["refusals"] == ("proxy",)
 
     class Deliveries(Delivery):
         gates: gates_section()  # type: ignore[valid-type]
@@ -164,7 +163,9 @@ def test_a_delivery_and_a_file_of_gates_can_ask_it() -> None:
     canary = next(stage["canary"] for stage in given["stages"] if "canary" in stage)
     canary["gates"] = ["latency", "refusals"]
     spec = Deliveries.model_validate(given)
-    plan = analysis_plan_of(spec.gates, spec.canary.gates, sources=stage_sources("canary"), share=0.5)  # type: ignore[union-attr]
+    sources = stage_sources("canary", spec.gates)
+    assert sources["refusals"] == ("proxy",)
+    plan = analysis_plan_of(spec.gates, spec.canary.gates, sources=sources, share=0.5)  # type: ignore[union-attr]
     assert plan.of(RefusalsGate) == RefusalsGate(max_increase=0.05)
     planned = [gate.gate for step in steps_of(spec, prompts=20) for gate in step.gates if step.stage == "canary"]
     assert "refusals" in planned
@@ -175,7 +176,7 @@ def test_a_delivery_and_a_file_of_gates_can_ask_it() -> None:
 def test_a_stage_that_cannot_ask_it_says_so() -> None:
     given = a_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
     given["stages"] = [{"shadow": {"gates": ["refusals"]}}]
-    with pytest.raises(ValueError, match="'agreement', 'judge' or 'burn_rate'"):
+    with pytest.raises(ValueError, match="'agreement', 'judge', 'burn_rate' or 'query'"):
         Delivery.model_validate(given)
     with pytest.raises(SpecError, match="refusal"):
         parse_spec("apiVersion: tidegate/v1\nkind: Gates\ngates: {refusal: {}}\n", GateFile, file="gates.yaml")

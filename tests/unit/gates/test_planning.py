@@ -18,7 +18,7 @@ from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate, quality_forecast
 from gates.evidence.batch import Events, Source
 from gates.model import GateOutcome
-from gates.planning.forecast import forecasts, with_remedy
+from gates.planning.forecast import forecasts, with_proposals
 from gates.sequential_test import AnalysisPlan
 from gates.stats.binary import FailureProcess
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
@@ -312,7 +312,7 @@ def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
     terms: AnalysisPlan, source: Source, words: list[str]
 ) -> None:
     exposure = Exposure(requests_per_second=8, percent=5, pairs_per_second=0.1, within_seconds=500)
-    told = with_remedy(terms, plan(terms, exposure), exposure, Assumptions())
+    told = with_proposals(terms, plan(terms, exposure), exposure, Assumptions())
     assert told.source == source and not told.reachable
     assert len(told.remedy) == len(words)
     for remedy, word in zip(told.remedy, words, strict=True):
@@ -322,4 +322,4 @@ def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
 def test_what_reaches_a_verdict_needs_no_remedy() -> None:
     exposure = Exposure(requests_per_second=200, percent=25, within_seconds=1800)
     terms = AnalysisPlan(latency=LatencyGate())
-    assert with_remedy(terms, plan(terms, exposure), exposure, Assumptions()).remedy == ()
+    assert with_proposals(terms, plan(terms, exposure), exposure, Assumptions()).remedy == ()

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gates.analyses.agreement import AgreementGate
-from gates.analyses.base import MOST_PODS
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import ArmName, Batch, Buckets, LatencyMetric, PairedAnswer, PairedReply, PodEvidence
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
+from gates.stats.pod_slots import MOST_PODS
 from tidegate.core.errors import UsageError
 
 EVERYTHING = AnalysisPlan(

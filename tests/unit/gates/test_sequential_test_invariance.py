@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Batch, PodEvidence
 from gates.model import GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
+from gates.stats.e_process import Array
+from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 
 TERMS = AnalysisPlan(
     latency=LatencyGate(max_increase=0.3),
@@ -141,19 +144,43 @@ def test_a_cut_costs_what_comparing_within_each_part_costs() -> None:
     assert np.abs(difference.mean(axis=0)).max() < 0.5
 
 
-def test_pairs_give_the_very_same_evidence_of_being_fine_however_they_are_cut() -> None:
-    terms = AnalysisPlan(
-        latency=LatencyGate(), errors=ErrorsGate(), sources={"latency": ("probe",), "errors": ("probe",)}
-    )
-    fine = list(mirrored(30, slower=1.1, lost=0.05))
-    coarse = [
-        Batch(time=second.time, source="probe", pairs=first.pairs + second.pairs)
-        for first, second in zip(fine[::2], fine[1::2], strict=True)
-    ]
-    for one, other in zip(judged(fine, terms), judged(coarse, terms), strict=True):
-        assert np.log(one.numbers["evidence_fine"]) == pytest.approx(np.log(other.numbers["evidence_fine"]), abs=1e-9)
-        # Of being worse the prior over onsets differs: no look may cost more than its share, 0.6.
-        assert abs(np.log(one.numbers["evidence_worse"] / other.numbers["evidence_worse"])) < -np.log(0.6)
+class Pairs(Protocol):
+    """A process, and what draws its pairs."""
+
+    def __call__(
+        self, *, learns: bool
+    ) -> tuple[PairedTimesProcess | PairedScoresProcess, Callable[[np.random.Generator], Array]]: ...
+
+
+def of_times(*, learns: bool) -> tuple[PairedTimesProcess, Callable[[np.random.Generator], Array]]:
+    """Pairs of times of a canary that is a little slower, within its margin."""
+    process = PairedTimesProcess(max_increase=0.2, tolerance=0.02, healthy_bet=learns)
+    return process, lambda rng: np.log(1.05) + 0.3 * rng.standard_normal(60)
+
+
+def of_failures(*, learns: bool) -> tuple[PairedScoresProcess, Callable[[np.random.Generator], Array]]:
+    """Pairs of answers, of which the canary loses a few."""
+    process = PairedScoresProcess(max_drop=0.05, healthy_bet=learns)
+    return process, lambda rng: (rng.random(200) < 0.02).astype(float)
+
+
+@pytest.mark.parametrize("pairs", [of_times, of_failures])
+@pytest.mark.parametrize("learns", [False, True])
+def test_how_pairs_are_cut_costs_only_what_a_bet_that_learns_has_not_seen(pairs: Pairs, learns: bool) -> None:
+    """Bets of fixed weights are the very same; the one that learns has seen more when it is made more often."""
+    gained = []
+    for seed in range(40):
+        (fine, draw), (coarse, _) = pairs(learns=learns), pairs(learns=learns)
+        drawn = draw(np.random.default_rng(seed))
+        for part in np.split(drawn, 20):
+            fine.feed(part, 2.0)
+        for part in np.split(drawn, 5):
+            coarse.feed(part, 8.0)
+        gained.append(fine.log_fine - coarse.log_fine)
+    if not learns:
+        assert np.allclose(gained, 0, atol=1e-9)
+    assert np.abs(gained).max() < 3
+    assert abs(np.mean(gained)) < 0.5
 
 
 @pytest.mark.parametrize("case", CLEAR)

@@ -128,7 +128,7 @@ def test_pairs() -> None:
         "evidence X that they are less alike than that, after 40 pairs"
     )
     assert said(PAIRED, mirrored(20, lost=0.12))["agreement"].endswith(
-        "prompts came back from both arms (at least 90 %): "
+        "prompts that stable answered were answered by the canary (at least 90 %): "
         "evidence X that the share is above that (20:1 needed), after 400 pairs"
     )
     assert said(PAIRED, [Batch(time=1, source="probe", pairs=(PairedAnswer(),) * 3)])["latency"] == (
@@ -146,7 +146,7 @@ def test_every_comparison_of_pairs_describes_itself() -> None:
     )
     asked = [question for _, question in metric_tests(AnalysisPlan(agreement=gate))]
     assert [question.describe() for question in asked] == [
-        "no pairs to tell how many prompts came back from both arms",
+        "no pairs to tell how many prompts that stable answered were answered by the canary",
         "no pairs to tell the similarity of answers",
         "no pairs to tell how many pairs are in one language",
         "no pairs to tell how many pairs end for the same reason",
@@ -164,7 +164,7 @@ def test_every_comparison_of_pairs_describes_itself() -> None:
     for question in asked:
         question.take(batch, 0)
     assert [question.describe() for question in asked] == [
-        "4 of 4 prompts came back from both arms (at least 90 %)",
+        "4 of 4 prompts that stable answered were answered by the canary (at least 90 %)",
         "answers are 0.70 alike over 4 pairs (at least 0.6)",
         "3 of 4 pairs are in one language (at least 95 %)",
         "4 of 4 pairs end for the same reason (at least 90 %)",

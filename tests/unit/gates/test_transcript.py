@@ -13,7 +13,7 @@ from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.model import Verdict
-from gates.sequential_test import AnalysisPlan, SequentialTest
+from gates.sequential_test import METHOD, AnalysisPlan, SequentialTest
 from gates.transcript import (
     BatchLine,
     Line,
@@ -168,7 +168,7 @@ def test_a_torn_line_in_the_middle_is_an_error_with_its_number() -> None:
 
 
 def test_terms_of_another_method_cannot_be_judged() -> None:
-    first = texts()[0].replace("e-values/2", "e-values/0")
+    first = texts()[0].replace(METHOD, "e-values/0")
     with pytest.raises(SpecError, match=r"trial.jsonl:1: terms.terms.method: found 'e-values/0'"):
         of([first])
 

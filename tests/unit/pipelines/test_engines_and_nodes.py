@@ -1,4 +1,4 @@
-"""More accelerators than a node has: refused with the reason, since an engine is one pod."""
+"""More accelerators than a node has: refused with the reason, and with what would serve them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def refusal(*asked: str | int) -> str:
     return str(error.value)
 
 
-def test_over_several_nodes_nothing_is_served() -> None:
+def test_one_pod_has_no_more_than_a_node() -> None:
     assert refusal("nvidia-h100-80gb", 8, 2) == (
         "delivery.yaml:14: engine.accelerator_count: found 16 of nvidia-h100-80gb in one pod; expected at most 8, as "
-        "the largest nodes of clouds have; engines over several nodes are not served (docs/concepts/served.md); "
-        "`fleet.nodes.accelerators`, where yours have more"
+        "the largest nodes of clouds have; or `fleet.multi_node: {size: 2}`, an engine over 2 nodes "
+        "(docs/concepts/served.md); `fleet.nodes.accelerators`, where yours have more"
     )
 
 

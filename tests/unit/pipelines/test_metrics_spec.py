@@ -81,3 +81,50 @@ def test_a_look_that_is_asked_for_is_had() -> None:
 )
 def test_what_gates_could_not_count_with_is_told_in_one_line(text: str, sentence: str) -> None:
     assert problem(text) == f"delivery.yaml:{sentence}"
+
+
+def with_sources(*sources: str) -> str:
+    """The usual spec in clusters, with sources of metrics."""
+    lines = CLUSTERS + "\nmetrics:\n  sources:\n" + "".join(f"    - {{{each}}}\n" for each in sources)
+    return spec(lines)
+
+
+ISTIO = "preset: istio, arms: {stable: support-llm-stable, canary: support-llm-canary, shadow: support-llm-canary}"
+VLLM = "preset: vllm, signals: [ttft, itl, engines]"
+WITHOUT = "which no source of `metrics.sources` has (istio: requests, e2e); expected a source with preset vllm"
+
+
+def test_a_mesh_and_the_engines_tell_together() -> None:
+    read(with_sources(ISTIO, VLLM))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (with_sources(ISTIO), f"gates.latency.metric: found ttft, {WITHOUT}"),
+        (with_sources(VLLM), "gates.errors: found requests, which no source of `metrics.sources` has (vllm: ttft"),
+        (
+            with_sources(ISTIO.replace(", shadow: support-llm-canary", ""), VLLM),
+            "metrics.sources[0].arms.shadow: found nothing, and a stage that copies requests",
+        ),
+        (
+            with_sources(ISTIO, VLLM) + "slos: [{name: cache, objective: 95, queue_time: {below: 1s}}]\n",
+            "slos[0].queue_time: found queue_time, which no source of `metrics.sources` has",
+        ),
+        (
+            with_sources(ISTIO).replace("latency: {", "latency: {metric: e2e, ")
+            + "slos: [{name: cache, objective: 95, kv_cache: {below: 90%}}]\n",
+            f"slos[0].kv_cache: found engines, {WITHOUT}",
+        ),
+        (
+            with_sources(ISTIO, VLLM) + "slos: [{name: up, objective: 99, errors: {counted_by: engine}}]\n",
+            "slos[0].errors.counted_by: found engine next to `metrics.sources`",
+        ),
+        (
+            spec("metrics: {sources: [{preset: vllm}]}"),
+            "metrics.sources: found sources in the local fleet; expected `fleet: {kind: argo, ...}`",
+        ),
+    ],
+)
+def test_what_no_source_tells_is_refused_where_it_is_asked(text: str, sentence: str) -> None:
+    assert sentence in problem(text)

@@ -23,6 +23,7 @@ from tidegate.testing import an_engine
         (PlanStep(stage=StageName.DEPLOY, wave=1, region="eu-west-1"), "deploy@eu-west-1"),
         (PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=25), "canary@eu-west-1/25"),
         (PlanStep(stage=StageName.BAKE, wave=2), "bake@2"),
+        (PlanStep(stage=StageName.GIT, wave=2), "git@2"),
         (PlanStep(stage=StageName.BAKE, wave=2, region="us-east-1"), "bake@2"),
         (PlanStep(stage=StageName.FINALIZE), "finalize"),
     ],
@@ -33,7 +34,7 @@ def test_a_step_is_called_by_what_it_does_and_where(step: PlanStep, name: str) -
 
 def test_the_stages_stand_in_the_order_in_which_a_version_meets_them() -> None:
     assert [stage.value for stage in StageName] == [
-        "build", "deploy", "smoke", "offline", "shadow", "canary", "promote", "bake", "finalize",
+        "build", "deploy", "smoke", "offline", "load", "shadow", "canary", "promote", "git", "bake", "finalize",
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import math
 import re
 
 import pytest
+import yaml
 from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.errors import PlanRefused
@@ -13,6 +14,7 @@ from pipelines.model import GatePlan, Plan, StageName
 from pipelines.plan.planner import ENGINE_START_SECONDS, FINALIZE_SECONDS, SMOKE_SECONDS, make_plan
 from pipelines.spec.delivery import Delivery
 from tidegate.core.errors import ExitCode
+from tidegate.core.spec import parse_spec
 
 ONE_REGION = "regions: {waves: [[eu-west-1]], bake: 10s}"
 ONE_WAVE = "regions: {waves: [[eu-west-1, us-east-1]], bake: 10s}"
@@ -164,41 +166,71 @@ def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_w
         refusal.message,
     )
     assert re.fullmatch(
-        r"one of: `within` of at least \d+m; a weight of at least \d+; at least \d+ requests a second; "
+        r"one of: `canary: \{within: \d+m\}` \(half pass within \d+m\); "
+        r"`gates: \{latency: \{max_increase: \d+%\}, errors: \{max_increase: [0-9.]+pp\}\}` "
+        r"\(half pass within [\dms]+\); at least \d+ requests a second; "
         r"the paired probe: latency in the shadow stage, with at least [0-9.]+ pairs a second; "
-        r"`max_increase` of at least \d+%",
+        r"mirrored requests: errors in the shadow stage, with at least \d+ %",
         refusal.hint or "",
     )
 
 
-@pytest.mark.parametrize(
-    ("advice", "line"),
-    [
-        (r"`within` of at least (\w+)", "  - canary: {{weights: [1], within: {}, gates: [latency]}}"),
-        (r"a weight of at least (\d+)", "  - canary: {{weights: [{}], within: 2m, gates: [latency]}}"),
-        (r"at least (\d+) requests a second", "traffic: {{requests_per_second: {}}}"),
-        (r"`max_increase` of at least (\d+%)", "  latency: {{max_increase: {}, min_requests: 20}}"),
-    ],
-)
-def test_the_change_that_is_advised_is_enough(advice: str, line: str) -> None:
-    lines = {"shadow": "", "canary": "  - canary: {weights: [1], within: 2m, gates: [latency]}"}
-    hint = refused(a_spec(**lines)).hint or ""
-    found = re.search(advice, hint)
-    assert found, hint
-    changed = line.format(found[1])
-    assert plan_of(a_spec(**lines | {changed.strip().removeprefix("- ").split(":")[0]: changed}))
+LATE_CANARY = "  - canary: {weights: [1], within: 2m, gates: [latency]}"
+TOO_LATE = {
+    "one gate": {"shadow": "", "canary": LATE_CANARY},
+    "two gates": {"canary": "  - canary: {weights: [1, 40], within: 2m}"},
+    "a gate that shadow can ask": {"canary": "  - canary: {weights: [1, 40], within: 3m, gates: [latency, errors]}"},
+    "few pairs": {"shadow": "  - shadow: {pairs_per_second: 0.05, at_least: 10s, within: 2m}"},
+}
+
+
+@pytest.mark.parametrize("lines", TOO_LATE.values(), ids=TOO_LATE)
+def test_every_change_that_is_proposed_is_enough_as_it_is_written(lines: dict[str, str]) -> None:
+    spec = a_spec(**lines)
+    refusal = refused(spec)
+    assert len(refusal.proposals) >= 2, refusal.hint
+    for proposal in refusal.proposals:
+        assert f"`{proposal.line}`" in (refusal.hint or "")
+        plan = plan_of(with_lines(spec, proposal.line))
+        stage = refusal.message.partition("@")[0]
+        slowest = max(gate.seconds or 0 for step in plan.steps if step.stage == stage for gate in step.gates)
+        assert slowest == proposal.seconds_to_pass
+
+
+def with_lines(spec: Delivery, line: str) -> Delivery:
+    """The spec with what somebody has written into it."""
+    written = yaml.safe_load(f"{{{line}}}")
+    document = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for gate in written.pop("gates", {}).items():
+        document["gates"][gate[0]] |= gate[1]
+    for stage in document["stages"]:
+        (name,) = stage
+        stage[name] |= written.get(name, {})
+    return parse_spec(yaml.safe_dump(document), Delivery, file="delivery.yaml")
+
+
+def test_of_the_weights_of_the_spec_those_are_proposed_that_would_do() -> None:
+    refusal = refused(a_spec(shadow="", canary="  - canary: {weights: [1, 30, 45], within: 2m, gates: [latency]}"))
+    assert "canary: {weights: [30, 45]}" in [each.line for each in refusal.proposals]
+
+
+def test_traffic_that_would_be_enough_is_told_although_no_spec_can_order_it() -> None:
+    lines = {"shadow": "", "canary": LATE_CANARY}
+    found = re.search(r"at least (\d+) requests a second", refused(a_spec(**lines)).hint or "")
+    assert found
+    assert plan_of(a_spec(**lines, traffic=f"traffic: {{requests_per_second: {found[1]}}}"))
 
 
 def test_the_smallest_weight_is_what_decides_whether_a_canary_has_enough_users() -> None:
     refusal = refused(a_spec(canary="  - canary: {weights: [1, 50], within: 2m}"))
     assert refusal.message.startswith("canary@eu-west-1/1: gate latency needs about")
-    assert "a weight of at least" in (refusal.hint or "")
+    assert "canary: {weights: [50]}" in [each.line for each in refusal.proposals]
 
 
 def test_pairs_that_come_too_seldom_are_refused_with_the_rate_that_would_do() -> None:
     refusal = refused(a_spec(shadow="  - shadow: {pairs_per_second: 0.05, at_least: 10s, within: 2m}"))
     assert refusal.message.startswith("shadow@eu-west-1: gate latency needs about")
-    assert "pairs a second" in (refusal.hint or "")
+    assert "`shadow: {pairs_per_second: " in (refusal.hint or "")
     assert "weight" not in (refusal.hint or "")
 
 

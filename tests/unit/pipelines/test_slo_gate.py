@@ -175,7 +175,7 @@ def test_a_stage_too_short_for_the_events_that_the_gate_needs_is_refused_before_
     assert make_plan(busy, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
     with pytest.raises(PlanRefused, match=r"canary@eu-west-1/10: gate burn_rate needs about [\d,]+ requests") as caught:
         make_plan(quiet, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
-    assert caught.value.hint and "`within` of at least" in caught.value.hint
+    assert caught.value.hint and "`canary: {within: " in caught.value.hint
 
 
 def test_in_a_cluster_failed_requests_are_those_that_the_engines_counted() -> None:

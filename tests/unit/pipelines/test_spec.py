@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -154,7 +155,7 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
         (
             8,
             "  - smoke: {}",
-            "8: stages[0].smoke: found an unknown key; expected one of offline, shadow, canary",
+            "8: stages[0].smoke: found an unknown key; expected one of offline, load, shadow, canary",
         ),
         (
             9,
@@ -185,7 +186,7 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
             9,
             "  - shadow: {gates: [quality]}",
             "9: stages[1].shadow.gates[0]: found 'quality'; "
-            "expected 'latency', 'errors', 'agreement', 'judge' or 'burn_rate'",
+            "expected 'latency', 'errors', 'agreement', 'judge', 'burn_rate' or 'query'",
         ),
         (
             10,
@@ -223,21 +224,21 @@ def test_a_value_that_cannot_be_is_told_with_what_could(number: int, line: str, 
 def test_two_stages_in_one_item_are_told_at_the_item() -> None:
     (problem,) = problems(with_line(9, "  - {shadow: {}, canary: {}}"))
     assert problem.startswith("delivery.yaml:9: stages[1]: found ")
-    assert problem.endswith("expected exactly one of offline, shadow, canary in each item of the list")
+    assert problem.endswith("expected exactly one of offline, load, shadow, canary in each item of the list")
 
 
 @pytest.mark.parametrize("item", ["  - {}", "  - shadow:"])
 def test_an_item_without_a_stage_is_told_and_not_taken_for_the_defaults(item: str) -> None:
     (problem,) = problems(with_line(9, item))
     assert problem.startswith("delivery.yaml:9: stages[1]: found ")
-    assert problem.endswith("expected exactly one of offline, shadow, canary in each item of the list")
+    assert problem.endswith("expected exactly one of offline, load, shadow, canary in each item of the list")
 
 
 @pytest.mark.parametrize("item", ["  - offline: {dataset: other.jsonl}", "  - shadow: {percent: 50}"])
 def test_a_stage_twice_or_out_of_order_is_told_at_the_list(item: str) -> None:
     (problem,) = problems(with_line(10, item + "\n  - offline: {dataset: golden.jsonl}"))
     assert problem.startswith("delivery.yaml:7: stages: found ")
-    assert problem.endswith("expected each stage at most once, in the order offline, shadow, canary")
+    assert problem.endswith("expected each stage at most once, in the order offline, load, shadow, canary")
 
 
 @pytest.mark.parametrize("stage", ["offline: {dataset: golden.jsonl, gates: []}", "canary: {gates: []}"])

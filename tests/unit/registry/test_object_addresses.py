@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.adapters.version_files.anywhere import is_in_object_store
+from registry.adapters.version_files.anywhere import clients_of, is_in_object_store
 from registry.adapters.version_files.azure import AzureContainer
 from registry.adapters.version_files.s3 import S3Bucket
 from tidegate.core.errors import UsageError
@@ -75,3 +75,17 @@ def test_an_endpoint_that_is_none_is_told_with_its_variable(monkeypatch: pytest.
 )
 def test_which_addresses_are_of_object_stores(address: str, there: bool) -> None:
     assert is_in_object_store(address) is there
+
+
+@pytest.mark.parametrize(
+    ("address", "packages"),
+    [
+        ("s3://models/a", ("boto3",)),
+        ("gs://models/a", ("google.cloud.storage",)),
+        ("abfss://m@ours.dfs.core.windows.net/a", ("azure.storage.blob", "azure.identity")),
+        ("mlflow-artifacts:/1/a", ()),
+        ("/models/a", ()),
+    ],
+)
+def test_each_store_is_read_by_its_providers_package(address: str, packages: tuple[str, ...]) -> None:
+    assert clients_of(address) == packages

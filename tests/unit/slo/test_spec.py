@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.metrics.slos import EACH_KIND, slo_spec
@@ -18,6 +19,9 @@ class Promises(SpecModel):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         yield from named_twice(self.slos)
+        for index, each in enumerate(self.slos):
+            for odd in each.unmeasured(()):
+                yield replace(odd, where=("slos", index, *odd.where))
 
 
 def problems(text: str) -> list[str]:

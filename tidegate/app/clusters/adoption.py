@@ -15,13 +15,12 @@ from pipelines.plan.region_objects import place_of, rendering, routes_of
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
-from rollouts.adoption.adoption import Adoption, require_releasable
-from rollouts.adoption.giveback import giveback
+from rollouts.adoption.adoption import Adoption
+from rollouts.adoption.deployments.refusals import notes
+from rollouts.adoption.deployments.side_by_side import SideBySideAdoption
 from rollouts.adoption.model import AdoptedVersion, Place, Write
-from rollouts.adoption.takeover import takeover
 from rollouts.adoption.writers import ReturningWriter, returning_writers
-from rollouts.cluster.carrier import Carrier
-from rollouts.cluster.fleet import keep_renewing
+from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from tidegate.app.process import process_name
@@ -46,6 +45,10 @@ class AdoptionRequest:
     region: str | None
     """None for the fleet's only one."""
     dry_run: bool
+    deployment: str = ""
+    """That is taken over; empty for what has the delivery's name."""
+    surge: int | None = None
+    """Pods beyond those that serve, while those of a Deployment and of the Rollout next to it do; None for as many."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,14 @@ class AdoptionReport:
     writers: tuple[ReturningWriter, ...] = ()
     """Tools of others that would write the adopted objects back."""
     next_step: str = ""
+    notes: tuple[str, ...] = ()
+    """What becomes of other objects of a Deployment's."""
 
 
 def adopt_rollout(
     asked: AdoptionRequest, version: str | None, state: Path, tracking_uri: str | None, tell: Tell
 ) -> AdoptionReport:
-    """Take the region's Rollout over, as the champion of the model; with a dry run only say how.
+    """Take the region's Rollout or Deployment over, as the champion of the model; with a dry run only say how.
 
     Args:
         asked: which region.
@@ -105,31 +110,30 @@ async def _adopt(
     asked: AdoptionRequest, spec: Delivery, champion: ModelVersion, tell: Tell
 ) -> tuple[Place, AdoptionReport]:
     name, told = spec.metadata.name, _Told(tell)
-    async with _opened(spec, asked.region, champion) as adoption:
+    async with _opened(spec, asked, champion) as adoption:
         who = AdoptedVersion(delivery=name, region=adoption.region, version=champion.version, digest=champion.digest)
-        place = await adoption.require(who)
-        writes = tuple(takeover(place, who))
+        side = await adoption.require(who)
+        writes = adoption.planned(side, who)
         if not asked.dry_run:
             await adoption.adopt(who, told)
-            writes = tuple(told.writes)
-    touched = [each for each in place.lives if each is not None]
+            side, writes = await adoption.look(), tuple(told.writes)
+    touched = [each for each in (side.deployment, *side.place.lives) if each is not None]
     next_step = "deliver the next version: `tidegate deliver`; give it back: `tidegate rollout release`"
-    return place, AdoptionReport(adoption.region, name, writes, returning_writers(touched), next_step)
+    report = AdoptionReport(adoption.region, name, writes, returning_writers(touched), next_step, notes(side))
+    return side.place, report
 
 
 async def _release(asked: AdoptionRequest, spec: Delivery, tell: Tell) -> AdoptionReport:
     name, told = spec.metadata.name, _Told(tell)
-    async with _opened(spec, asked.region, None) as adoption:
-        place = await adoption.look()
-        require_releasable(place, name)
-        writes = (*adoption.own_pods_writes(place), *giveback(place, name))
+    async with _opened(spec, asked, None) as adoption:
+        writes = adoption.planned_release(await adoption.look())
         if not asked.dry_run:
             await _renewed(adoption, told)
             writes = tuple(told.writes)
     return AdoptionReport(adoption.region, name, writes)
 
 
-async def _renewed(adoption: Adoption, told: Tell) -> None:
+async def _renewed(adoption: SideBySideAdoption, told: Tell) -> None:
     """Release, while its Lease says that somebody does."""
     renewing = asyncio.create_task(keep_renewing(adoption, SystemClock()))
     try:
@@ -153,21 +157,34 @@ class _Told:
 
 
 @asynccontextmanager
-async def _opened(spec: Delivery, region: str | None, serving: ModelVersion | None) -> AsyncIterator[Adoption]:
+async def _opened(
+    spec: Delivery, asked: AdoptionRequest, serving: ModelVersion | None
+) -> AsyncIterator[SideBySideAdoption]:
     """The region, with the objects that a delivery of that version applies there; which one changes no name."""
     fleet: ArgoFleetSpec = on_clusters(spec)
-    name = region_of(fleet, region)
+    if fleet.multi_node:
+        raise UsageError(
+            "fleet.multi_node: a Rollout is adopted, and nothing with several nodes for an engine is one",
+            hint="give the delivery a name of its own, and move users when its first version serves",
+        )
+    name = region_of(fleet, asked.region)
     version, digest = (serving.version, serving.digest) if serving else ("0", "")
     engine = Engine(version=version, digest=digest, model=spec.metadata.name, image="none")
     carrier = Carrier(token=uuid4().hex, who=process_name(), unattended_seconds=spec.fleet.unattended.total_seconds())
+    config, clock = place_of(spec, fleet, name, PATIENCE), SystemClock()
     async with cluster_client(fleet.regions[name].context, fleet.namespace) as cluster:
-        yield Adoption(
-            place_of(spec, fleet, name, PATIENCE),
+        wanted = rendering(spec, fleet, name)(engine)
+        adoption = Adoption(
+            config, cluster=cluster, routes=routes_of(fleet), wanted=wanted, clock=clock, carrier=carrier
+        )
+        yield SideBySideAdoption(
+            config,
+            adoption,
             cluster=cluster,
-            routes=routes_of(fleet),
-            wanted=rendering(spec, fleet, name)(engine),
-            clock=SystemClock(),
-            carrier=carrier,
+            clock=clock,
+            drain_seconds=fleet.pod.drain.total_seconds(),
+            deployment=asked.deployment,
+            surge=asked.surge,
         )
 
 

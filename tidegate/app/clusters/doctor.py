@@ -17,6 +17,7 @@ from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Sever
 from rollouts.doctor.gather import required_access
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.app.clusters.git import git_findings
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client, prometheus_of, require_contexts
@@ -26,6 +27,9 @@ from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, TidegateError, UsageError
 from tidegate.core.model import Json
+
+GIT = "git"
+"""Stands in a region's place for the repository, which all regions share."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,18 @@ class _Spec:
         return DiagnosisTarget(
             region=region,
             delivery=self.spec.metadata.name,
+            multi_node=self.fleet.multi_node is not None,
             controller_namespace=controller_namespace,
             questions=asked_of_prometheus(self.spec, region),
             tenant=self.fleet.regions[region].prometheus.tenant or "",
             scraping=scraping_of(self.spec, region),
-            rights=required_access(self.fleet, self.spec.metadata.name, region, guard_image(self.spec)),
+            rights=required_access(
+                self.fleet,
+                self.spec.metadata.name,
+                region,
+                guard_image(self.spec),
+                samples=self.spec.samples is not None,
+            ),
             guard=guard_image(self.spec),
             workflows_in=_workflows_in(self.spec, self.fleet),
             objects=_objects(self.spec, self.fleet, region, self.trusted),
@@ -80,6 +91,7 @@ class Examination:
 
     spec: Delivery
     regions: Mapping[str, RegionCheck]
+    """By region; and of the repository under `GIT`, where the spec has one."""
     registry_answers: bool
 
     @property
@@ -108,7 +120,10 @@ def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
     require_contexts(spec, wanted)
     last, answers = _last_delivery(spec, asked)
     given = _Spec(spec, fleet, trust_next_to(spec_path.parent), last)
-    return Examination(spec, asyncio.run(_look(given, wanted, asked.controller_namespace)), answers)
+    regions = dict(asyncio.run(_look(given, wanted, asked.controller_namespace)))
+    if spec.git:
+        regions[GIT] = RegionCheck(git_findings(spec))
+    return Examination(spec, regions, answers)
 
 
 def require_files_of_workflow(seen: Examination, asked: DoctorOptions) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from rollouts.cluster.guard import Guard, GuardLoop
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
+from rollouts.guarded.groups import GuardedGroups
+from rollouts.guarded.rollout import GuardedRollout
 from rollouts.manifests.conventions import TrafficRouter
 from tidegate.app.process import cancelled_by_signals
 from tidegate.app.wiring.fleets import cluster_client, probed
@@ -35,6 +37,8 @@ class GuardOptions:
     warm: int
     probes: int | None
     """A port; None answers no probes."""
+    multi_node: bool = False
+    """Whether engines are LeaderWorkerSets, and no Rollout's pods."""
 
 
 def guard_region(asked: GuardOptions, say: Callable[[str], None]) -> None:
@@ -47,7 +51,9 @@ async def _guard(asked: GuardOptions, say: Callable[[str], None]) -> None:
     client, clock = cluster_client(asked.context, asked.namespace, retries=False), SystemClock()
     with suppress(asyncio.CancelledError):
         async with client as cluster:
-            guarding = GuardLoop(Guard(_place(asked), cluster, _routes(asked.traffic), clock), clock, say)
+            place, kind = _place(asked), GuardedGroups if asked.multi_node else GuardedRollout
+            region = kind(place, cluster, _routes(asked.traffic), clock)
+            guarding = GuardLoop(Guard(place, region, cluster, clock), clock, say)
             async with (
                 probed(asked.probes, lambda: guarding.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan import region_objects
+from pipelines.plan.packages import package
 from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import RegionObjects
+from pipelines.spec.delivery import Delivery
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
-from rollouts.manifests.conventions import RenderPart
+from rollouts.manifests.conventions import PackageTool, RenderPart
 from rollouts.manifests.diff import ObjectDiff, differences
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
+from tidegate import __version__
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.core.errors import UsageError
+from tidegate.core.files import write_atomically
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")
@@ -38,6 +42,7 @@ class RegionRelease:
     image: str
     """Empty for the spec's own `engine.image`."""
     version: str
+    """Empty where nothing but the set-up is asked for."""
     digest: str
 
 
@@ -80,16 +85,10 @@ def diff_objects(asked: RegionRelease) -> Sequence[ObjectDiff]:
 def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPart)) -> _Rendered:
     spec, trusted = read_spec(asked.spec), trust_next_to(asked.spec.parent)
     fleet = on_clusters(spec)
+    if set(parts) == {RenderPart.SETUP} and not asked.version:
+        asked = _of_any_engine(asked)
     image = asked.image or (spec.engine.image.reference if spec.engine.image else "")
-    if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
-        raise UsageError(f"--image: found {image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it")
-    if not _VERSION.fullmatch(asked.version):
-        raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
-    if spec.engine.image and spec.engine.weights_place.from_registry and not asked.digest:
-        raise UsageError(
-            "--digest: found none; the engine's weights are brought from the registry and proven against it",
-            hint=f"`tidegate model list {spec.model.name} --output json` has it",
-        )
+    _require_engine(asked, spec, image)
     release = Release(
         delivery=spec.metadata.name,
         region=region_of(fleet, asked.region),
@@ -100,12 +99,36 @@ def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPa
         public_keys=pem_of(trusted_images(trusted)),
         accelerator=str(spec.engine.accelerator),
         accelerators=spec.engine.accelerator_count,
+        key_policy=str(spec.engine.compile.mismatch),
     )
     found = region_objects.region_objects(spec, fleet, release, repositories=trusted.trust.engines.images, parts=parts)
     # A promise that nothing in the cluster watches must not go unnoticed.
     for reason in found.left_out:
         note(f"not watched in the cluster: {reason}")
     return _Rendered(fleet, release, found)
+
+
+def _of_any_engine(asked: RegionRelease) -> RegionRelease:
+    """For objects that are the same for every one."""
+    nothing = "0" * 64
+    return replace(asked, image=f"any@sha256:{nothing}", version="1", digest=nothing)
+
+
+def _require_engine(asked: RegionRelease, spec: Delivery, image: str) -> None:
+    """Which engine it is must be certain.
+
+    Raises:
+        UsageError: an image that may be another one tomorrow, no number of a version, weights without a digest.
+    """
+    if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
+        raise UsageError(f"--image: found {image!r}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it")
+    if not _VERSION.fullmatch(asked.version):
+        raise UsageError(f"--version: found {asked.version!r}; expected the number of a model version")
+    if spec.engine.image and spec.engine.weights_place.from_registry and not asked.digest:
+        raise UsageError(
+            "--digest: found none; the engine's weights are brought from the registry and proven against it",
+            hint=f"`tidegate model list {spec.model.name} --output json` has it",
+        )
 
 
 async def _foreign_objects(rendered: _Rendered) -> Sequence[ForeignObject]:
@@ -116,3 +139,26 @@ async def _foreign_objects(rendered: _Rendered) -> Sequence[ForeignObject]:
 async def _differences(rendered: _Rendered) -> Sequence[ObjectDiff]:
     async with cluster_client(rendered.context, rendered.fleet.namespace) as cluster:
         return await differences(cluster, rendered.found.objects)
+
+
+def packaged(spec_path: Path, tool: PackageTool, folder: Path, part: RenderPart) -> Sequence[Path]:
+    """Write what an administrator applies to every region as a package; talks to nobody.
+
+    Returns:
+        The files, as written.
+
+    Raises:
+        SpecError: when the spec is wrong.
+        UsageError: its fleet is no cluster, or the folder cannot be written.
+    """
+    spec = read_spec(spec_path)
+    asked = _of_any_engine(RegionRelease(spec=spec_path, region=None, image="", version="", digest=""))
+    regions = {
+        region: _rendered(replace(asked, region=region), (part,)).found.objects for region in on_clusters(spec).regions
+    }
+    texts = package(tool, f"{spec.metadata.name}-{part}", regions, version=__version__)
+    files = {folder / path: text for path, text in texts.items()}
+    for parent in {path.parent for path in files}:
+        parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(files)
+    return tuple(files)

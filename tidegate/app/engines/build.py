@@ -16,8 +16,8 @@ from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.app.engines.keys import read_key
 from tidegate.app.plan import NotedAdoption
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine
-from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine, require_base_for
+from tidegate.app.wiring.engines.providers import local_engines, require_machine_for
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_registry
@@ -54,15 +54,20 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
     Raises:
         UsageError: a key cannot be read, or a base is given for what nothing serves.
         NotProven: what was built is not loaded again, or is another model than the eager one.
+        OutsideError: the engine is for an accelerator that this machine has not.
     """
-    # Before minutes of compiling: a key or a base that cannot be read.
+    # Before minutes of compiling: a name that means no version, a key or a base that cannot be read.
+    name, reference = name_and_reference(request.model)
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
     base = base_for_this_machine(request.base, login) if request.base else None
     spec, state = read_spec(request.spec, served=False), StateFolder(request.state)
     if base and spec.engine.torch:
         raise UsageError("an image is of an engine that vLLM serves", hint="leave out --base for engine.torch")
+    require_machine_for(spec.engine)
+    if base:
+        require_base_for(spec.engine, base)
     registry = open_registry(request.state, request.tracking_uri)
-    version = registry.adopt(*name_and_reference(request.model), progress=NotedAdoption())
+    version = registry.adopt(name, reference, progress=NotedAdoption())
     order, built = asyncio.run(local_engines(spec, state, registry, request.spec.parent).build(version, note))
     registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
     if base is None:

@@ -19,7 +19,13 @@ from registry.model import ModelVersion
 from tidegate import __version__
 from tidegate.app.engines.keys import read_key
 from tidegate.app.process import note
-from tidegate.app.wiring.engines.images import ImagePlace, StoredImage, base_for_this_machine, toolchain_files
+from tidegate.app.wiring.engines.images import (
+    ImagePlace,
+    StoredImage,
+    base_for_this_machine,
+    environment_made_here,
+    toolchain_files,
+)
 from tidegate.app.wiring.engines.registries import RegistryLogin
 
 
@@ -126,8 +132,8 @@ class ToolchainOptions:
 
 
 @dataclass(frozen=True)
-class BuiltToolchain:
-    """The image that steps run in."""
+class BuiltBase:
+    """An image that others continue or run in."""
 
     place: ImagePlace
     digest: str
@@ -135,7 +141,7 @@ class BuiltToolchain:
     """Its reference in the registry."""
 
 
-def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltToolchain:
+def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltBase:
     """Build, and push where a registry is named."""
     target = ImageReference.parse(request.push) if request.push else None
     place = ImagePlace(request.layout, f"tidegate:{__version__}")
@@ -143,4 +149,23 @@ def build_step_image(request: ToolchainOptions, login: RegistryLogin) -> BuiltTo
     files = toolchain_files(request.installed, whole=request.whole, extras=request.extras)
     image = place.pack_toolchain(base_for_this_machine(request.base, login), files)
     pushed = image.push(target, login).reference if target else None
-    return BuiltToolchain(place, image.descriptor.digest, pushed)
+    return BuiltBase(place, image.descriptor.digest, pushed)
+
+
+def build_engine_base(
+    base: str, layout: Path, push: str | None, login: RegistryLogin, *, tell: Callable[[Transfer], None]
+) -> BuiltBase:
+    """Put the engine environment of this machine on the operating system `base`; push where a registry is named.
+
+    Raises:
+        EnvironmentMissing: there is none yet.
+        UsageError: it is somebody else's, whose own image is its base.
+    """
+    target = ImageReference.parse(push) if push else None
+    environment = environment_made_here()
+    place = ImagePlace(layout, f"engine-base:{environment.vllm}-{environment.platform}")
+    system = base_for_this_machine(base, login)
+    note(f"packing vLLM {environment.vllm} for {environment.platform}, {environment.python}")
+    image = place.pack_environment(system, environment)
+    pushed = image.push(target, login, tell).reference if target else None
+    return BuiltBase(place, image.descriptor.digest, pushed)

@@ -15,7 +15,7 @@ from pipelines.events.history import plan_of, spec_file_of
 from pipelines.events.payloads import DeliveryResumed
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.ports import Deliveries, DeliveryLedger
-from pipelines.spec.delivery import LocalFleet
+from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_set
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder

@@ -12,15 +12,19 @@ from datetime import timedelta
 from pathlib import Path
 
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
+from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
-from gates.analyses.drift.spec import Feature
+from gates.analyses.drift.spec import DriftGate, Feature
+from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.downloaded_engines import DownloadedEngines
 from pipelines.adapters.load.process import LoadProcess, start_load
+from pipelines.adapters.load.scratch import ScratchProcesses
 from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.adapters.samples.local import LocalSamples
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, VersionRegistry
@@ -117,11 +121,14 @@ async def _cluster_backends(wanted: DeliveryInputs, fleet: ArgoFleetSpec) -> Asy
     """Clusters that are there already, each with its own Prometheus."""
     refuse_users_of_clusters(wanted.spec, users=wanted.users)
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
-    from tidegate.app.wiring.clusters import open_clusters
+    from tidegate.app.wiring.clusters import open_clusters, open_samples
 
     places = {region: there.prometheus for region, there in fleet.regions.items()}
     keys = pem_of(wanted.trusted)
-    async with open_clusters(wanted.spec, fleet, carrier=wanted.carrier, public_keys=keys) as fleets:
+    async with (
+        open_clusters(wanted.spec, fleet, carrier=wanted.carrier, public_keys=keys) as fleets,
+        open_samples(wanted.spec, fleet) as samples,
+    ):
         yield Backends(
             fleets=fleets,
             engines=engine_provider(wanted.spec, wanted.state, wanted.registry, wanted.images, wanted.trusted),
@@ -131,8 +138,12 @@ async def _cluster_backends(wanted: DeliveryInputs, fleet: ArgoFleetSpec) -> Asy
                 counting=BY_ENGINE,
                 proxy_pod_label=POD,
                 only={"service": wanted.spec.metadata.name},
+                sources=wanted.spec.metrics.sources,
+                service=wanted.spec.metadata.name,
             ),
             events=PrometheusEvents(places),
+            queries=PrometheusQueries(places),
+            samples=samples,
         )
 
 
@@ -157,7 +168,10 @@ async def _local_backends(wanted: DeliveryInputs, metrics: MetricsServer | None)
             engines=engines,
             proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
             events=PrometheusEvents(host.prometheus_url),
+            scratch=ScratchProcesses(state.scratch, SystemClock()),
+            queries=PrometheusQueries(host.prometheus_url),
             users=RecordSource([records]) if _is_being_written(records) else None,
+            samples=LocalSamples(state.samples, spec.samples, SystemClock()) if spec.samples else None,
         )
 
 
@@ -281,7 +295,7 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
 
 def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
     """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
-    drift = spec.gates.drift
+    drift = spec.gates.only(DriftGate)
     if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
         return
     from gates.adapters.text_models import WordEmbeddings
@@ -338,12 +352,29 @@ class OwnBackends:
         yield self.fleets
 
 
-def refuse_other_regions(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
-    """Compare the regions of the spec with the fleets.
+def refuse_queries(spec: Delivery) -> None:
+    """Say no to gates on queries: a program's own fleet brings evidence, and nobody who reads a Prometheus.
 
     Raises:
-        UsageError: a region has no fleet.
+        UsageError: the spec has such a gate.
     """
+    for gate in asking_prometheus(spec.gates.asked):
+        kind = spec.gates.kind_of(gate).name
+        raise UsageError(
+            f"{spec.path}: gates.{gate}: found a gate of kind {kind}; expected none with a fleet of one's own",
+            hint="leave the gate out: what it asks is read from the Prometheus of a fleet that tidegate brings",
+        )
+
+
+def refuse_other_regions(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
+    """Compare the spec with fleets that the program brings.
+
+    Raises:
+        UsageError: a region has no fleet, or engines are asked to keep samples.
+    """
+    if spec.samples is not None:
+        hint = "leave out `samples`, and the judge of the canary stage"
+        raise UsageError("engines of a program's own fleets keep no samples of users' requests", hint=hint)
     missing = [region for region in spec.regions.names if region not in fleets]
     if missing:
         raise UsageError(f"no fleet for region {missing[0]}", hint=f"there are: {', '.join(fleets) or 'none'}")

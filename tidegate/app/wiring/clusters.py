@@ -8,22 +8,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from pipelines.plan.region_objects import place_of, rendering, routes_of
+from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import connect
-from rollouts.cluster.carrier import Carrier
-from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.carrier import Carrier, keep_renewing
+from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
+from rollouts.multinode.fleet import LeaderWorkerSetFleet
 from tidegate.app.process import note
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
 
+ClusterFleet = ArgoFleet | LeaderWorkerSetFleet
+"""A fleet of one region, by what makes its engines."""
 
-def argo_fleet(
+
+def cluster_fleet(
     spec: Delivery,
     fleet: ArgoFleetSpec,
     region: str,
@@ -34,12 +39,13 @@ def argo_fleet(
     patience: timedelta | None = None,
     carrier: Carrier | None = None,
     public_keys: str = "",
-) -> ArgoFleet:
+) -> ClusterFleet:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
     One of `public_keys` (PEM) has to have signed the manifest of every engine that starts there.
     """
-    return ArgoFleet(
+    kind = LeaderWorkerSetFleet if fleet.multi_node else ArgoFleet
+    return kind(
         place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
         cluster=cluster,
         routes=routes_of(fleet),
@@ -59,7 +65,7 @@ async def open_clusters(
     counted: bool = True,
     carrier: Carrier | None = None,
     public_keys: str = "",
-) -> AsyncIterator[Mapping[str, ArgoFleet]]:
+) -> AsyncIterator[Mapping[str, ClusterFleet]]:
     """The fleet of each region. Nobody is asked anything yet.
 
     Args:
@@ -75,13 +81,13 @@ async def open_clusters(
     """
     clock, name = SystemClock(), spec.metadata.name
     async with AsyncExitStack() as stack:
-        fleets = {}
+        fleets: dict[str, ClusterFleet] = {}
         for region in spec.regions.names:
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace)
             stack.push_async_callback(cluster.close)
             served = _served_counter(there.prometheus, name, region) if counted else None
-            fleets[region] = argo_fleet(
+            fleets[region] = cluster_fleet(
                 spec,
                 fleet,
                 region,
@@ -97,7 +103,28 @@ async def open_clusters(
 
 
 @asynccontextmanager
-async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | None) -> AsyncIterator[None]:
+async def open_samples(spec: Delivery, fleet: ArgoFleetSpec) -> AsyncIterator[UserSamples | None]:
+    """What takes samples of users' requests from the pods of all regions; None where the spec asks for none."""
+    if spec.samples is None:
+        yield None
+        return
+    # Not above, as what counts arrivals.
+    from pipelines.adapters.samples.clusters import ClusterSamples
+    from rollouts.sampling.region import RegionSamples
+
+    clock, name, patience = SystemClock(), spec.metadata.name, spec.api_patience.total_seconds()
+    async with AsyncExitStack() as stack:
+        regions = {}
+        for region in spec.regions.names:
+            context = fleet.regions[region].context or None
+            cluster = connect(context, clock=clock, namespace=fleet.namespace, retry_seconds=0)
+            stack.push_async_callback(cluster.close)
+            regions[region] = RegionSamples(region, cluster, name, clock, patience_seconds=patience)
+        yield ClusterSamples(regions, spec.samples, clock)
+
+
+@asynccontextmanager
+async def _renewed_leases(fleets: Mapping[str, ClusterFleet], carrier: Carrier | None) -> AsyncIterator[None]:
     if carrier is None:
         yield
         return
@@ -149,7 +176,7 @@ async def _foreign_objects_by_region(spec: Delivery, fleet: ArgoFleetSpec) -> Ma
     return {region: others for region, others in zip(fleets, looked, strict=True) if others}
 
 
-async def _foreign_objects_of(fleet: ArgoFleet) -> Sequence[ForeignObject]:
+async def _foreign_objects_of(fleet: ClusterFleet) -> Sequence[ForeignObject]:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             return await foreign_objects_in(fleet)

@@ -10,13 +10,23 @@ from pathlib import Path
 
 from gates.adapters.records import RecordSource
 from gates.analyses.burn_rate import EventSource
+from gates.analyses.queries.asked import QuerySource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.authority.engine_images import TrustedImages
 from pipelines.events.writer import WriterLimits, limits_of
 from pipelines.model import Plan
-from pipelines.ports import Chat, DeliveryLedger, EngineProvider, Fleet, Tokenizer, VersionRegistry
+from pipelines.ports import (
+    Chat,
+    DeliveryLedger,
+    EngineProvider,
+    Fleet,
+    ScratchEngines,
+    Tokenizer,
+    UserSamples,
+    VersionRegistry,
+)
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
@@ -66,8 +76,14 @@ class Backends:
     proxy: EvidenceSource
     events: EventSource | None = None
     """Who answers the queries of SLOs; None where nobody does."""
+    scratch: ScratchEngines | None = None
+    """Who starts engines that serve nobody; None where the fleet does not."""
+    queries: QuerySource | None = None
+    """Who reads the counters of ratio gates; None where nobody does."""
     users: RecordSource | None = None
     """What the users that are played write down."""
+    samples: UserSamples | None = None
+    """What engines keep of users' requests; None where the spec asks for nothing."""
     chat: Chat = field(default_factory=OpenAIChat)
     tokenizer: Tokenizer = field(default_factory=file_tokenizer)
     clock: Clock = field(default_factory=SystemClock)

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from prometheus_client import Metric
 
+from pipelines.adapters.load.blocks import LocustLoads
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
@@ -24,12 +25,15 @@ from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.ports import DeliveryLedger, Listener
 from pipelines.run.context import Context, Stages
-from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
 from registry.errors import StopAsked
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.app.process import note, process_name
+from tidegate.app.wiring.gates.outside import outside_sources
+from tidegate.app.wiring.git.access import git_access_for
 from tidegate.app.wiring.model import AttachedDelivery, Backends, BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.services import notifier_for, readers_for
 from tidegate.app.wiring.stores import open_registry
@@ -100,8 +104,14 @@ def delivery_context(
         users=backends.users,
         requests=backends.users,
         events=backends.events,
+        loads=LocustLoads(inputs.state.delivery(written.journal.delivery) / "load"),
+        scratch=backends.scratch,
+        queries=backends.queries,
+        samples=backends.samples,
         readers=readers_for(inputs.spec, inputs.folder),
+        outside=outside_sources(inputs.folder, inputs.state.delivery(written.journal.delivery) / "outside"),
         identities=inputs.identities,
+        git=git_access_for(inputs.spec, backends.clock),
         asker=inputs.asker,
         spec_file=written.spec_file,
         spec_path=written.spec_path,

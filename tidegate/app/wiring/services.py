@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from gates.analyses.agreement import Likeness
+from gates.analyses.agreement import AgreementGate, Likeness
+from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
-from gates.judge.pair_judge import PairJudge
+from gates.judge.spec import JudgeGate
 from gates.model import Scorer
-from gates.ports import Embedder, LanguageDetector, LogLikelihood
+from gates.ports import LogLikelihood
 from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
 from pipelines.run.context import Readers
@@ -19,54 +21,29 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
 from tidegate.app.process import note, note_sink
-
-SEED = 20261121
-"""Of a judge's orders and samples; fixed, so that a delivery can be done again."""
+from tidegate.app.wiring.gates.readers import answer_judge, embedder, languages, pair_judge
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:
     """Only what the spec asks for: models are loaded when they are first used, but packages when they are built."""
     gates = spec.gates
-    scorers = scorers_of(golden_set(spec, folder), gates.quality.scorer) if gates.quality else frozenset()
-    by_meaning = gates.agreement is not None and gates.agreement.likeness is Likeness.MEANING
-    languages = gates.agreement is not None and gates.agreement.min_same_language is not None
+    quality, judge, agreements = gates.only(QualityGate), gates.only(JudgeGate), gates.of(AgreementGate).values()
+    scorers = scorers_of(golden_set(spec, folder), quality.scorer) if quality else frozenset()
+    by_meaning = any(gate.likeness is Likeness.MEANING for gate in agreements)
+    by_language = any(gate.min_same_language is not None for gate in agreements)
     return Readers(
-        embedder=_embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
-        languages=_languages() if languages else None,
+        embedder=embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
+        languages=languages() if by_language else None,
         likelihood=_likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
-        judges=None if gates.judge is None else lambda: _judge(spec, folder),
+        judges=partial(pair_judge, judge, folder) if judge else None,
+        answer_judges=partial(answer_judge, judge, folder) if judge else None,
     )
-
-
-def _embedder() -> Embedder:
-    from gates.adapters.text_models import WordEmbeddings
-
-    return WordEmbeddings()
-
-
-def _languages() -> LanguageDetector:
-    from gates.adapters.text_models import LanguageIds
-
-    return LanguageIds()
 
 
 def _likelihood() -> LogLikelihood:
     from gates.adapters.likelihood import EngineLikelihood
 
     return EngineLikelihood()
-
-
-async def _judge(spec: Delivery, folder: Path) -> PairJudge:
-    """A judge that has been asked of every answer that a person scored, if there are any."""
-    from gates.adapters.judge import OpenAIJudge
-    from gates.judge.control import load_labels
-
-    settings = spec.gates.judge
-    assert settings is not None, "the spec was read without settings for the judge gate"
-    judge = PairJudge(settings, OpenAIJudge(settings, os.environ), seed=SEED)
-    if settings.control.labels is not None:
-        await judge.learn(load_labels(folder / settings.control.labels, settings.control))
-    return judge
 
 
 def notifier_for(notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger) -> Notifier:

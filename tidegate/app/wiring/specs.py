@@ -11,7 +11,8 @@ from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.ports import Deliveries
-from pipelines.spec.delivery import Delivery, LocalFleet
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import (
     files_elsewhere,
     golden_set,

@@ -6,15 +6,17 @@ What opens them is imported when they are opened: most commands start without it
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
-from registry.model import MlflowAddresses
+from registry.model import MlflowAddresses, ModelVersion
 from tidegate.app.process import note
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
+    from pipelines.ports import VersionRegistry
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
     from registry.adapters.version_files.hugging_face import HuggingFaceHub
@@ -75,16 +77,31 @@ def open_hub() -> HuggingFaceHub:
     return HuggingFaceHub()
 
 
+def require_clients(registry: VersionRegistry, versions: Iterable[ModelVersion]) -> None:
+    """Be sure of the packages that read the files of these versions where they lie.
+
+    Raises:
+        NotInstalled: one is missing; says the command that installs it.
+        StoreUnreachable: MLflow does not say where they are.
+    """
+    from registry.adapters.version_files.anywhere import clients_of
+    from tidegate.core.adapters.extras import require
+
+    for version in versions:
+        require(*clients_of(registry.location(version)))
+
+
 def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
     """The registry, asked which versions are to be delivered, and told whom to call."""
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
 
-    return MlflowTriggers(mlflow_addresses(state, tracking_uri).registry)
+    at = mlflow_addresses(state, tracking_uri)
+    return MlflowTriggers(at.registry, at.tracking)
 
 
 def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
     """Where MLflow is: as named, else the embedded store in `state`; versions may be in another, as for MLflow."""
-    from registry.adapters.mlflow_store import embedded_uri
+    from registry.adapters.mlflow_store import embedded_uri, registry_of
 
     tracking = tracking_uri or embedded_uri(state)
-    return MlflowAddresses(tracking=tracking, registry=os.environ.get(REGISTRY_URI) or tracking)
+    return MlflowAddresses(tracking=tracking, registry=registry_of(tracking, os.environ.get(REGISTRY_URI)))

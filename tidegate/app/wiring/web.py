@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -34,6 +34,8 @@ class ListenOptions:
     hosts: Sequence[str] = ()
     certificate: Path | None = None
     key: Path | None = None
+    token_option: str = "--page-token"
+    """What the option is called that gave `token`."""
 
     @property
     def tls(self) -> Tls | None:
@@ -54,7 +56,7 @@ class ListenOptions:
             UsageError: the token cannot be read or could be guessed, or a network is none.
         """
         proxies = tuple(map(_network, self.proxies)) or Login.proxies
-        return Login(token=_token(self.token), header=self.user_header, proxies=proxies)
+        return Login(token=_token(self.token, self.token_option), header=self.user_header, proxies=proxies)
 
     def names(self, registered: str | None) -> frozenset[str]:
         """What the page is called; MLflow's way here is one of its names."""
@@ -111,6 +113,41 @@ def listening_sockets(listen: ListenOptions) -> Iterator[Listeners]:
         yield Listeners(listen, heard, heard if page == (host, port) else stack.enter_context(listening(*page)))
 
 
+@dataclass(frozen=True)
+class GuardedListener:
+    """Where one application without a page is asked."""
+
+    options: ListenOptions
+    socket: socket
+
+    @property
+    def address(self) -> str:
+        """`http://HOST:PORT`, or `https://`."""
+        return address_of(self.socket, tls=self.options.tls)
+
+    def answering(self, app: Starlette) -> AbstractAsyncContextManager[None]:
+        """Answer requests within the context."""
+        return answering(app, self.socket, tls=self.options.tls)
+
+
+@contextmanager
+def guarded_listener(listen: ListenOptions) -> Iterator[GuardedListener]:
+    """A socket for it, closed at the end.
+
+    Raises:
+        UsageError: others could ask it, and nobody would have to say who he is.
+        OutsideError: nobody can listen there.
+    """
+    host, port = host_and_port(listen.address)
+    if not _is_loopback(host) and not listen.login.required:
+        raise UsageError(
+            f"{listen.address} would be open to anyone who can reach it",
+            hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
+        )
+    with listening(host, port) as heard:
+        yield GuardedListener(listen, heard)
+
+
 def _next_port(port: int) -> tuple[str, int]:
     return LOOPBACK, port + 1 if 0 < port < 65535 else 0
 
@@ -129,7 +166,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise UsageError(f"--page-proxy {text}: expected an address, or a block such as 10.20.0.0/16") from None
 
 
-def _token(path: Path | None) -> str | None:
+def _token(path: Path | None, option: str) -> str | None:
     if path is None:
         return None
     try:
@@ -137,8 +174,8 @@ def _token(path: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         raise UsageError(
-            f"--page-token {path}: {str(reason).lower()}", hint="name a file with the token in its first line"
+            f"{option} {path}: {str(reason).lower()}", hint="name a file with the token in its first line"
         ) from error
     if weak := weakness(token):
-        raise UsageError(f"--page-token {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
+        raise UsageError(f"{option} {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
     return token

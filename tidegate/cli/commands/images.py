@@ -11,7 +11,7 @@ from engine_images.oci.inspect import EngineDifference, EngineImage
 from engine_images.oci.transfers import Transfer
 from pipelines.ports import VersionRegistry
 from tidegate.app.engines import images
-from tidegate.app.engines.images import ToolchainOptions, compare_images, prove_named_image, read_image
+from tidegate.app.engines.images import BuiltBase, ToolchainOptions, compare_images, prove_named_image, read_image
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, short, shortened
@@ -132,9 +132,17 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputFo
     return 0
 
 
+def build_engine_base(base: str, layout: Path, push: str | None, login: RegistryLogin, *, output: OutputForm) -> int:
+    """Print where the image is."""
+    return _built(images.build_engine_base(base, layout, push, login, tell=_tell), output)
+
+
 def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, output: OutputForm) -> int:
     """Print where the image is."""
-    built = images.build_step_image(request, login)
+    return _built(images.build_step_image(request, login), output)
+
+
+def _built(built: BuiltBase, output: OutputForm) -> int:
     if output.is_data:
         print_data({"image": str(built.place), "digest": built.digest, "pushed": built.pushed}, output)
     else:

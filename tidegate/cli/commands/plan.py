@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
@@ -17,12 +18,14 @@ from pipelines.spec.delivery import Delivery
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.plan import images_of, offline_plan, plan_for
+from tidegate.app.git.preview import GitPreview, preview_git
+from tidegate.app.plan import images_of, offline_plan, plan_for, require_files
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import OutputForm, PlanOutput, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
+from tidegate.core.adapters.extras import NotInstalled
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.text import in_bytes
 
@@ -40,6 +43,8 @@ class _Shown:
     """Why `deliver` would not begin."""
     scraped: Sequence[Scraped] = ()
     foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
+    git: GitPreview | None = None
+    """What would be committed; None where the spec names no repository, or it was not asked."""
 
     @property
     def exit_code(self) -> int:
@@ -75,11 +80,21 @@ def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | N
     registry = open_registry(state, tracking_uri)
     plan = plan_for(spec, spec_path.parent, registry, preview=True)
     refusals: list[TidegateError] = []
+    images: Mapping[str, str] = {}
     try:
-        images_of(plan, spec, registry, trusted_images(trust_next_to(spec_path.parent)))
+        require_files(spec, plan, registry)
+    except NotInstalled as error:
+        refusals.append(error)
+    try:
+        images = images_of(plan, spec, registry, trusted_images(trust_next_to(spec_path.parent)))
     except Refused as error:
         refusals.append(error)
-    return _Shown(spec, plan, refusals, _scraped(spec), _foreign_objects(spec))
+    git: GitPreview | None = None
+    try:
+        git = preview_git(spec, plan, images)
+    except TidegateError as error:
+        refusals.append(error)
+    return _Shown(spec, plan, refusals, _scraped(spec), _foreign_objects(spec), git)
 
 
 @contextmanager
@@ -89,6 +104,9 @@ def _no_plan_told(spec_path: Path, output: PlanOutput) -> Iterator[None]:
     except TidegateError as error:
         if output is PlanOutput.MARKDOWN:
             print(refusal_markdown(str(spec_path), str(error)), end="")
+        elif output.is_data and isinstance(error, PlanRefused):
+            proposals = [each.model_dump(mode="json") for each in error.proposals]
+            print_data({"refused": error.message, "proposals": proposals}, output)
         raise
 
 
@@ -101,6 +119,7 @@ def _show(found: _Shown, spec_path: Path, output: OutputForm) -> int:
     lines += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in found.scraped if each.warning)]
     lines += [line for line in (nobody_ends_it(spec), *engine_notes(spec)) if line]
     lines += _engine_lines(found.plan)
+    lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
     lines += [f"`deliver` would not begin: {error}" for error in found.refusals]
     if output.value == PlanOutput.MARKDOWN.value:
@@ -147,6 +166,11 @@ def _as_data(found: _Shown) -> dict[str, object]:
     named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}
     told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
     told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
+    told |= (
+        {"git": {str(wave): [each.model_dump() for each in edits] for wave, edits in found.git.waves.items()}}
+        if (found.git)
+        else {}
+    )
     told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
     return plan.model_dump(mode="json") | told
 
@@ -175,7 +199,8 @@ def _adoption(version: ModelVersion) -> str:
 def _held(count: EngineCount) -> str:
     cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
     warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
+    each = f" of {count.pods} pods each" if count.pods > 1 else ""
     return (
-        f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
+        f"{count.region}: {count.serving} engines{each} serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"
     )

@@ -169,6 +169,7 @@ def approve(
     trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
+    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Approve or refuse a step of a delivery that waits for it.
 
@@ -201,7 +202,11 @@ def approve(
         statement=statement,
         signature=SignatureProver(signature) if signature else None,
     )
-    say(run(answer))
+    result = run(answer)
+    if output.is_data:
+        print_data(result.model_dump(mode="json"), output)
+    else:
+        say(result.question if output is ListOutput.NAME else str(result))
     return 0
 
 

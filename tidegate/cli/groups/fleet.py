@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from engine_images.choices import EnginePlatform
 from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
 
 fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
@@ -74,18 +75,23 @@ def setup(
         Path | None,
         typer.Option("--wheels", metavar="FOLDER", help="Make the engine environment of these wheels, offline."),
     ] = None,
+    platform: Annotated[
+        EnginePlatform, typer.Option("--platform", help="What engines compute with: vLLM's build for it.")
+    ] = EnginePlatform.CPU,
 ) -> int:
     """Install what the sandbox needs: Prometheus, a compiler, vLLM.
 
     Installs packages as root, or prints what to run and goes on; creates the engine environment at its fixed path
-    (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine). Does nothing when all is there.
+    (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine), or checks the versions of the one whose Python
+    TIDEGATE_ENGINE_PYTHON names. Does nothing when all is there.
 
     \b
     Examples:
       tidegate setup
+      tidegate setup --platform cuda
       tidegate setup --wheels ./wheels
     """
     from tidegate.app.wiring.engines.providers import set_up_machine
 
-    set_up_machine(wheels)
+    set_up_machine(wheels, platform)
     return 0

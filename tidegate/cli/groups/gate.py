@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,13 @@ class Report(StrEnum):
     MARKDOWN = "markdown"
 
 
+class ServeOutput(StrEnum):
+    """How `gate serve` tells a change."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 GatesFile = Annotated[Path, typer.Argument(metavar="GATES", help="A file of kind Gates, or a delivery.yaml.")]
 
 
@@ -45,7 +53,7 @@ def stream(
       tidegate gate stream gates.yaml < evidence.jsonl
       tidegate gate stream gates.yaml --stop < /run/collector.pipe
     """
-    from tidegate.cli.commands.gate import stream_verdicts
+    from tidegate.cli.commands.gate.check import stream_verdicts
 
     return stream_verdicts(gates, stop=stop)
 
@@ -84,7 +92,8 @@ def check(
     """
     from gates.reports.check_report import REPORTS
     from tidegate.cli.ci import errors_told, reports_wanted
-    from tidegate.cli.commands.gate import PrometheusTarget, judge, print_report
+    from tidegate.cli.commands.gate.check import PrometheusTarget, judge
+    from tidegate.cli.views.gate import print_report
 
     reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
     asked = PrometheusTarget(url=prometheus, region=region, stable=stable, canary=canary, since=since, access=access)
@@ -92,6 +101,152 @@ def check(
         judgement = judge(gates, evidence, asked)
     reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
     return print_report(judgement, output.value, target)
+
+
+class CompletionApi(StrEnum):
+    """As `gates.comparison.model.ApiForm`, which help need not load."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Who is compared."""
+
+    stable: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint that serves now.")] = (
+        None
+    )
+    canary: Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of the version on trial.")] = None
+    stable_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model at --stable; default: the only one that it serves.")
+    ] = None
+    canary_model: Annotated[str | None, typer.Option(metavar="NAME", help="The same at --canary.")] = None
+    stable_key_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Environment variable with the API key of --stable.")
+    ] = None
+    stable_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the API key of --stable.")] = (
+        None
+    )
+    canary_key_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="The same of --canary.")] = None
+    canary_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The same of --canary.")] = None
+    api: Annotated[CompletionApi, typer.Option(help="Interface that is asked.")] = CompletionApi.CHAT
+
+
+@gate.command("compare")
+@spread
+def compare(
+    *,
+    said: EndpointOptions,
+    golden: Annotated[Path, typer.Option(metavar="FILE", help="Golden set: JSON lines with `prompt` and `expected`.")],
+    gates: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File of kind Gates, or a delivery.yaml; default: quality, latency, errors."),
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep all answers here; answers that it has are judged first.")
+    ] = None,
+    within: Annotated[Duration, typer.Option(parser=duration, help="Time until a verdict.")] = Duration(minutes=15),
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Pairs under way at once.")] = 4,
+    timeout: Annotated[
+        Duration, typer.Option(parser=duration, help="How long an endpoint may stay silent.")
+    ] = Duration(minutes=1),
+    output: Annotated[Report, typer.Option("-o", "--output", help="Output format.")] = Report.TEXT,
+    target: Annotated[
+        Path | None, typer.Option("--to", help="Write the report to this file instead of stdout.")
+    ] = None,
+    reporting: ReportOptions,
+) -> int:
+    """Compare two OpenAI-compatible endpoints: is the canary worse? Needs no cluster and no MLflow.
+
+    Sends every prompt of the golden set to both at the same moment, again and again, and judges after each pair.
+    Ends with the first verdict. Changes nothing.
+
+    Exit code: 0 every gate passed, 1 one failed, 2 a file or an option is wrong, 3 too little evidence in time,
+    4 an endpoint was not reached.
+
+    \b
+    Examples:
+      tidegate gate compare --stable http://localhost:8000 --canary http://localhost:8001 --golden golden.jsonl
+      tidegate gate compare --stable https://a.example/v1 --stable-key-env KEY --canary http://b:8000 --golden g.jsonl
+      tidegate gate compare --golden golden.jsonl --pairs answers.jsonl --gates stricter.yaml
+    """
+    from gates.reports.check_report import REPORTS
+    from tidegate.app.gates.compare import CompareOptions
+    from tidegate.app.wiring.gates.endpoints import ArmOptions, refuse_one_arm
+    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.commands.gate.compare import compared
+    from tidegate.cli.views.gate import print_report
+
+    reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
+    with errors_told(reports):
+        refuse_one_arm(said.stable, said.canary)
+        stable = ArmOptions("stable", said.stable or "", said.stable_model, said.stable_key_env, said.stable_key_file)
+        canary = ArmOptions("canary", said.canary or "", said.canary_model, said.canary_key_env, said.canary_key_file)
+        asked = CompareOptions(
+            golden=golden,
+            gates=gates,
+            answers=pairs,
+            arms=(stable, canary) if said.stable else None,
+            api=said.api.value,
+            concurrency=concurrency,
+            within=within,
+            timeout=timeout,
+        )
+        judgement = compared(asked, moving=not reports.plain)
+    reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
+    return print_report(judgement, output.value, target)
+
+
+@gate.command("serve")
+def serve(
+    gates: GatesFile,
+    prometheus: Annotated[str, typer.Option("--prometheus", help="Prometheus with the metrics of both versions.")],
+    access: PrometheusAccessOption = None,
+    state: Annotated[Path, typer.Option("--state", metavar="FOLDER", help="Folder with a file for each session.")] = (
+        Path(".tidegate/gate-sessions")
+    ),
+    address: Annotated[str, typer.Option(help="HOST:PORT; beyond the loopback only with --token.")] = "127.0.0.1:8095",
+    token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the bearer token, or password, of those who ask.")
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name that it accepts, besides IP addresses; repeatable."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate.")] = None,
+    sessions: Annotated[int, typer.Option(min=1, max=100_000, help="Sessions at once.")] = 1000,
+    within: Annotated[
+        Duration, typer.Option(parser=duration, help="Time of a session until no verdict is inconclusive.")
+    ] = Duration(hours=24),
+    expire: Annotated[
+        Duration, typer.Option(parser=duration, help="Forget a session that nobody asked for so long.")
+    ] = Duration(hours=24),
+    output: Annotated[ServeOutput, typer.Option("-o", "--output", help="How changes of a verdict are told.")] = (
+        ServeOutput.TEXT
+    ),
+) -> int:
+    """Answer over HTTP whether a canary is worse, for Argo Rollouts, Flagger and CI. Moves no traffic.
+
+    Each canary has a session: a sequential test that reads each stretch of time from Prometheus once, so that its
+    verdict stays valid however often anybody asks. Sessions survive a restart. Runs until SIGTERM or Ctrl-C.
+
+    \b
+    Examples:
+      tidegate gate serve gates.yaml --prometheus http://localhost:9090
+      tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
+    """
+    from tidegate.app.gates.serve import GateServeOptions, limits_of, serve_gates
+    from tidegate.app.wiring.web import ListenOptions
+
+    listen = ListenOptions(
+        address=address, token=token, hosts=host or (), certificate=tls_cert, key=tls_key, token_option="--token"
+    )
+    limits = limits_of(sessions, within, expire)
+    as_data = output is ServeOutput.JSON
+    serve_gates(GateServeOptions(gates, prometheus, access, state, listen, limits, as_data))
+    return 0
 
 
 @gate.command("plan")
@@ -126,7 +281,7 @@ def plan(
       tidegate gate plan gates.yaml --requests-per-second 20 --weight 5
       tidegate gate plan delivery.yaml --requests-per-second 200 --weight 25 --within 10m --output json
     """
-    from tidegate.cli.commands.gate import ExpectedTraffic, plan_gates
+    from tidegate.cli.commands.gate.check import ExpectedTraffic, plan_gates
 
     expected = ExpectedTraffic(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
     return plan_gates(gates, expected, output=output)
@@ -151,6 +306,6 @@ def replay(
       tidegate gate replay 0f3c2a51d2c94f0e8a6b --stage canary@eu-west-1
       tidegate gate replay .tidegate/deliveries/0f3c2a51d2c94f0e8a6b/evidence/canary@eu-west-1.jsonl
     """
-    from tidegate.cli.commands.gate import replay_recorded
+    from tidegate.cli.commands.gate.check import replay_recorded
 
     return replay_recorded(recorded, stage, state, tracking_uri, output=output)

@@ -48,7 +48,7 @@ class WorkloadOptions:
         Path | None, typer.Option("--to", metavar="FILE", help="File to write; default: delivery.yaml in the folder.")
     ] = None
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="For `tidegate rollout adopt`: with the Rollout's own name and route.")
+        bool, typer.Option("--adopt", help="For `tidegate rollout adopt`: with the workload's own name and route.")
     ] = False
 
     @property
@@ -89,6 +89,7 @@ def init(
       tidegate init support
       tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving
       tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving --adopt
+      tidegate init --from-deployment chat --context prod-eu-west-1 -n serving --adopt
       tidegate init --from-deployment vllm --context eu --context us --to delivery.yaml -o json
     """
     if not workload.is_asked:

@@ -5,46 +5,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rollouts.manifests.conventions import GitOpsTool, RenderPart, TrafficRouter
+from rollouts.manifests.conventions import GitOpsTool, PackageTool, RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, AsList, Spec, State, Tracking, spread
 from tidegate.cli.output import ListOutput, Output
 from tidegate.cli.rollout_options import (
     ClusterOptions,
     Context,
+    ExpectHash,
+    ExpectStep,
     Namespace,
     RegionOfSpec,
     ReleaseOptions,
     RolloutOptions,
+    Stuck,
+    Surge,
 )
 
 rollout = typer.Typer(name="rollout", help="Rollouts and other Kubernetes objects of a delivery.")
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show each write; send none.")]
-
-
-ExpectHash = Annotated[
-    str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
-]
-
-
-ExpectStep = Annotated[
-    int | None, typer.Option("--expect-step", min=0, help="Refuse unless the Rollout is at this step, counted from 0.")
-]
-
-
-Stuck = Annotated[
-    Duration,
-    typer.Option(
-        "--stuck-after",
-        parser=duration,
-        help="Time without a reaction of the controller after which it counts as stuck.",
-    ),
-]
 
 
 @rollout.command("render")
@@ -53,13 +38,10 @@ def render(
     *,
     release: ReleaseOptions,
     part: Annotated[
-        RenderPart | None,
-        typer.Option("--part", help="Only what an administrator applies once, or what each delivery applies."),
+        list[RenderPart] | None,
+        typer.Option("--part", help="Only what an administrator applies once, or each delivery; may be repeated."),
     ] = None,
-    against: Annotated[
-        bool,
-        typer.Option("--against", help="Compare with the cluster; refuse (exit 2) when its objects belong to others."),
-    ] = False,
+    against: Annotated[bool, typer.Option("--against", help="Refuse (exit 2) when the cluster's are others'.")] = False,
     output: AsList = ListOutput.TEXT,
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
@@ -69,12 +51,36 @@ def render(
     \b
     Examples:
       tidegate rollout render --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
-      tidegate rollout render delivery.yaml --part setup --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout render delivery.yaml --region eu-west-1 --part setup
     """
     from tidegate.cli.commands.rollout_objects import render_objects
 
-    parts = tuple(RenderPart) if part is None else (part,)
+    parts = [each for each in RenderPart if not part or each in part]
     return render_objects(release, parts, against=against, output=output)
+
+
+@rollout.command("package")
+@spread
+def package_command(
+    *,
+    spec: Spec = SPEC,
+    tool: Annotated[PackageTool, typer.Option("--for", help="Who installs it.", show_default=False)],
+    folder: Annotated[Path, typer.Option("--to", help="Folder of the package.", show_default=False)],
+    admission: Annotated[bool, typer.Option("--admission", help="The part `admission`, not `setup`.")] = False,
+) -> int:
+    """Write what an administrator applies to each region as a Helm chart, or as Kustomize components.
+
+    The objects of `render --part setup` for every region of the spec; a value, or a folder, says which region. Reads
+    the spec only, and replaces files of the same names in the folder.
+
+    \b
+    Examples:
+      tidegate rollout package delivery.yaml --for helm --to charts/support-llm-setup
+      tidegate rollout package delivery.yaml --for kustomize --to components/support-llm-setup
+    """
+    from tidegate.cli.commands.rollout_objects import package_objects
+
+    return package_objects(spec, tool, folder, RenderPart.ADMISSION if admission else RenderPart.SETUP)
 
 
 @rollout.command("diff")
@@ -104,9 +110,7 @@ def diff(
 def ignore_differences_command(
     *,
     spec: Spec = SPEC,
-    tool: Annotated[
-        GitOpsTool, typer.Option("--for", help="The tool that applies what is in Git.")
-    ] = GitOpsTool.ARGO_CD,
+    tool: Annotated[GitOpsTool, typer.Option("--for", help="Who applies what is in Git.")] = GitOpsTool.ARGO_CD,
     output: As = Output.TEXT,
 ) -> int:
     """Print what keeps Argo CD or Flux from writing back what deliveries write.
@@ -131,41 +135,48 @@ def adopt_command(
     *,
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
-    version: Annotated[
-        str | None, typer.Option("--version", help="The model version that its pods serve; default: the champion.")
-    ] = None,
+    version: Annotated[str | None, typer.Option(help="What its pods serve; default: the champion.")] = None,
+    deployment: Annotated[str, typer.Option(metavar="NAME", help="A Deployment of another name.")] = "",
+    surge: Surge = None,
     dry_run: DryRun = False,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Take over a Rollout of others with its Services and its route, while it serves.
+    """Take over a Rollout or Deployment of others with its Services and its route, while it serves.
 
-    The Rollout has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them;
-    users keep their address. Labels come first, then Services, then the route, then the Rollout, each onto what was
-    just read. What was cut off goes on when it is run again. `tidegate rollout release` gives everything back.
+    A Rollout has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them; users
+    keep their address. A Deployment gets a Rollout with the same pods, and none of its own once that is taken over.
+    What was cut off goes on when it is run again. `tidegate rollout release` gives everything back.
 
     \b
     Examples:
       tidegate rollout adopt delivery.yaml --region eu-west-1 --dry-run
       tidegate rollout adopt delivery.yaml --region eu-west-1 --version 7
+      tidegate rollout adopt delivery.yaml --region eu-west-1 --deployment vllm --surge 1
     """
     from tidegate.app.clusters.adoption import AdoptionRequest
     from tidegate.cli.commands.adoption import adopt
 
-    asked = AdoptionRequest(spec, region, dry_run)
+    asked = AdoptionRequest(spec, region, dry_run, deployment, surge)
     return adopt(asked, version=version, state=state, tracking_uri=tracking_uri, output=output)
 
 
 @rollout.command("release")
 @spread
 def release_command(
-    *, spec: Spec = SPEC, region: RegionOfSpec = None, dry_run: DryRun = False, output: As = Output.TEXT
+    *,
+    spec: Spec = SPEC,
+    region: RegionOfSpec = None,
+    surge: Surge = None,
+    dry_run: DryRun = False,
+    output: As = Output.TEXT,
 ) -> int:
-    """Give a Rollout back that was adopted, with its Services and its route as they were, while it serves.
+    """Give a Rollout or Deployment back that was adopted, with its Services and its route, while it serves.
 
     Starts its own pods again where a delivery has replaced them, and moves users once all are ready. Deletes what
-    deliveries brought besides; the set-up part stays. Refused while a trial is under way.
+    deliveries brought besides, and the Rollout that was made for a Deployment; the set-up part stays. Refused while a
+    trial is under way.
 
     \b
     Examples:
@@ -175,7 +186,7 @@ def release_command(
     from tidegate.app.clusters.adoption import AdoptionRequest
     from tidegate.cli.commands.adoption import release
 
-    return release(AdoptionRequest(spec, region, dry_run), output=output)
+    return release(AdoptionRequest(spec, region, dry_run, surge=surge), output=output)
 
 
 @rollout.command("get")
@@ -452,6 +463,9 @@ def guard(
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
+    multi_node: Annotated[
+        bool, typer.Option("--multi-node", help="Engines are LeaderWorkerSets (`fleet.multi_node`), not a Rollout.")
+    ] = False,
 ) -> int:
     """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.
 
@@ -478,6 +492,7 @@ def guard(
         after_abort_seconds=after_abort.total_seconds(),
         warm=warm,
         probes=probes,
+        multi_node=multi_node,
     )
     guard_region(asked, say)
     return 0

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.model import GateOutcome
-from pipelines.events.payloads import StepProgress, TrafficShift, VerdictPayload, payload_of
+from pipelines.events.payloads import GitChange, StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
 from registry.model import Event, StepId
@@ -102,6 +102,8 @@ class PlainProgress:
                 return self._verdict(event, said)
             case StepProgress() as count:
                 return f"{event.step}: {_count(event, count)}" if self._due((event.step, ""), None, event.at) else ""
+            case GitChange():
+                return f"{event.step}: {event.message}"
             case _:
                 return self._step(event)
 

@@ -29,6 +29,11 @@ def forecast_cells(forecast: GateForecast) -> tuple[str, ...]:
     )
 
 
+def _of_others(gate: GatePlan) -> tuple[str, ...]:
+    """A gate that is asked outside: it costs no request that is known here, and takes its time limit at most."""
+    return (gate.gate, f"asked outside, {duration(gate.seconds or 0.0)} at most", *(NOTHING,) * (len(COLUMNS) - 2))
+
+
 def slowest(forecasts: Sequence[GateForecast]) -> GateForecast:
     """Of several sources that count for one gate, the one that it waits for."""
     return max(forecasts, key=lambda each: each.canary_requests_to_pass or float("inf"))
@@ -38,6 +43,12 @@ def regression_text(forecast: GateForecast, share: float) -> str:
     """A regression as people say it: `20 % slower`, `0.5 pp more`, `0.05 lower`."""
     if forecast.scale == "percent":
         return f"{float(f'{share * 100:.2g}'):g} % slower"
+    if forecast.scale == "cost":
+        return f"{float(f'{share * 100:.2g}'):g} % dearer"
+    if forecast.scale == "change":
+        return f"{float(f'{share * 100:.2g}'):g} % worse"
+    if forecast.scale == "bound":
+        return "out of bounds"
     if forecast.scale == "times":
         return f"{share:.2g} x allowed"
     return f"{share * 100:.2g} pp more" if forecast.scale == "points" else f"{share:.2g} lower"
@@ -54,7 +65,8 @@ def forecast_notes(shown: Iterable[GateForecast], assumed: Assumptions) -> list[
     if any(_tight(forecast) for forecast in timed):
         lines.append("(tight): more than 2 of 10 healthy versions would not pass in time, and end as inconclusive.")
     if any(
-        forecast.source != "probe" and forecast.seconds_to_pass is None and forecast.reachable for forecast in timed
+        forecast.source not in ("probe", "load") and forecast.seconds_to_pass is None and forecast.reachable
+        for forecast in timed
     ):
         lines.append("Nobody says how many users there are (`traffic.requests_per_second`), so not how long it takes.")
     return lines
@@ -133,7 +145,7 @@ def _about(step: PlanStep) -> str:
 def _rows(step: PlanStep) -> Iterator[tuple[str, ...]]:
     first = (step.id, _about(step))
     for gate in step.gates:
-        yield (*first, *forecast_cells(slowest(gate.forecasts)))
+        yield (*first, *(forecast_cells(slowest(gate.forecasts)) if gate.forecasts else _of_others(gate)))
         first = ("", "")
     if not step.gates:
         yield first

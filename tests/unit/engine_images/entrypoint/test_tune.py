@@ -44,3 +44,11 @@ def test_a_container_computes_with_the_cores_it_may_use(tmp_path: Path, quota: s
     (tmp_path / "cpu.max").write_text(quota)
     assert usable_cores(tmp_path / "cpu.max") == cores
     assert usable_cores(tmp_path / "nothing") >= 1
+
+
+def test_what_compilers_make_for_a_gpu_is_kept_with_the_compile_cache() -> None:
+    made = environment({"CUDA_CACHE_PATH": "/operator"}, {}, on_cpu=False)
+    assert made["TRITON_CACHE_DIR"] == "/run/cache/triton"
+    assert made["FLASHINFER_WORKSPACE_BASE"] == "/run/cache/flashinfer"
+    assert made["CUDA_CACHE_PATH"] == "/operator"
+    assert "TRITON_CACHE_DIR" not in environment({}, {})

@@ -47,6 +47,28 @@ def test_slower_wins_nothing_when_requests_are_dealt_at_random() -> None:
     assert mean_slower(tolerance=0.3, temper=False) < 0.95
 
 
+@pytest.mark.parametrize("margin", [1.0, 0.3])
+def test_a_canary_as_often_beyond_the_margin_as_stable_beyond_its_quantile_wins_nothing(margin: float) -> None:
+    """With edges at the quantile and at the margin; the past that bets are made of has another distribution."""
+    edges = (0.1, 0.2, 0.2 * (1 + margin), 1.0)
+    chance, counts = stats.binom(4, 0.4).pmf(np.arange(5)), np.asarray(list(product(range(5), repeat=4)))
+    process = LatencyProcess(
+        edges, quantile=0.6, max_increase=margin, tolerance=0.05, temper=False, leading=(len(counts),)
+    )
+    process.learn(np.broadcast_to([[30.0, 30, 25, 10, 5]], (len(counts), 1, 5)), 60)
+    for canary, stable in ((counts[:, 0], counts[:, 1]), (counts[:, 2], counts[:, 3])):
+        none = np.zeros_like(canary)
+        # Both arms exceed, with the same chance, what must not be exceeded more often: each an edge of its own.
+        process.feed(
+            np.stack([4 - canary, none, none, none, canary], axis=-1).astype(np.float64),
+            np.stack([4 - stable, none, stable, none, none], axis=-1)[:, None].astype(np.float64),
+            0.0,
+        )
+    mean = float(chance[counts].prod(axis=1) @ np.exp(process.log_fine))
+    assert mean <= 1 + 1e-9
+    assert process.log_fine.max() > np.log(3)
+
+
 def mean_failing(*, temper: bool) -> float:
     pools = ([7, 3], [9, 1], [5, 5])
     ways = [dealt(pool) for pool in pools]
@@ -129,6 +151,24 @@ def test_strange_settings_and_counts_give_numbers(quantile: float, margin: float
 
 def lognormal(rng: np.random.Generator, count: int, slower: float = 1.0) -> Array:
     return count_samples(rng.lognormal(np.log(0.2 * slower), 0.5, count).tolist(), sample_edges())
+
+
+@pytest.mark.parametrize(
+    ("quantile", "margin", "factor", "most"), [(0.5, 1.0, 1.0, 36), (0.5, 1.0, 0.5, 24), (0.95, 1.0, 1.0, 144)]
+)
+def test_a_generous_margin_needs_few_requests(quantile: float, margin: float, factor: float, most: int) -> None:
+    """In the median of 40 canaries with as many requests as stable."""
+    rng, lanes, each = np.random.default_rng(3), 40, 6
+    process = LatencyProcess(
+        sample_edges(), quantile=quantile, max_increase=margin, tolerance=0.1, temper=False, leading=(lanes,)
+    )
+    process.learn(np.stack([[lognormal(rng, 30)] for _ in range(lanes)]), 60)
+    needed = np.full(lanes, np.inf)
+    for scrape in range(1, most // each + 1):
+        canary = np.stack([lognormal(rng, each, factor) for _ in range(lanes)])
+        process.feed(canary, np.stack([[lognormal(rng, each)] for _ in range(lanes)]), 6)
+        needed[np.isinf(needed) & (process.log_fine >= np.log(20))] = scrape * each
+    assert np.median(needed) <= most
 
 
 @pytest.mark.parametrize(("factor", "worse", "fine"), [(0.8, False, True), (1.0, False, True), (1.5, True, False)])

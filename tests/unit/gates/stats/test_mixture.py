@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.stats import binary, paired, times
 from gates.stats.binary import ShareProcess
-from gates.stats.e_process import AT_ONCE, Onset, Product
+from gates.stats.e_process import AT_ONCE, Onset, Product, with_healthy
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 
 SECONDS = st.lists(st.floats(0, 4000), min_size=5, max_size=5)
@@ -21,10 +21,13 @@ SECONDS = st.lists(st.floats(0, 4000), min_size=5, max_size=5)
     "weights",
     [
         paired.STAKE_WEIGHTS,
+        with_healthy(paired.STAKE_WEIGHTS),
         binary.ACCEPT_WEIGHTS,
+        binary.EARLIER_ACCEPT_WEIGHTS,
         binary.WORSE_WEIGHTS,
         binary.STEP_WEIGHTS,
         times.FINE_WEIGHTS,
+        times.EARLIER_FINE_WEIGHTS,
         times.SHAPE_WEIGHTS,
         paired.STEEPNESS_WEIGHTS,
     ],
@@ -97,6 +100,15 @@ def test_swapping_both_answers_of_a_pair_wins_nothing() -> None:
         lambda: PairedTimesProcess(max_increase=0.2, tolerance=0.2), at, [0.1, 0.4, 0.4, 0.1], length=4
     )
     assert (worse, fine) == (pytest.approx(1, abs=1e-9), pytest.approx(1, abs=1e-9))
+
+
+@pytest.mark.parametrize("bound", [0.3, 0.6, 0.9])
+def test_stakes_beyond_one_win_nothing_at_a_fixed_bound_either(bound: float) -> None:
+    """No score is below 0, so no draw loses more than the bound, and more than all can be staked."""
+    _, fine = means_over_sequences(
+        lambda: PairedScoresProcess(max_drop=0.0, largest_drop=bound), [bound, bound - 1], [1 - bound, bound], length=6
+    )
+    assert fine == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("bound", [0.001, 0.3, 0.9, 0.999])

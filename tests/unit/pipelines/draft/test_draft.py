@@ -216,6 +216,37 @@ async def test_a_draft_for_an_adoption_has_the_rollouts_name_and_route(tmp_path:
         draft_delivery([lead], name="mine", adopting=True)
 
 
+@pytest.mark.parametrize(
+    ("routers", "adopting", "said"),
+    [
+        ((), True, "`rollout adopt` gives HTTPRoute support-llm weights"),
+        ((), False, "tidegate moves requests by a gateway's weights"),
+        (("istio",), True, "`rollout adopt` takes an HTTPRoute only"),
+        (("istio",), False, None),
+    ],
+)
+async def test_what_becomes_of_the_traffic_router_is_said_for_who_adopts_and_who_does_not(
+    routers: tuple[str, ...], adopting: bool, said: str | None
+) -> None:
+    lead = await surveyed("helm_rollout")
+    lead = lead.model_copy(update={"strategy": lead.strategy.model_copy(update={"routers": routers})})
+    draft = draft_delivery([lead], adopting=adopting)
+    notes = [each for each in draft.notes if each.subject == "traffic router"]
+    assert [str(said) in each.action for each in notes] == ([True] if said else [])
+
+
+async def test_a_draft_for_a_deployment_has_its_name_and_route(tmp_path: Path) -> None:
+    lead = await surveyed("sidecars")
+    assert lead.kind is WorkloadKind.DEPLOYMENT
+    draft = draft_delivery([lead], adopting=True)
+    assert loaded(draft, tmp_path).metadata.name == lead.name
+    steps = next_steps(draft, [lead], tmp_path / "delivery.yaml", adopting=True)
+    assert f"look how Deployment {lead.name} is taken over, then take it over" in [each.what for each in steps]
+    taken = lead.model_copy(update={"taken": lead.taken | {f"Rollout {lead.name}"}})
+    with pytest.raises(UsageError, match=f"--adopt: Rollout {lead.name} is there already"):
+        draft_delivery([taken], adopting=True)
+
+
 async def test_the_next_steps_name_the_file_and_todays_way_to_move_users() -> None:
     lead = await surveyed("helm_rollout")
     steps = next_steps(draft_delivery([lead]), [lead], Path("d.yaml"))

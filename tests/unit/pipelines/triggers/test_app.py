@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -16,6 +17,7 @@ from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schemathesis.schemas import BaseSchema
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,6 +32,8 @@ from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TI
 from pipelines.views.page.routes import RETRY, Board, LivePage
 from pipelines.views.page.snapshot import SnapshotReader
 from registry.errors import UnknownDelivery
+from registry.model import DeliverySummary
+from slo.metrics.exporters import OF_REGISTRY
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 
@@ -43,7 +47,8 @@ class Ground:
     def __init__(self, folder: Path) -> None:
         self.clock, self.woken = FakeClock(), 0
         self.inbox = RequestQueue(folder / "inbox.db")
-        world = World(self.inbox, FakeMarks(), FakeLedgers(), FakeStarter(), self.clock, lambda _: None)
+        self.marks, self.runs = FakeMarks(), FakeLedgers()
+        world = World(self.inbox, self.marks, self.runs, FakeStarter(), self.clock, lambda _: None)
         self.reconciler = Reconciler(
             Watched("support-llm", "challenger", QueuePolicy.NEWEST, timedelta(seconds=30)), world
         )
@@ -55,7 +60,7 @@ class Ground:
         self.page = LivePage(board, self._report)
         routes = [
             *receiver_routes(self.receiver, self.reconciler),
-            *page_routes(self.receiver, self.reconciler, self.page, "1"),
+            *page_routes(self.receiver, self.reconciler, self.page, "1", service="support-llm"),
         ]
         self.app = behind_door(routes, hosts=("testserver",), login=Login())
         self.client = TestClient(self.app)
@@ -254,29 +259,39 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     made.inbox.close()
 
 
+@pytest.fixture(scope="module")
+def described(fuzzed: Ground) -> BaseSchema:
+    """Read once: a schema remembers what it has found out of itself."""
+    return schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
+
+
+@pytest.fixture(scope="module")
+def signed(fuzzed: Ground) -> BaseSchema:
+    return schemathesis.openapi.from_asgi("/openapi.json", Signing(fuzzed))
+
+
 PATHS = [path for path in document("1")["paths"] if path != WEBHOOK]
 
 
 @pytest.mark.parametrize("path", PATHS)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_no_matter_who_looks_is_answered_as_described(fuzzed: Ground, path: str, data: st.DataObject) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
-    data.draw(schema[path]["GET"].as_strategy()).call_and_validate()
+def test_no_matter_who_looks_is_answered_as_described(described: BaseSchema, path: str, data: st.DataObject) -> None:
+    data.draw(described[path]["GET"].as_strategy()).call_and_validate()
 
 
 @given(data=st.data())
-def test_whatever_anybody_sends_is_refused_as_described(fuzzed: Ground, data: st.DataObject) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
-    answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
+def test_whatever_anybody_sends_is_refused_as_described(
+    described: BaseSchema, fuzzed: Ground, data: st.DataObject
+) -> None:
+    answer = data.draw(described[WEBHOOK]["POST"].as_strategy()).call_and_validate()
     assert answer.json()["outcome"] in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.OVERSIZE}
     assert fuzzed.woken == 0
 
 
 @given(data=st.data())
-def test_whatever_is_signed_is_answered_as_described(fuzzed: Ground, data: st.DataObject) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", Signing(fuzzed))
-    answer = data.draw(schema[WEBHOOK]["POST"].as_strategy()).call_and_validate()
+def test_whatever_is_signed_is_answered_as_described(signed: BaseSchema, data: st.DataObject) -> None:
+    answer = data.draw(signed[WEBHOOK]["POST"].as_strategy()).call_and_validate()
     assert answer.json()["outcome"] not in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.UNAVAILABLE}
 
 
@@ -288,3 +303,36 @@ def test_names_of_the_last_release_are_answered_for_one_more(ground: Ground) -> 
     assert 'tidegate_serve_wishes{state="queued"} 1.0' in ground.client.get("/metrics").text  # codespell:ignore wishes
     kept = {key: value for key, value in entry.items() if key != "request"}
     assert str(QueuedRequest.model_validate(kept).request.version) == "7"
+
+
+async def test_what_aliases_mean_is_told_while_the_registry_answers(ground: Ground) -> None:
+    def told() -> list[str]:
+        return [
+            line for line in ground.client.get("/metrics").text.splitlines() if line.startswith("tidegate_registry")
+        ]
+
+    assert told() == []
+    ground.marks.means = {"champion": "6", "challenger": "7"}
+    now = ground.clock.now()
+    ground.runs.all["a"] = DeliverySummary(
+        id="a", name="support-llm", version="7", champion="6", started=now, host="h", pid=1, heartbeat=now
+    )
+    await ground.reconciler.once()
+    common = 'model="support-llm",service="support-llm"'
+    assert told() == [
+        f'tidegate_registry_alias_info{{alias="challenger",{common},version="7"}} 1.0',
+        f'tidegate_registry_alias_info{{alias="champion",{common},version="6"}} 1.0',
+        f"tidegate_registry_delivery_running{{{common}}} 1.0",
+    ]
+    named = {(line.partition("{")[0], *sorted(re.findall(r"(\w+)=", line))) for line in told()}
+    assert named == {(each.name, *sorted({*each.labels} - {"instance"})) for each in OF_REGISTRY}
+    ground.runs.all["a"] = ground.runs.all["a"].model_copy(update={"ended": now, "outcome": "delivered"})
+    ground.marks.means = {"champion": "7"}
+    await ground.reconciler.once()
+    assert told() == [
+        f'tidegate_registry_alias_info{{alias="champion",{common},version="7"}} 1.0',
+        f"tidegate_registry_delivery_running{{{common}}} 0.0",
+    ]
+    # Whatever it said before is no word on what it means now.
+    ground.clock.elapsed += 3600
+    assert told() == []

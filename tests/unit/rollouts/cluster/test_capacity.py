@@ -77,20 +77,20 @@ def test_room_is_what_pods_leave_on_nodes_that_would_do() -> None:
     busy = [pod(2, node="a"), pod(4, node="a"), pod(1, node="b", phase="Succeeded")]
     room = headroom_on_nodes(nodes, busy, pod(2))
     assert room
-    assert room.engines == 1 + 4
+    assert room.pods == 1 + 4
 
 
 def test_the_scarcest_thing_of_a_node_counts() -> None:
     room = headroom_on_nodes([node("a", gpus=8, cpu="20")], [], pod(1))
     assert room
-    assert room.engines == 2
+    assert room.pods == 2
 
 
 def test_placeholders_make_room() -> None:
     placeholder = pod(8, node="a", **{"tidegate.dev/placeholder": "support-llm"})
     room = headroom_on_nodes([node("a", gpus=8)], [placeholder], pod(8))
     assert room
-    assert room.engines == 1
+    assert room.pods == 1
 
 
 def test_where_no_node_is_known_no_one_knows() -> None:
@@ -99,18 +99,18 @@ def test_where_no_node_is_known_no_one_knows() -> None:
 
 def test_no_node_of_the_kind_is_told_with_the_reason() -> None:
     room = headroom_on_nodes([node("tainted", gpus=8, tainted=True)], [], pod(1))
-    assert room == Headroom(engines=0, bound_by="no node takes such a pod; taint nvidia.com/gpu:NoSchedule (1 nodes)")
+    assert room == Headroom(pods=0, bound_by="no node takes such a pod; taint nvidia.com/gpu:NoSchedule (1 nodes)")
 
 
 def test_a_quota_bounds_too() -> None:
     status = {"hard": {f"requests.{GPU}": "8", "pods": "50"}, "used": {f"requests.{GPU}": "5", "pods": "3"}}
     rooms = list(headroom_in_quotas([{"metadata": {"name": "gpus"}, "status": status}], pod(2)))
-    assert [room.engines for room in rooms] == [1, 47]
+    assert [room.pods for room in rooms] == [1, 47]
     assert rooms[0].bound_by == f"quota gpus has 3 requests.{GPU} left"
 
 
 def test_a_refusal_says_what_would_fit() -> None:
-    rooms = [Headroom(engines=9, bound_by="quota"), Headroom(engines=2, bound_by="3 nodes take such pods")]
+    rooms = [Headroom(pods=9, bound_by="quota"), Headroom(pods=2, bound_by="3 nodes take such pods")]
     with pytest.raises(CapacityError) as caught:
         refuse_without_headroom("2", EngineDemand(first=4, most=4), rooms)
     assert caught.value.message == (
@@ -121,7 +121,7 @@ def test_a_refusal_says_what_would_fit() -> None:
 
 
 def test_what_fits_is_not_refused() -> None:
-    refuse_without_headroom("2", EngineDemand(first=2, most=4), [Headroom(engines=4, bound_by="nodes")])
+    refuse_without_headroom("2", EngineDemand(first=2, most=4), [Headroom(pods=4, bound_by="nodes")])
     refuse_without_headroom("2", EngineDemand(first=2, most=4), [])
 
 

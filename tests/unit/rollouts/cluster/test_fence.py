@@ -9,8 +9,8 @@ from fakes.clusters.region import DELIVERER, NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Call, Fault, LoseAnswer, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, read_lease
-from rollouts.cluster.fleet import ArgoFleet, keep_renewing
+from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, keep_renewing, read_lease
+from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, NotTheCarrier
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS

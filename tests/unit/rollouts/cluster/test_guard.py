@@ -14,8 +14,7 @@ from fakes.clusters.region import DELIVERER, LABELS, NAME, ClusterRegion, an_ima
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import GUARD, Carrier, read_lease
-from rollouts.cluster.fleet import keep_renewing
+from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
 from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS

@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollouts.cluster.carrier import LeaseRecord
-from rollouts.cluster.fleet import RENEW_SECONDS
+from rollouts.cluster.carrier import RENEW_SECONDS, LeaseRecord
 from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, SignsOfLife, SilenceTracker
 
 LASTS = timedelta(seconds=120)

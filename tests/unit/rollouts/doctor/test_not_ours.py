@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes.clusters.doctor_region import NAME, NAMESPACE, Region
 from fakes.clusters.region import moved_in
 
-from rollouts.doctor import Severity
+from rollouts.doctor import EvidenceQuery, Severity
 from rollouts.kube.resources import NETWORK_POLICIES
 
 
@@ -20,6 +20,19 @@ async def test_a_release_of_somebody_else_is_told_object_by_object() -> None:
         f"Service {NAME}-stable", f"Service {NAME}-canary", f"HTTPRoute {NAME}", f"Rollout {NAME}",
     ]  # fmt: skip
     assert all("is not tidegate's (managed by Helm release chat; last written by " in each for each in finding.evidence)
+
+
+async def test_nothing_else_is_said_of_a_release_that_could_be_adopted() -> None:
+    """Nobody scrapes engines of a delivery that was never there, and who wrote theirs is their own affair."""
+    region = Region(deploy=False)
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(requests_total[5m]))"),)
+    region.prometheus.unknown = {"requests_total"}
+    moved_in(region.cluster, NAME, NAMESPACE)
+    region.wait(300)
+    findings = {each.code: each for each in await region.examined()}
+    assert findings["not-ours"].remediation.startswith("take a Rollout over while it serves with `tidegate rollout")
+    assert findings["no-engines-yet"].severity is Severity.NOTE
+    assert not {"metric-unknown", "query-without-samples", "reverted-by"} & set(findings)
 
 
 async def test_so_is_an_object_of_the_set_up(region: Region) -> None:

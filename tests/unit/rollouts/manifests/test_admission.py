@@ -17,6 +17,7 @@ from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.access import policy_names
 from rollouts.manifests.objects.admission_policies import AdmissionScope
+from rollouts.manifests.objects.engines.samples import request_object
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
@@ -54,7 +55,11 @@ MONITOR: Json = {
 
 
 def objects(
-    *parts: RenderPart, keys: str = "key\n", repositories: tuple[str, ...] = (ALLOWED,), **changes: Any
+    *parts: RenderPart,
+    keys: str = "key\n",
+    repositories: tuple[str, ...] = (ALLOWED,),
+    samples: bool = False,
+    **changes: Any,
 ) -> list[Json]:
     return list(
         render(
@@ -64,6 +69,7 @@ def objects(
             monitors=[MONITOR],
             admitted=AdmissionScope(repositories=repositories),
             parts=parts,
+            samples=samples,
         )
     )
 
@@ -97,6 +103,26 @@ def test_all_that_a_delivery_writes_is_let_in(changes: dict[str, Any], keys: str
         assert policies.refusals(each, user=DRIVER) == [], each["kind"]
         assert policies.refusals(each, user=DRIVER, old=each) == [], each["kind"]
     assert policies.refusals(engine_pod(keys=keys, **changes), user=ARGO) == []
+
+
+def test_what_asks_engines_to_keep_samples_is_let_in_where_the_spec_asks_for_it() -> None:
+    asked = request_object("support-llm", "{}")
+    asked["metadata"]["namespace"] = "serving"
+    policies = Refusing(objects(RenderPart.ADMISSION, samples=True))
+    for each in (*objects(RenderPart.SERVING, samples=True), asked):
+        assert policies.refusals(each, user=DRIVER) == [], each["kind"]
+    assert policies.refusals(engine_pod(samples=True), user=ARGO) == []
+    # Where an administrator has not said yet whose signatures engines believe, nobody else says it.
+    keys = {**asked, "metadata": {**asked["metadata"], "name": "support-llm-keys"}}
+    assert policies.refusals(keys, user=DRIVER) == [
+        "the one ConfigMap is support-llm-samples, which asks engines to keep samples"
+    ]
+    assert any("volumes" in each for each in _refused_without_samples())
+
+
+def _refused_without_samples() -> list[str]:
+    rollout = next(each for each in objects(RenderPart.SERVING, samples=True) if each["kind"] == "Rollout")
+    return Refusing(objects(RenderPart.ADMISSION)).refusals(rollout, user=DRIVER)
 
 
 @pytest.mark.parametrize("changes", FLEETS.values(), ids=FLEETS)

@@ -14,7 +14,8 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES
+from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES, resource_of
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
 from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
@@ -85,6 +86,15 @@ async def test_what_argo_rollouts_writes_is_no_difference(client: KubeClient, cl
     route = cluster.get(HTTP_ROUTES, "support-llm")
     route["spec"]["rules"][0]["backendRefs"][1]["weight"] = 25
     await client.replace(HTTP_ROUTES, route)
+    assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
+
+
+async def test_what_helm_writes_onto_everything_that_it_installs_is_no_difference(client: KubeClient) -> None:
+    wanted = render(fleet_spec(), release(), parts=(RenderPart.SETUP,))
+    helm = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "setup"}}
+    await applied(client, wanted)
+    for each in wanted:
+        await client.patch(resource_of(each), each["metadata"]["name"], {"metadata": helm})
     assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -10,18 +11,21 @@ from pathlib import Path
 
 from engine_images.adapters.oci_build import (
     base_at,
+    build_environment,
     build_image,
     build_toolchain,
     contents_in,
     distribution_files,
     every_file,
     installed_packages,
+    require_environment,
 )
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
 from engine_images.adapters.oci_read import InLayout
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.errors import BrokenImage
+from engine_images.model import EngineEnvironment
 from engine_images.oci.model import Base, Descriptor, Platform, Runtime
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
@@ -29,6 +33,7 @@ from engine_images.oci.toolchain import STEPS, PackingList, missing_folder, pack
 from engine_images.oci.transfers import PushResult, Transfer
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
+from engine_images.spec import EngineSettings
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.core.adapters.extras import extras as known_extras
@@ -46,6 +51,39 @@ def this_platform() -> Platform:
 def base_for_this_machine(text: str, login: RegistryLogin) -> Base:
     """What an image for this machine continues; see `base_at`."""
     return base_at(text, this_platform(), login.access)
+
+
+def require_base_for(settings: EngineSettings, base: Base) -> None:
+    """Look whether engines of these settings find the environment that they are built with in a base.
+
+    Raises:
+        BrokenImage: they do not.
+        EnvironmentMissing: there is none here to build with.
+    """
+    # What makes an environment is no part of the core.
+    from engine_images.adapters.environment import find_engine_environment
+
+    environment = find_engine_environment(settings.accelerator.platform)
+    if not require_environment(base, environment):
+        note(f"the base does not tell what it has; an engine needs vLLM {environment.vllm} at {environment.python}")
+
+
+def environment_made_here() -> EngineEnvironment:
+    """The engine environment that `tidegate setup` made on this machine.
+
+    Raises:
+        EnvironmentMissing: there is none.
+        UsageError: the one in use is somebody else's.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.found_environment import PYTHON_VARIABLE
+
+    if os.environ.get(PYTHON_VARIABLE):
+        raise UsageError(
+            f"{PYTHON_VARIABLE} names an environment that tidegate did not make",
+            hint="the image that it is from is its base; unset the variable to pack the one of `tidegate setup`",
+        )
+    return find_engine_environment()
 
 
 @dataclass(frozen=True)
@@ -116,11 +154,16 @@ class ImagePlace:
         key: SigningKey | None,
     ) -> Descriptor:
         """Put an engine on its base, with the SBOM of the environment that it was built in."""
-        sbom = sbom_of(installed_packages(Path(order.environment.python).parent.parent), order.model)
+        sbom = sbom_of(installed_packages(order.environment.site_packages), order.model)
         contents = contents_in(built.root, with_weights=with_weights, sbom=sbom)
         return build_image(
             OciLayout(self.layout), name=self.name, base=base, contents=contents, runtime=runtime, key=key
         )
+
+    def pack_environment(self, base: Base, environment: EngineEnvironment) -> StoredImage:
+        """Put vLLM, torch and their Python on an operating system."""
+        layout = OciLayout(self.layout)
+        return StoredImage(layout, build_environment(layout, name=self.name, base=base, environment=environment))
 
     def pack_toolchain(self, base: Base, files: Mapping[str, Path]) -> StoredImage:
         """Put those of `toolchain_files` on their base."""

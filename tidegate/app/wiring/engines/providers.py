@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine_images.choices import CompileMode, EnginePlatform
 from engine_images.spec import EngineSettings
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import TrustedImages
@@ -68,7 +69,9 @@ def local_engines(
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
-    name, environment = spec.metadata.name, find_engine_environment()
+    # A torch module is compiled for whatever the environment is for.
+    platform = None if spec.engine.torch else spec.engine.accelerator.platform
+    name, environment = spec.metadata.name, find_engine_environment(platform)
     vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer())
     return LocalEngines(
         registry=registry,
@@ -80,6 +83,21 @@ def local_engines(
         threads=threads,
         spec_folder=spec_folder,
     )
+
+
+def require_machine_for(settings: EngineSettings) -> None:
+    """Look whether an engine of these settings can be compiled and proven on this machine.
+
+    Raises:
+        OutsideError: the environment, or the accelerator, is not here.
+    """
+    from engine_images.adapters.environment import find_engine_environment
+    from engine_images.adapters.gpus import require_accelerator
+
+    if settings.torch or settings.compile.mode is CompileMode.NONE:
+        return
+    require_accelerator(settings.accelerator, settings.accelerator_count)
+    find_engine_environment(settings.accelerator.platform)
 
 
 def require_engine_environment() -> None:
@@ -106,13 +124,15 @@ def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner
     return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
 
 
-def set_up_machine(wheels: Path | None = None) -> None:
-    """Bring what a fleet on this machine needs, and note what is there; from a folder of `wheels` without a network.
+def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = EnginePlatform.CPU) -> None:
+    """Bring what engines for `platform` and a fleet on this machine need, and note what is there.
+
+    From a folder of `wheels` without a network.
 
     Raises:
         OutsideError: something cannot be installed from here; the hint is the command to run. Everything else was.
     """
-    from engine_images.adapters.environment import engine_home, ensure_engine_environment, ensure_system_packages
+    from engine_images.adapters.environment import ensure_engine_environment, ensure_system_packages
 
     missing: OutsideError | None = None
     try:
@@ -120,7 +140,11 @@ def set_up_machine(wheels: Path | None = None) -> None:
     except OutsideError as error:
         note(str(error))
         missing = error
-    environment = ensure_engine_environment(note, wheels)
-    note(f"{'ready' if missing is None else 'made'}: vLLM {environment.vllm} at {engine_home()}")
+    environment = ensure_engine_environment(note, wheels, platform)
+    state, built_for = (
+        "ready" if missing is None else "made",
+        "" if platform is EnginePlatform.CPU else f" for {platform}",
+    )
+    note(f"{state}: vLLM {environment.vllm}{built_for} at {Path(environment.python).parents[1]}")
     if missing:
         raise missing

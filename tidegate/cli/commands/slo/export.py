@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.spec.delivery import CanaryStage, Delivery, LocalFleet
+from pipelines.spec.agreement import agreement_of
+from pipelines.spec.delivery import CanaryStage, Delivery
+from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.sections import IN_CLUSTERS
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
@@ -64,10 +66,16 @@ def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: 
 def _export_request(spec: Delivery, path: Path, asked: ExportOptions) -> ExportRequest:
     if not spec.slos:
         raise UsageError(f"{path} has no `slos`", hint="add objectives under `slos`")
+    if spec.metrics.sources and asked.counted_by == CountedBy.PROXY:
+        raise UsageError(
+            "--counted-by proxy is of no use with `metrics.sources`", hint="the source of requests says who counts"
+        )
     return ExportRequest(
         delivery=spec.metadata.name,
         promises=spec.slos,
         counted_by=CountedBy(asked.counted_by),
+        sources=spec.metrics.sources,
+        agreement=agreement_of(spec),
         cost=spec.cost,
         stage=(spec.canary or CanaryStage()).within,
         # What is exported is for a cluster; the fleet on this machine has a Prometheus of its own.

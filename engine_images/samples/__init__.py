@@ -1,0 +1,1 @@
+"""The delivery's side of samples that engines keep of users' requests."""

@@ -1,0 +1,197 @@
+"""Watches one number of a query against fixed bounds, such as a database's share of errors: a guard, and no test.
+
+Looked at often enough, a number that wanders is seen beyond any bound in the end, and no share of an error budget
+says how often. So a guard has patience in its place, like `for` of an alerting rule: it fails only when the number was
+out of bounds at every look for so long, and passes only when it was within at every look for so long. How often that
+errs, only the number's own history tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from gates.analyses.base import Conditions, MonitoredGate, StageUse
+from gates.analyses.queries.asked import PLACES, PrometheusGate
+from gates.analyses.queries.presets import GUARDS
+from gates.evidence.batch import Batch, Source
+from gates.evidence.selector import PLACE
+from gates.model import GateOutcome, Verdict
+from gates.traffic import Assumptions, Exposure, GateForecast
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.model import SpecConflict
+
+
+def _query(text: str) -> str:
+    known = ("window", *PLACES)
+    if unknown := sorted(set(PLACE.findall(text)) - set(known)):
+        raise ValueError(f"only these open places: {', '.join(known)}; not {', '.join(unknown)}")
+    return text
+
+
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class GuardGate(PrometheusGate):
+    """A query's number has to stay within bounds, whichever version is why it does not."""
+
+    presets: ClassVar = GUARDS
+
+    query: Annotated[str, AfterValidator(_query)] = Field(default="", validate_default=False)
+    """PromQL of one number; may leave open `{{.window}}`, `{{.region}}`, `{{.role}}` and `{{.version}}` of the
+    canary."""
+    max: Bound | None = None
+    """The number may be this at most."""
+    min: Bound | None = None
+    """The number must be this at least."""
+    broken_for: Duration = Field(default=timedelta(minutes=1), ge=timedelta(0))
+    """The gate fails when it was out of bounds at every look for so long."""
+    held_for: Duration = Field(default=timedelta(minutes=1), ge=timedelta(0))
+    """The gate passes when it was within at every look for so long; after a change of weight, from there on."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """A query, and bounds that some number can be within."""
+        if not self.query:
+            yield SpecConflict(("query",), "nothing", "PromQL of one number, or a preset")
+        if self.max is None and self.min is None:
+            yield SpecConflict(("max",), "nothing", "a bound: max, min, or both")
+        if self.max is not None and self.min is not None and self.min > self.max:
+            yield SpecConflict(("min",), f"{self.min:g}", f"at most max, {self.max:g}")
+
+    def within(self, value: float) -> bool:
+        """Whether the number is within both bounds."""
+        return (self.max is None or value <= self.max) and (self.min is None or value >= self.min)
+
+    @property
+    def bounds(self) -> str:
+        """As a person says them."""
+        said = ((word, bound) for word, bound in (("at least", self.min), ("at most", self.max)) if bound is not None)
+        return " and ".join(f"{word} {bound:g}" for word, bound in said)
+
+
+class GuardMonitor:
+    """How long the number has been within its bounds, and how long out of them, look by look."""
+
+    def __init__(self, settings: GuardGate, name: str) -> None:
+        """`name` is that of the gate, under which batches have its number."""
+        self._gate, self._name = settings, name
+        self._held: tuple[float, float] | None = None
+        """The first and the last look of those without a break at which it was within; None when it is not now."""
+        self._broken: tuple[float, float] | None = None
+        """The same, out of bounds."""
+        self._value = math.nan
+        self._silence = "nothing was asked yet"
+        self._failed: Verdict | None = None
+
+    def refuse(self, batch: Batch) -> None:
+        """Every batch fits."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """Learn from one batch; one without the number is the end of every streak."""
+        _ = seconds
+        value = batch.measured.get(self._name)
+        if value is None:
+            self._held = self._broken = None
+            self._silence = batch.missing.get(self._name, "the query was not asked")
+            return
+        self._value, self._silence = value, ""
+        within = self._gate.within(value)
+        self._held = _longer(self._held, batch.time) if within else None
+        self._broken = None if within else _longer(self._broken, batch.time)
+        if self._failed is None and self._broken and _lasted(self._broken, self._gate.broken_for):
+            self._failed = self._says(GateOutcome.FAIL, f"out of bounds for {_length(self._broken)}")
+
+    def restart(self) -> None:
+        """Traffic is shared out again: that it stays within is to be seen again."""
+        self._held = None
+
+    def verdict(self, *, deadline_passed: bool) -> Verdict:
+        """Of all batches so far."""
+        if self._failed:
+            return self._failed
+        waiting = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
+        if self._silence:
+            return Verdict(gate=self._name, outcome=waiting, reason=f"no number: {self._silence}")
+        if self._broken:
+            patience = format_duration(self._gate.broken_for)
+            return self._says(waiting, f"out of bounds for {_length(self._broken)}, {patience} fail")
+        if self._held and _lasted(self._held, self._gate.held_for):
+            return self._says(GateOutcome.PASS, f"within at every look for {_length(self._held)}")
+        asked = format_duration(self._gate.held_for)
+        so_far = _length(self._held) if self._held else "0s"
+        return self._says(waiting, f"within at every look for {so_far}, {asked} are asked for")
+
+    def _says(self, outcome: GateOutcome, reason: str) -> Verdict:
+        gate = self._gate
+        numbers = {"value": self._value, "held_seconds": _seconds(self._held), "broken_seconds": _seconds(self._broken)}
+        numbers |= {name: bound for name, bound in (("max", gate.max), ("min", gate.min)) if bound is not None}
+        text = f"the query gives {self._value:.4g}, which may be {gate.bounds}: {reason}"
+        return Verdict(gate=self._name, outcome=outcome, reason=text, numbers=numbers)
+
+
+def _longer(streak: tuple[float, float] | None, time: float) -> tuple[float, float]:
+    return (streak[0] if streak else time, time)
+
+
+def _seconds(streak: tuple[float, float] | None) -> float:
+    return streak[1] - streak[0] if streak else 0.0
+
+
+def _length(streak: tuple[float, float]) -> str:
+    return format_duration(timedelta(seconds=round(_seconds(streak)))) if _seconds(streak) >= 0.5 else "0s"
+
+
+def _lasted(streak: tuple[float, float], least: timedelta) -> bool:
+    """Whether a streak lasts so long; one look alone never does, however short that is."""
+    return streak[1] > streak[0] and _seconds(streak) >= least.total_seconds()
+
+
+class GuardKind(MonitoredGate[GuardGate]):
+    """A number that has to stay within bounds."""
+
+    name = "query"
+    spec = settings = GuardGate
+    stages = (StageUse("shadow", ("proxy",)), StageUse("canary", ("proxy",)))
+    usual_sources = ("proxy",)
+    from_batches = True
+    bounded = False
+
+    def monitor(self, settings: GuardGate, conditions: Conditions) -> GuardMonitor:
+        """As `MonitoredGate`."""
+        return GuardMonitor(settings, conditions.gate)
+
+    def forecast(
+        self, settings: GuardGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+    ) -> GateForecast:
+        """As `MonitoredGate`: patience, and no statistics; told in looks, whatever the traffic."""
+        _ = assumed, conditions
+        passes, fails = (_looks(patience, exposure) for patience in (settings.held_for, settings.broken_for))
+        return GateForecast(
+            gate=self.name,
+            source=source,
+            unit="looks",
+            scale="bound",
+            canary_requests_to_pass=passes,
+            seconds_to_pass=passes * exposure.look_seconds,
+            regression_share=0.0,
+            canary_requests_to_fail=fails,
+            seconds_to_fail=fails * exposure.look_seconds,
+            within_seconds=exposure.within_seconds,
+            reachable=passes * exposure.look_seconds <= exposure.within_seconds,
+        )
+
+    def passes(
+        self, settings: GuardGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+    ) -> float:
+        """As `MonitoredGate`."""
+        _ = source, assumed, conditions
+        return _looks(settings.held_for, exposure) * exposure.look_seconds
+
+
+def _looks(patience: timedelta, exposure: Exposure) -> int:
+    """A first one, and so many more that it lasted."""
+    return 1 + max(math.ceil(patience.total_seconds() / exposure.look_seconds - 1e-6), 1)

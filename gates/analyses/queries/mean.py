@@ -1,0 +1,197 @@
+"""Asks whether the mean of something that Prometheus adds up and counts is worse on the canary: tokens an answer, cost
+or retries a request, stars a rating.
+
+Of what one window added up no single value is known, so the test rests on sums and counts alone (`gates.stats.means`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy
+from pydantic import Field
+
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
+from gates.analyses.queries.asked import BothArmsGate, QuerySource, Selector, Window, nothing_of
+from gates.analyses.queries.presets import MEANS
+from gates.evidence.batch import ArmName, Batch, PodTotal, Source
+from gates.model import ArmKey, NoData, Sample
+from gates.stats.e_process import Array
+from gates.stats.means import ASSUMED_SPREAD, MeanProcess
+from gates.traffic import ArrivalRates, Assumptions, EvenDraws, Flow
+from tidegate.core.model import SpecConflict
+from tidegate.core.quantities import Percent
+
+FEWEST = 5
+"""Observations of either arm in a window that is bet on: of one or two the mean lies anywhere."""
+
+
+class MeanGate(BothArmsGate):
+    """The canary's mean may be worse than that of the concurrent stable arm by `max_change` at most."""
+
+    holds = "totals"
+    presets: ClassVar = MEANS
+
+    sum: Selector = Field(default="", validate_default=False)
+    """The counter that adds values up, as PromQL selects it: `cost_dollars_sum{version="{{.version}}"}`."""
+    count: Selector = Field(default="", validate_default=False)
+    """The counter of those values, of the same programs."""
+    unit: str = Field(default="", max_length=20)
+    """Of a value, for people."""
+    worse: Literal["higher", "lower"] = "higher"
+    """What is bad: a cost that is higher, a rating that is lower."""
+    max_change: Percent = Field(default=0.2, gt=0, validate_default=False)
+    """Of the stable arm's mean; 0.2 is 20 %. The gate passes once the canary is proven to be worse by less."""
+    tolerance: Percent = Field(default=0.05, ge=0, validate_default=False)
+    """The spread between pods that is nobody's fault. The gate fails once the canary is proven to be worse by more."""
+    min_observations: Sample = 40
+    """Of the canary before a pass, however clear the evidence."""
+    per_request: float = Field(default=1.0, gt=0, le=1000)
+    """Observations for each request of a user, for plans."""
+    spread: float = Field(default=ASSUMED_SPREAD, gt=0, le=20)
+    """Standard deviation of single values over their mean, for plans."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Both counters; what is tolerated must be allowed, and nothing drops by more than all."""
+        for name in ("sum", "count"):
+            if not getattr(self, name):
+                yield SpecConflict((name,), "nothing", "a counter, or a preset")
+        if self.tolerance >= self.max_change:
+            yield SpecConflict(("tolerance",), f"{self.tolerance:.0%}", f"less than max_change, {self.max_change:.0%}")
+        if self.worse == "lower" and self.max_change >= 1:
+            yield SpecConflict(("max_change",), f"{self.max_change:.0%}", "less than 100%, where lower is worse")
+
+    def of_arm(self, queries: QuerySource, arm: ArmName, key: ArmKey, window: Window) -> tuple[PodTotal, ...] | NoData:
+        """As `BothArmsGate`; a pod that counts and does not add up says nothing."""
+        counts = queries.counted(self.count, key, window)
+        totals = queries.summed(self.sum, key, window)
+        pods = [
+            PodTotal(arm=arm, pod=pod, count=count, total=totals[pod]) for pod, count in counts.items() if pod in totals
+        ]
+        return tuple(pods) or nothing_of(self.sum if counts else self.count, key)
+
+    def ratio(self, worse: float | Array) -> Array:
+        """The canary's mean over stable's when it is worse by that share."""
+        return np.asarray(1 + worse if self.worse == "higher" else np.maximum(1 - worse, 0.0))
+
+
+class MeanTest(MetricTest):
+    """Sums and counts of both arms over the same windows."""
+
+    sample = "observations"
+    process: MeanProcess
+
+    def __init__(self, gate: MeanGate, name: str) -> None:
+        """`name` is that of the gate, under which batches have its sums."""
+        super().__init__(name, needed=gate.min_observations)
+        self._gate = gate
+        self.worse = f"that it is {gate.worse} than tolerated"
+        self.process = MeanProcess(
+            tolerated=float(gate.ratio(gate.tolerance)), margin=float(gate.ratio(gate.max_change))
+        )
+        self._seen = {arm: np.zeros(2) for arm in ArmName}
+        self._open, self._seconds = {arm: np.zeros(2) for arm in ArmName}, 0.0
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """As `MetricTest`; windows with too few observations are one with the next."""
+        self.missing = batch.missing.get(self.kind, "")
+        self._seconds += seconds
+        for pod in batch.totals.get(self.kind, ()):
+            for sums in (self._open, self._seen):
+                sums[pod.arm] = sums[pod.arm] + (pod.total, pod.count)
+        canary, stable = self._open[ArmName.CANARY], self._open[ArmName.STABLE]
+        if not canary[1]:
+            # Before the canary has any, stable's past is not what it is compared with.
+            self._open[ArmName.STABLE] = np.zeros(2)
+        elif min(canary[1], stable[1]) >= FEWEST:
+            self.process.feed(canary[None, :], stable[None, :], self._seconds)
+            self._open, self._seconds = {arm: np.zeros(2) for arm in ArmName}, 0.0
+
+    def restart(self) -> None:
+        """As `MetricTest`; a window that is open is of the traffic before."""
+        self._seen = {arm: np.zeros(2) for arm in ArmName}
+        self._open = {arm: np.zeros(2) for arm in ArmName}
+        self.process.restart_acceptance()
+
+    @property
+    def seen(self) -> int:
+        return self._count(ArmName.CANARY) if self._count(ArmName.STABLE) else 0
+
+    def describe(self) -> str:
+        for arm in (ArmName.CANARY, ArmName.STABLE):
+            if not self._count(arm):
+                reason = f": {self.missing}" if self.missing else ""
+                return f"no observations of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
+        canary, stable = self._mean(ArmName.CANARY), self._mean(ArmName.STABLE)
+        unit = f" {self._gate.unit}" if self._gate.unit else ""
+        change = f"{(canary / stable - 1) * 100:+z.0f} %" if stable else "of nothing no share is told"
+        allowed = self._gate.max_change * (100 if self._gate.worse == "higher" else -100)
+        both = f"canary's mean is {canary:.3g}{unit} against {stable:.3g}{unit} on stable"
+        return f"{both} ({change}, allowed {allowed:+g} %)"
+
+    def numbers(self) -> Mapping[str, float]:
+        unit = f"_{self._gate.unit}" if self._gate.unit else ""
+        means = {f"{arm}_mean{unit}": self._mean(arm) for arm in ArmName if self._count(arm)}
+        counts = {f"{arm}_{self.sample}": float(self._count(arm)) for arm in ArmName}
+        return means | counts | {"spread": float(self.process.spread)}
+
+    def _count(self, arm: ArmName) -> int:
+        return int(self._seen[arm][1])
+
+    def _mean(self, arm: ArmName) -> float:
+        total, count = self._seen[arm]
+        return float(total / count)
+
+
+def expected_means(gate: MeanGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
+    """Means of windows that differ by chance, and the canary's by `worse` on top."""
+    _ = assumed
+    rates = arrivals.times(gate.per_request)
+    window = max(rates.look, FEWEST / rates.canary, FEWEST / rates.stable)
+    counts = np.asarray((rates.canary, rates.stable)) * window
+    ratios = np.stack([gate.ratio(worse), np.ones_like(worse)], axis=-1)
+    process = MeanProcess(
+        tolerated=float(gate.ratio(gate.tolerance)),
+        margin=float(gate.ratio(gate.max_change)),
+        leading=worse.shape,
+    )
+    draws = EvenDraws(1 / window)
+
+    def feed(seconds: float) -> None:
+        chance = scipy.special.ndtri(np.stack(draws.after(seconds), axis=-1))
+        means = np.maximum(1 + gate.spread * chance / np.sqrt(counts), 0.0)
+        sums = ratios[:, None, :] * means * counts
+        both = np.stack([sums, np.broadcast_to(counts, sums.shape)], axis=-1)
+        process.feed(both[..., 0, :], both[..., 1, :], seconds)
+
+    return Flow(process, feed)
+
+
+class MeanKind(TestedGate[MeanGate]):
+    """How much worse a mean is whose sum and count Prometheus has."""
+
+    name = "mean"
+    spec = settings = MeanGate
+    stages = (StageUse("canary", ("proxy",)),)
+    usual_sources = ("proxy",)
+    from_batches = True
+    scale = "change"
+    sample = "min_observations"
+    margin = ("max_change", 0.9)
+
+    def needed(self, settings: MeanGate) -> int:
+        """As `TestedGate`, in requests of users."""
+        return int(np.ceil(settings.min_observations / settings.per_request))
+
+    def tests(self, settings: MeanGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        """One."""
+        _ = source
+        yield 1, MeanTest(settings, conditions.gate)
+
+    def flows(self, settings: MeanGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+        """As `TestedGate`."""
+        _ = paired, temper
+        yield partial(expected_means, settings)

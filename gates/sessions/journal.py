@@ -1,0 +1,48 @@
+"""The file of a session: the transcript of its test, written before it has any effect.
+
+It is not forced to the disk line by line: a window whose line was lost with the machine is read and judged once more,
+from the same moment to the same moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gates.transcript import Line, read, written
+from tidegate.core.spec import text_in
+
+
+class SessionJournal:
+    """A transcript that grows; only its owner reads it."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is opened yet."""
+        self.path = path
+
+    def lines(self) -> Sequence[Line]:
+        """What was written; the half of a last line, of a process that was killed, is taken away.
+
+        Raises:
+            SpecError: with the first line that is none of a transcript.
+            OSError: the file is there and cannot be changed.
+        """
+        if not self.path.exists() or not self.path.stat().st_size:
+            return ()
+        text = text_in(self.path, "the transcript of a session")
+        # By their ends alone: a reason may quote other characters that Python takes for the end of a line.
+        *whole, torn = text.split("\n")
+        if torn:
+            os.truncate(self.path, self.path.stat().st_size - len(torn.encode()))
+        return list(read((f"{line}\n" for line in whole), file=str(self.path)))
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Add them.
+
+        Raises:
+            OSError: they could not be written, or not all of them.
+        """
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write("".join(f"{written(line)}\n" for line in lines).encode())

@@ -1,0 +1,310 @@
+"""A Git repository by the machine's own `git`: its credential helpers, ssh keys and agents are those of a team.
+
+Nothing is checked out: commits are made from objects, so no filter, hook or attribute of a repository runs here.
+Secrets go by the child's environment and by private files, never by arguments or addresses.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import weakref
+from base64 import b64encode
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from tempfile import mkdtemp
+from threading import RLock
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from pipelines.repository import LOOKED_AT_AGAIN, BranchFiles, BranchMoved, GitAway, GitMissing, GitRefused
+from pipelines.spec.git import AuthorSpec, GitSpec
+from tidegate.core.access.secrets import SecretStore, scrubbed
+from tidegate.core.children import Child, variables_for
+from tidegate.core.clock import Clock
+from tidegate.core.errors import without_credentials
+from tidegate.core.files import Unreadable, text_of
+from tidegate.core.spec import Problem, SpecError
+from tidegate.core.yaml_text import MOST_CHARACTERS
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 60.0
+"""For one command; what takes longer is a host that hangs."""
+RECENT = 300
+"""Commits among which a delivery looks for its own."""
+REGULAR = ("100644", "100755")
+"""Modes of files; a link or a submodule is none."""
+_MOVED = re.compile(
+    r"fetch first|non-fast-forward|stale info|cannot lock ref|failed to update ref|incorrect old value|already exists"
+)
+"""Reasons of a push that somebody else was faster with, as git and its servers say them."""
+_REFUSED = re.compile(
+    r"authentication failed|permission denied|could not read (username|password)|not found|access denied|"
+    r"does not appear to be a git repository|host key verification failed|error: 40[134]|certificate|"
+    r"unable to find remote helper|not allowed|dubious ownership|repository .* is not|invalid credentials",
+    re.IGNORECASE,
+)
+"""What does not pass by waiting; anything else of a connection may."""
+
+
+class GitRemote:
+    """A `GitRepository`, with a folder of its own that is made when it is first used, and goes with this object."""
+
+    def __init__(
+        self, spec: GitSpec, clock: Clock, *, secrets: SecretStore | None = None, program: str = "git"
+    ) -> None:
+        """Asks nobody, and reads no secret yet."""
+        self._spec, self._clock, self._program = spec, clock, program
+        self._secrets = secrets or SecretStore()
+        self._place: Path | None = None
+        self._used: set[str] = set()
+        self._tips: dict[str, str] = {}
+        # A delivery that is stopped leaves a call behind; what takes it back waits for its end.
+        self._lock = RLock()
+
+    def read(self, branch: str, paths: Collection[str]) -> BranchFiles | None:
+        with self._lock:
+            commit = self._fetched(branch)
+            if commit is None:
+                return None
+            found = {path: self._text(commit, path) for path in dict.fromkeys(paths)}
+            texts = {path: text for path, text in found.items() if text is not None}
+            return BranchFiles(branch=branch, commit=commit, files=texts)
+
+    def commit(
+        self, base: BranchFiles, files: Mapping[str, str], message: str, *, branch: str, dry_run: bool = False
+    ) -> str:
+        with self._lock:
+            new = self._committed(base, files, message)
+            # Never forced: a branch that has moved is read again.
+            dry = ["--dry-run"] if dry_run else []
+            self._push([*dry, "--porcelain", "origin", f"{new}:refs/heads/{branch}"])
+            return new
+
+    def drop(self, branch: str) -> None:
+        with self._lock:
+            if self._tip(branch):
+                self._push(["--porcelain", "origin", f":refs/heads/{branch}"])
+
+    def written_by(self, branch: str, trailer: str) -> str | None:
+        with self._lock:
+            if self._fetched(branch, deepen=True) is None:
+                return None
+            found = self._git("log", "-1", "--format=%H", "--fixed-strings", f"--grep={trailer}", _ref(branch)).strip()
+            return found or None
+
+    def includes(self, revision: str, commit: str) -> bool:
+        with self._lock:
+            if revision == commit:
+                return True
+            known = all(
+                self._run(["cat-file", "-e", f"{each}^{{commit}}"]).returncode == 0 for each in (revision, commit)
+            )
+            return known and self._run(["merge-base", "--is-ancestor", commit, revision]).returncode == 0
+
+    def _tip(self, branch: str) -> str | None:
+        """The commit at which the branch is; None when there is no branch of that name."""
+        done = self._run(["ls-remote", "--exit-code", "origin", f"refs/heads/{branch}"], remote=True)
+        # 2 is git's own word for no such branch.
+        if done.returncode not in (0, 2):
+            self._fail(done)
+        return done.stdout.decode().split("\t")[0] or None
+
+    def _fetched(self, branch: str, *, deepen: bool = False) -> str | None:
+        """The branch's newest commit, brought here; from then on all that come after it are."""
+        tip = self._tip(branch)
+        if tip is None or (tip == self._tips.get(branch) and not deepen):
+            return tip
+        depth = [f"--depth={RECENT}"] if deepen else [] if branch in self._tips else ["--depth=1"]
+        refs = f"+refs/heads/{branch}:{_ref(branch)}"
+        done = self._run(["fetch", "--quiet", "--no-tags", *depth, "origin", refs], remote=True)
+        if done.returncode:
+            self._fail(done)
+        self._tips[branch] = self._git("rev-parse", _ref(branch)).strip()
+        return self._tips[branch]
+
+    def _text(self, commit: str, path: str) -> str | None:
+        entry = self._git("ls-tree", "-z", commit, "--", path)
+        if not entry:
+            return None
+        mode = entry.split(" ", 1)[0]
+        if mode not in REGULAR:
+            raise SpecError([Problem(path, 0, "", "a folder, a link or a submodule in the repository", "a file")])
+        content = self._run(["cat-file", "blob", f"{commit}:{path}"]).stdout
+        if len(content) > 4 * MOST_CHARACTERS:
+            raise SpecError([Problem(path, 0, "", "a larger file", f"at most {MOST_CHARACTERS // 1024} KiB")])
+        try:
+            # A byte order mark is the file's, and stays.
+            text_of(content)
+            return content.decode()
+        except Unreadable as error:
+            raise SpecError([Problem(path, error.line, "", str(error), "text in UTF-8")]) from error
+
+    def _committed(self, base: BranchFiles, files: Mapping[str, str], message: str) -> str:
+        """The commit's id; nobody but us knows of it yet."""
+        index = self._folder / "index"
+        index.unlink(missing_ok=True)
+        staged = {"GIT_INDEX_FILE": str(index)}
+        self._git("read-tree", base.commit, more=staged)
+        for path, text in files.items():
+            mode = self._git("ls-tree", base.commit, "--", path).split(" ", 1)[0]
+            blob = self._git("hash-object", "-w", "--stdin", send=text.encode()).strip()
+            self._git("update-index", "--cacheinfo", f"{mode},{blob},{path}", more=staged)
+        tree = self._git("write-tree", more=staged).strip()
+        signed = self._run(["config", "--get", "--type=bool", "commit.gpgSign"]).stdout.strip() == b"true"
+        sign = ["-S"] if signed else []
+        who = _who(self._spec.author, self._clock.now())
+        return self._git("commit-tree", *sign, tree, "-p", base.commit, send=message.encode(), more=who).strip()
+
+    def _push(self, arguments: Sequence[str]) -> None:
+        done = self._run(["push", *arguments], remote=True)
+        if done.returncode == 0:
+            return
+        refused = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith("!")]
+        if not refused:
+            self._fail(done)
+        reason = refused[0].rpartition("\t")[2]
+        if _MOVED.search(reason):
+            raise BranchMoved(f"{self._named}: somebody else has pushed meanwhile: {reason}", hint=LOOKED_AT_AGAIN)
+        words = "; ".join(self._words(done, "remote: ")) or reason
+        raise GitRefused(
+            f"{self._named} does not take the commit: {self._clean(reason)}: {words}",
+            hint="allow the one who pushes on that branch, or set `git.mode: pull-request`",
+        )
+
+    @property
+    def _named(self) -> str:
+        return without_credentials(self._spec.repository)
+
+    @property
+    def _folder(self) -> Path:
+        if self._place is None:
+            self._place = Path(mkdtemp(prefix="tidegate-git-"))
+            weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
+            self._git("init", "--quiet", "--bare", "--template=", str(self._place / "bare"), inside=False)
+            self._git("remote", "add", "origin", self._spec.repository)
+        return self._place
+
+    def _git(
+        self,
+        *arguments: str,
+        send: bytes = b"",
+        more: Mapping[str, str] | None = None,
+        inside: bool = True,
+    ) -> str:
+        """What a command that asks nobody says."""
+        done = self._run(arguments, send=send, more=more, inside=inside)
+        if done.returncode:
+            words = "; ".join(self._words(done)) or "no reason given"
+            raise GitRefused(f"git {arguments[0]} failed: {words}", hint="look at the configuration of git here")
+        return done.stdout.decode(errors="replace")
+
+    def _fail(self, done: subprocess.CompletedProcess[bytes]) -> NoReturn:
+        lines = self._words(done)
+        words = "; ".join(lines[:3]) or f"git ended with {done.returncode}"
+        if _REFUSED.search(" ".join(lines)):
+            hint = "check its address, `git.auth`, and the rights of the one who pushes"
+            raise GitRefused(f"{self._named}: {words}", hint=hint)
+        raise GitAway(f"{self._named}: {words}", hint="check that it can be reached from here")
+
+    def _words(self, done: subprocess.CompletedProcess[bytes], begin: str = "") -> list[str]:
+        """What git has said on stderr, or its server, without any secret."""
+        said = (line.strip() for line in done.stderr.decode(errors="replace").splitlines())
+        kept = [line.removeprefix(begin).strip() for line in said if line.startswith(begin)]
+        return [self._clean("".join(filter(str.isprintable, line))) for line in kept if line]
+
+    def _clean(self, text: str) -> str:
+        return without_credentials(scrubbed(text, self._used))
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        *,
+        send: bytes = b"",
+        remote: bool = False,
+        more: Mapping[str, str] | None = None,
+        inside: bool = True,
+    ) -> subprocess.CompletedProcess[bytes]:
+        folder = ["--git-dir", str(self._folder / "bare")] if inside else []
+        environment = {**variables_for(Child.GIT, os.environ), **_UNATTENDED, **(more or {})}
+        if remote:
+            environment |= self._access()
+        log.debug("git %s", shlex.join(arguments))
+        try:
+            # A session of its own: neither ssh nor git finds a terminal to ask a person at.
+            return subprocess.run(
+                [self._program, "-c", "core.hooksPath=/dev/null", *folder, *arguments],
+                input=send,
+                capture_output=True,
+                env=environment,
+                timeout=CALL_SECONDS,
+                start_new_session=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise GitMissing("`git` is not installed on this machine", hint="install it: `apt install git`") from None
+        except subprocess.TimeoutExpired:
+            raise GitAway(f"{self._named}: no answer within {CALL_SECONDS:.0f} s", hint="try it by hand") from None
+
+    def _access(self) -> Mapping[str, str]:
+        """Variables that let a child in."""
+        auth = self._spec.auth
+        if auth is None:
+            return {}
+        if auth.ssh:
+            return {"GIT_SSH_COMMAND": self._ssh_command()}
+        if auth.basic:
+            password = self._secrets.text(auth.basic.password)
+            self._used |= {password, _header_of(auth.basic.username, password)}
+            value = f"Basic {_header_of(auth.basic.username, password)}"
+        else:
+            assert auth.bearer is not None, "a spec with none of them was refused"
+            token = self._secrets.text(auth.bearer)
+            self._used.add(token)
+            value = f"Bearer {token}"
+        parts = urlsplit(self._spec.repository)
+        header = f"http.{parts.scheme}://{parts.netloc}/.extraHeader"
+        settings = {header: f"Authorization: {value}", "credential.helper": "", "http.followRedirects": "false"}
+        found = {"GIT_CONFIG_COUNT": str(len(settings))}
+        for number, (key, setting) in enumerate(settings.items()):
+            found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": setting}
+        return found
+
+    def _ssh_command(self) -> str:
+        """Ssh with the key in a private file: it takes none that others may read, as mounted Secrets are."""
+        assert self._spec.auth is not None and self._spec.auth.ssh is not None
+        ssh = self._spec.auth.ssh
+        key = _private(self._folder / "key", self._secrets.text(ssh.key))
+        options = ["-i", str(key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"]
+        if ssh.known_hosts:
+            known = _private(self._folder / "known_hosts", self._secrets.text(ssh.known_hosts))
+            options += ["-o", f"UserKnownHostsFile={known}", "-o", "StrictHostKeyChecking=yes"]
+        return shlex.join(["ssh", *options])
+
+
+_UNATTENDED = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "ssh:https:http:file"}
+
+
+def _ref(branch: str) -> str:
+    return f"refs/tidegate/{branch}"
+
+
+def _header_of(username: str, password: str) -> str:
+    return b64encode(f"{username}:{password}".encode()).decode()
+
+
+def _private(path: Path, text: str) -> Path:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{text}\n")
+    return path
+
+
+def _who(author: AuthorSpec, at: datetime) -> dict[str, str]:
+    said = {"NAME": author.name, "EMAIL": author.email, "DATE": f"{int(at.timestamp())} +0000"}
+    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in said.items()}

@@ -1,0 +1,144 @@
+"""A Git repository as a delivery needs it: what it reads and writes there, and who tells what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from tidegate.core.errors import OutsideError, Refused
+from tidegate.core.model import Value
+
+
+class GitAway(OutsideError):
+    """The repository's host, or its forge, did not answer; it may later."""
+
+
+class GitRefused(OutsideError):
+    """The repository does not let us in, or does not take the commit; the message has its own words."""
+
+
+class GitMissing(Refused):
+    """There is no `git` on this machine."""
+
+
+LOOKED_AT_AGAIN = "the branch is read and edited again by itself; `tidegate resume` when the delivery gave up"
+
+
+class BranchMoved(OutsideError):
+    """Somebody else has pushed since it was read; nothing was written."""
+
+
+class BranchFiles(Value):
+    """Some files of a branch as one commit has them."""
+
+    branch: str
+    commit: str
+    files: Mapping[str, str]
+    """Texts by path; those that are not there are left out."""
+
+
+class FieldEdit(Value):
+    """One field of one file, before and after."""
+
+    path: str
+    object: str = ""
+    """`KIND/NAME` of its document; empty for the only one."""
+    field: str
+    before: str
+    after: str
+
+
+class GitRepository(Protocol):
+    """One remote repository. Every call may take as long as its host does, and raises `GitAway` or `GitRefused`."""
+
+    def read(self, branch: str, paths: Collection[str]) -> BranchFiles | None:
+        """The branch as it is now; None when there is none of that name."""
+        ...
+
+    def commit(self, base: BranchFiles, files: Mapping[str, str], message: str, *, branch: str, dry_run: bool) -> str:
+        """Push a commit on `base` with these texts as the tip of `branch`; returns its id.
+
+        With `dry_run` everything but the push's effect.
+
+        Raises:
+            BranchMoved: the branch is not at `base` any more.
+        """
+        ...
+
+    def drop(self, branch: str) -> None:
+        """Delete the branch; nothing happens when there is none."""
+        ...
+
+    def written_by(self, branch: str, trailer: str) -> str | None:
+        """The newest commit of the branch, among its last few hundred, whose message has that line."""
+        ...
+
+    def includes(self, revision: str, commit: str) -> bool:
+        """Whether `revision` is `commit` or comes after it, as far as it was read."""
+        ...
+
+
+class PullRequestState(StrEnum):
+    """What became of one."""
+
+    OPEN = "open"
+    MERGED = "merged"
+    CLOSED = "closed"
+    """Without a merge: somebody said no."""
+
+
+class PullRequest(Value):
+    """One that a forge has."""
+
+    number: int
+    url: str
+    state: PullRequestState
+
+
+class PullRequests(Protocol):
+    """Those of one project of a forge. Raises as `GitRepository`."""
+
+    def open(self, branch: str, onto: str, title: str, text: str) -> PullRequest:
+        """Open one, or find the one that is open for that branch already."""
+        ...
+
+    def look(self, number: int) -> PullRequest:
+        """What became of it."""
+        ...
+
+    def close(self, number: int) -> None:
+        """Without a merge; nothing happens when it is not open."""
+        ...
+
+
+class Applied(Value):
+    """What a tool that applies files from Git says of a region."""
+
+    who: str
+    """`Argo CD application llm-eu`."""
+    revisions: tuple[str, ...]
+    """The commits that it has applied, or compared with; none when it has not said any yet."""
+    in_sync: bool
+    words: str
+    """What it says of itself."""
+
+
+class SyncSource(Protocol):
+    """The tool that applies what Git says, by region."""
+
+    async def applied(self, region: str) -> Applied:
+        """What it says now; raises `FleetError` where it cannot be asked."""
+        ...
+
+
+@dataclass(frozen=True)
+class GitAccess:
+    """What a delivery with `git` in its spec is given."""
+
+    repository: GitRepository
+    requests: PullRequests | None = None
+    """None where people open them, and for commits."""
+    synced: SyncSource | None = None
+    """None where nobody is waited for."""

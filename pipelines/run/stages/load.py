@@ -1,0 +1,243 @@
+"""load: both versions get the same load, block after block, before any request of users reaches the canary."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from gates.evidence.batch import ArmLoad, Batch, LoadBlock
+from gates.evidence.request_record import RequestRecord
+from gates.model import Verdict, blind
+from gates.spec import stage_sources
+from pipelines.events.payloads import StepProgress
+from pipelines.load.model import LoadOrder
+from pipelines.load.results import ArmResult, LoadResult, arm_load, arm_result
+from pipelines.model import PlanStep
+from pipelines.plan.gates import gates_in
+from pipelines.ports import LoadGenerator
+from pipelines.run.context import Context
+from pipelines.run.evidence import WatchWindow, meanwhile, terms_for, watch
+from pipelines.run.regions import both_arms
+from pipelines.spec.delivery import LoadStage
+from pipelines.spec.policy import load_requests
+from rollouts.errors import NotPossible
+from rollouts.model import EngineSet
+from tidegate.core.threads import call_in_thread
+
+WARM_UP = 0.5
+"""Of a block's length: the load that each arm gets first, which is no evidence. First requests compile kernels."""
+
+
+@dataclass(frozen=True)
+class LoadArm:
+    """One version under load."""
+
+    engines: EngineSet
+    engine_hour: float | None
+    """What one engine costs in an hour; None when nobody says."""
+
+
+async def load(context: Context, step: PlanStep) -> None:
+    """Bring blocks of load to both arms until the gates decide.
+
+    Raises:
+        Stopped: a gate fails, or the time is over without a verdict, or the canary is gone.
+        NotPossible: an arm has no address of its own, or this fleet cannot start a copy of the champion.
+    """
+    settings = context.spec.load
+    assert settings is not None, f"{step.id} without a load stage"
+    assert context.loads is not None, "nobody brings load"
+    name = f"load@{step.region}"
+    gates = gates_in(context.spec, settings)
+    terms = terms_for(context, name, settings.gates, stage_sources("load", context.spec.gates), gates=gates)
+    trial = context.trials.open(name, terms, step.id)
+    requests = await call_in_thread(load_requests, context.spec, settings, context.folder)
+    async with AsyncExitStack() as stack:
+        arms = await stack.enter_async_context(_arms(context, step, settings))
+        processes = settings.processes_of(max(arm.engines.engines for arm in arms.values()))
+        makers = [context.loads.open(f"{name}.{role}", requests, processes=processes) for role in arms]
+        generators = dict(zip(arms, [await stack.enter_async_context(maker) for maker in makers], strict=True))
+        blocks = LoadBlocks(context, step, settings, arms, generators)
+        sender = await stack.enter_async_context(meanwhile(blocks.run()))
+
+        async def ask(final: bool) -> Sequence[Verdict]:
+            if sender.done():
+                # It only ever ends by an error, which must not look like a canary that serves nothing.
+                sender.result()
+            if batch := blocks.drain():
+                trial.take(batch)
+            return [*trial.verdicts(deadline_passed=final), *blocks.blind()]
+
+        try:
+            await watch(context, step, WatchWindow(0.0, settings.within.total_seconds()), ask)
+        finally:
+            context.trials.keep(name)
+            if blocks.taken:
+                _report(context, step, blocks.result())
+
+
+@asynccontextmanager
+async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncIterator[Mapping[str, LoadArm]]:
+    """Stable and canary: with a copy of the champion as stable, unless the spec puts the load on users' own."""
+    stable, canary = both_arms(await context.fleet(step).observe())
+    prices = engine_hours(context)
+    if settings.arms == "serving":
+        for arm in (stable, canary):
+            if not arm.url:
+                hint = "a load stage needs the address of each arm; leave it out of `stages`"
+                raise NotPossible(f"{step.region}: the {arm.role} has no address of its own", hint=hint)
+        words = f"load on the stable of {step.region}, which serves its users meanwhile"
+        context.journal.note(step.id, words)
+        yield {"stable": LoadArm(stable, prices[0]), "canary": LoadArm(canary, prices[1])}
+        return
+    if context.scratch is None:
+        hint = "`arms: serving` puts the load on the stable that serves users; or leave the stage out"
+        raise NotPossible(f"{step.region}: this fleet starts no engine that serves nobody", hint=hint)
+    context.journal.note(step.id, "starting a copy of the champion that serves nobody")
+    champion = await context.prepare_champion(step.id)
+    async with context.scratch.start(step.region or "", champion) as copy:
+        yield {"stable": LoadArm(copy, prices[0]), "canary": LoadArm(canary, prices[1])}
+
+
+def engine_hours(context: Context) -> tuple[float | None, float | None]:
+    """Prices of an engine of the champion, and of one on trial: they may take other numbers of accelerators.
+
+    The spec's price is that of the engine which it describes, the one on trial.
+    """
+    cost, plan = context.spec.cost, context.plan
+    if cost is None:
+        return None, None
+    before, now = (
+        int(str(record.settings.get("accelerator_count") or 1)) if record else 1
+        for record in (plan.champion_engine, plan.engine)
+    )
+    return cost.per_engine_hour * before / now, cost.per_engine_hour
+
+
+class LoadBlocks:
+    """Blocks of load on both arms, one pair after the other; a coin decides which arm is first."""
+
+    def __init__(
+        self,
+        context: Context,
+        step: PlanStep,
+        settings: LoadStage,
+        arms: Mapping[str, LoadArm],
+        generators: Mapping[str, LoadGenerator],
+    ) -> None:
+        """`arms` and `generators` are by role."""
+        self._context, self._step, self._settings = context, step, settings
+        self._arms, self._generators = arms, generators
+        # Nobody can know the coin before, and it falls again as it fell when a delivery is looked at afterwards.
+        self._coin = random.Random(f"{context.journal.delivery} {step.id}")
+        self._needs = max((gate.needs or 0 for gate in step.gates), default=0)
+        self._fresh: list[LoadBlock] = []
+        self._records: dict[str, list[RequestRecord]] = {role: [] for role in arms}
+        self._blind = ""
+        self.taken: list[LoadBlock] = []
+        """Blocks so far, without those that warm up."""
+
+    async def run(self) -> None:
+        """Bring blocks until cancelled."""
+        seconds = self._settings.block.total_seconds()
+        await self._pair(seconds * WARM_UP)
+        while True:
+            found = await self._pair(seconds)
+            loads = {role: self._load(role, records) for role, records in found.items()}
+            for role, records in found.items():
+                self._records[role] += records
+            stable, canary = loads["stable"], loads["canary"]
+            self._blind = _why_blind(stable, canary)
+            if stable and canary and not self._blind:
+                block = LoadBlock(stable=stable, canary=canary)
+                self._fresh.append(block)
+                self.taken.append(block)
+            self._context.journal.progress(
+                self._step, "blocks of load", len(self.taken), max(self._needs, len(self.taken))
+            )
+
+    def drain(self) -> Batch | None:
+        """The blocks that ended since the last call, as evidence; None when there are none."""
+        fresh, self._fresh = self._fresh, []
+        now = self._context.clock.now().timestamp()
+        return Batch(time=now, source="load", blocks=tuple(fresh)) if fresh else None
+
+    def blind(self) -> Iterator[Verdict]:
+        """Next to a stable that serves nothing every canary would look well."""
+        if self._blind:
+            yield blind(self._blind)
+
+    def result(self) -> LoadResult:
+        """What both arms made of all blocks."""
+        cost = self._context.spec.cost
+        return LoadResult(
+            region=self._step.region or "",
+            shape=str(self._settings.shape),
+            blocks=len(self.taken),
+            stable=self._result("stable"),
+            canary=self._result("canary"),
+            currency=cost.currency if cost else None,
+        )
+
+    async def _pair(self, seconds: float) -> Mapping[str, Sequence[RequestRecord]]:
+        """One block on each arm: the same requests in the same order."""
+        seed = self._coin.getrandbits(32)
+        order = list(self._arms)
+        self._coin.shuffle(order)
+        brought = (self._block(role, seconds, seed) for role in order)
+        if self._settings.at_once:
+            return dict(zip(order, await asyncio.gather(*brought), strict=True))
+        return {role: await each for role, each in zip(order, brought, strict=True)}
+
+    async def _block(self, role: str, seconds: float, seed: int) -> Sequence[RequestRecord]:
+        engines = self._arms[role].engines
+        concurrency, rate = self._settings.load_of(engines.engines)
+        order = LoadOrder(
+            url=engines.url,
+            model=self._context.plan.name,
+            region=self._step.region or "",
+            role=role,
+            version=engines.version,
+            shape=self._settings.shape,
+            seconds=seconds,
+            concurrency=concurrency,
+            rate=rate,
+            seed=seed,
+        )
+        return await self._generators[role].block(order)
+
+    def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
+        arm = self._arms[role]
+        return arm_load(records, engines=arm.engines.engines, engine_hour=arm.engine_hour)
+
+    def _result(self, role: str) -> ArmResult:
+        loads = [getattr(block, role) for block in self.taken]
+        return arm_result(self._arms[role].engines.version, loads, self._records[role])
+
+
+def _why_blind(stable: ArmLoad | None, canary: ArmLoad | None) -> str:
+    if stable is None or canary is None:
+        return "no request of a block ended"
+    if stable.output_tokens:
+        return ""
+    return f"stable answered none of {stable.requests:,} requests in full"
+
+
+def _report(context: Context, step: PlanStep, result: LoadResult) -> None:
+    """Keep the figures next to the evidence, and tell them."""
+    assert context.loads is not None, "nobody brought load"
+    context.loads.folder.mkdir(parents=True, exist_ok=True)
+    path = context.loads.folder / f"{step.id}.json"
+    path.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    context.journal.attach(path, folder="load")
+    told = StepProgress.model_validate({"load": result.model_dump(mode="json")})
+    context.journal.tell(step.id, told, "; ".join(_words(each) for each in (result.canary, result.stable)))
+
+
+def _words(arm: ArmResult) -> str:
+    ttft = arm.ttft_seconds.p95
+    late = f", TTFT p95 {ttft * 1000:,.0f} ms" if ttft is not None else ""
+    return f"version {arm.version}: {arm.tokens_per_second:,.1f} tokens/s{late}, {arm.failed} of {arm.requests} failed"

@@ -1,0 +1,1 @@
+"""Sections of a delivery's spec that say where the evidence of gates comes from."""

@@ -1,0 +1,107 @@
+"""The stage `load` of a delivery's spec: which load both versions get, and where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from pipelines.load.model import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
+from tidegate.core.durations import Duration, format_duration
+from tidegate.core.model import SpecConflict, SpecModel
+
+USUAL_CONCURRENCY = 8
+SHORTEST_BLOCK = timedelta(seconds=5)
+"""Locust moves along a shape once a second."""
+TAIL_SECONDS = 1.0
+"""That the last requests of a block take beyond it, as planning expects."""
+
+
+class LoadSettings(SpecModel):
+    """Of the stage but for its gates."""
+
+    arms: Literal["scratch", "serving"] = "scratch"
+    """`scratch`: a copy of the champion that is started for this and serves nobody, next to the canary, which has no
+    users yet. `serving`: the region's own stable instead of a copy, whose users feel the load."""
+    concurrency: int | None = Field(default=None, ge=1, le=100_000)
+    """Requests in flight on each engine: who has an answer asks again. 8 where no rate is said either."""
+    requests_per_second: float | None = Field(default=None, gt=0, le=1_000_000)
+    """On each engine instead: arrivals are Poisson and wait for nobody."""
+    shape: LoadShape = LoadShape.STEADY
+    block: Duration = Field(default=timedelta(seconds=20), ge=SHORTEST_BLOCK)
+    """Load on one arm, until the other one has its turn."""
+    at_once: bool = False
+    """Both arms at the same time, for arms that share no machine."""
+    prompts: Path | None = None
+    """One a line; those of `traffic.prompts`, or of the golden set, where no file is named."""
+    lengths: Path | None = None
+    """What an engine of production said at `/metrics`: prompts and answers get the lengths that it counted."""
+    max_tokens: int = Field(default=32, ge=1, le=100_000)
+    """Of an answer; without meaning next to `lengths`, which say it for each."""
+    processes: int | None = Field(default=None, ge=1, le=256)
+    """Of Locust, for each arm; as many as the load needs where none are said."""
+    within: Duration = timedelta(minutes=30)
+
+    @property
+    def block_seconds(self) -> float:
+        """Of a block on both arms, as planning expects."""
+        turns = 1 if self.at_once else 2
+        return turns * (self.block.total_seconds() + TAIL_SECONDS)
+
+    def named_files(self) -> Iterator[tuple[str, Path]]:
+        """The files that it names, by their keys."""
+        for name in ("prompts", "lengths"):
+            if path := getattr(self, name):
+                yield name, path
+
+    def load_of(self, engines: int) -> tuple[int | None, float | None]:
+        """Requests in flight, or requests a second, of an arm of so many engines."""
+        if self.requests_per_second:
+            return None, self.requests_per_second * engines
+        return (self.concurrency or USUAL_CONCURRENCY) * engines, None
+
+    def processes_of(self, engines: int) -> int:
+        """Processes for an arm of so many engines: as said, or as many as the load's peak needs."""
+        if self.processes:
+            return self.processes
+        concurrency, rate = self.load_of(engines)
+        peak = self.shape.peak
+        needed = (rate * peak / RATE_OF_A_PROCESS) if rate else (concurrency or 1) * peak / CONCURRENCY_OF_A_PROCESS
+        return max(math.ceil(needed), 1)
+
+
+@dataclass(frozen=True)
+class LoadAround:
+    """What of a delivery a load stage depends on."""
+
+    starts_engines: bool
+    """Whether the fleet can start an engine that is nobody's."""
+    has_prompts: bool
+    in_workflow: bool
+
+
+def load_conflicts(load: LoadSettings, around: LoadAround) -> Iterator[SpecConflict]:
+    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may."""
+    if load.concurrency and load.requests_per_second:
+        expected = "one of concurrency, requests_per_second"
+        yield SpecConflict(("requests_per_second",), "a rate next to a concurrency", expected)
+    if load.arms == "scratch" and not around.starts_engines:
+        found = "a scratch engine, which this fleet does not start"
+        expected = "`arms: serving`, which puts the load on the stable that serves users; or no stage load"
+        yield SpecConflict(("arms",), found, expected)
+    if not load.prompts and not around.has_prompts:
+        yield SpecConflict((), "no prompts to send", "prompts here, or at traffic.prompts")
+    if load.at_once and around.starts_engines:
+        found = "both arms at once on one machine, where each slows the other down"
+        yield SpecConflict(("at_once",), found, "false in the local fleet")
+    if load.block_seconds > load.within.total_seconds():
+        longest = f"a block on both arms within `within`, which is {format_duration(load.within)}"
+        yield SpecConflict(("block",), format_duration(load.block), longest)
+    if around.in_workflow:
+        found = "a load stage in a workflow, whose image has no Locust"
+        yield SpecConflict((), found, "no `workflow`: `tidegate deliver` from a machine with `tidegate[load]`")

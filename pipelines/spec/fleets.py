@@ -1,0 +1,43 @@
+"""The section `fleet` of a delivery's spec: the engines on this machine, or those of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.durations import Duration
+from tidegate.core.model import SpecModel
+from tidegate.core.spec import NAME
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class LocalFleet(SpecModel):
+    """The fleet on this machine; a region without a port gets a free one."""
+
+    kind: Literal["local"] = "local"
+    ports: Mapping[Name, Port] = {}
+    unattended: Duration = timedelta(minutes=15)
+    """How long nothing may be heard of the one who carries a trial that lives; of one that is gone
+    it is known at once."""
+
+
+def _kind_of(fleet: object) -> str:
+    """Whose rules apply: a fleet that does not say is the one on this machine."""
+    said = fleet.get("kind", "local") if isinstance(fleet, Mapping) else getattr(fleet, "kind", "local")
+    return str(said)
+
+
+Fleet = Annotated[
+    Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
+    Discriminator(
+        _kind_of,
+        custom_error_type="unknown_fleet",
+        custom_error_message="a mapping whose `kind` is local or argo",
+    ),
+]

@@ -1,0 +1,82 @@
+"""A region of a Rollout as its guard sees it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rollouts.argo.model import parse_time
+from rollouts.cluster.carrier import Carrier, Fence, carrier_number
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.guard import GuardedTrial
+from rollouts.cluster.model import RegionConfig, guard_note_patch
+from rollouts.cluster.observer import RegionObserver, moving_users
+from rollouts.cluster.routes import RouteKind
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.kube.objects import owns_field
+from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import ROLLOUTS
+from rollouts.manifests.objects.access import guard_rights
+from rollouts.model import GuardRollback
+from tidegate.core.clock import Clock
+from tidegate.core.model import Json
+
+_TEMPLATE = ("f:spec", "f:template")
+
+
+class GuardedRollout:
+    """A `GuardedRegion`."""
+
+    def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
+        self.rights = guard_rights(config.name, routes.resource, config.route)
+        self._config = config
+        self._cluster = cluster
+        self._routes = routes
+        self._clock = clock
+        fence = Fence(config, cluster, moving_users(config, routes), clock, None)
+        self._observer = RegionObserver(config, cluster, routes, clock, fence)
+
+    async def look(self) -> GuardedTrial:
+        snapshot = await self._observer.observe()
+        return GuardedTrial(
+            asked=snapshot.asked,
+            step=snapshot.argo.step_index,
+            written=_written(snapshot.rollout),
+            stable=snapshot.stable.version if snapshot.stable else None,
+            trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
+            going_on=_on_trial(snapshot),
+            carrier=max(carrier_number(snapshot.rollout), carrier_number(snapshot.route)),
+            unattended=snapshot.unattended,
+            subject={**(snapshot.rollout or {}), "apiVersion": ROLLOUTS.api_version, "kind": ROLLOUTS.kind},
+        )
+
+    async def note(self, taken: GuardRollback) -> None:
+        await self._cluster.patch(ROLLOUTS, self._config.name, guard_note_patch(taken))
+
+    async def reconcile(self) -> None:
+        """Nothing: Argo Rollouts takes warm versions away, and users from a canary without engines."""
+
+    def fleet(self, carrier: Carrier) -> ArgoFleet:
+        return ArgoFleet(
+            self._config,
+            cluster=self._cluster,
+            routes=self._routes,
+            render=lambda _: (),
+            clock=self._clock,
+            carrier=carrier,
+        )
+
+
+def _written(rollout: Json | None) -> datetime | None:
+    entries = ((rollout or {}).get("metadata") or {}).get("managedFields") or []
+    return max(
+        (at for each in entries if owns_field(each, _TEMPLATE) and (at := parse_time(each.get("time")))), default=None
+    )
+
+
+def _on_trial(snapshot: RegionSnapshot) -> bool:
+    return (
+        snapshot.stable is not None
+        and not snapshot.is_at_rest
+        and snapshot.foreign_change is None
+        and not snapshot.foreign_objects
+    )

@@ -1,0 +1,1 @@
+"""Engines over several nodes: LeaderWorkerSets behind the port `Fleet`, whose users tidegate itself moves."""

@@ -1,0 +1,136 @@
+"""What engines of a region are to keep, and what each of their pods has kept, through the API server alone.
+
+What they are to keep stands in a ConfigMap that pods have mounted: a kubelet brings it into them within two minutes,
+and no pod starts again for it. What was kept is asked of each pod through the API server's proxy to it, so
+that nobody needs a way of their own into a cluster's network. What is in either, and sealed, is nothing of this room's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
+
+from rollouts.errors import FleetError, NotFound
+from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.ports import Cluster
+from rollouts.kube.requests import post_to_pod
+from rollouts.kube.resources import CONFIG_MAPS, PODS
+from rollouts.kube.retry import RetryPolicy
+from rollouts.manifests.conventions import PORT, samples_request
+from rollouts.manifests.objects.engines.samples import can_keep, request_object
+from rollouts.sampling.model import PodAnswers, SampleEndpoint
+from tidegate.core.clock import Clock
+from tidegate.core.errors import Refused
+from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY, VERSION
+
+UNHEARD_SECONDS = 180.0
+"""A pod that keeps nothing for so long has not heard that it should."""
+SILENT_SECONDS = 30.0
+"""A pod that cannot be asked for so long is told of; one that goes meanwhile is not."""
+
+log = logging.getLogger(__name__)
+
+
+class RegionSamples:
+    """The samples of one delivery's pods in one region."""
+
+    def __init__(self, region: str, cluster: Cluster, delivery: str, clock: Clock, *, patience_seconds: float) -> None:
+        """`cluster` does not retry: a pod is asked again soon enough. A first word is repeated for the patience."""
+        self._region, self._cluster, self._delivery, self._clock = region, cluster, delivery, clock
+        self._retries = RetryPolicy(clock, seconds=patience_seconds)
+        self._since: dict[str, float] = {}
+        """By pod that gives nothing: since when, in seconds of the clock."""
+
+    async def require(self, version: str) -> None:
+        """Be sure that the pods of a version were made so that they hear what to keep.
+
+        Raises:
+            Refused: one was not.
+            FleetError: the region does not answer.
+        """
+        pods = await self._retries.run(lambda: self._pods(version))
+        if lacking := [_name(pod) for pod in pods if not can_keep(pod, self._delivery)]:
+            raise Refused(
+                f"{self._region}: pod {lacking[0]} of version {version} cannot keep samples: it was made for a spec "
+                "without the section `samples`",
+                hint="deliver a version with the section and without the judge in canary; the next one can be judged",
+            )
+
+    async def ask(self, text: str, *, first: bool) -> None:
+        """Have engines read `text`; a `first` word is repeated while the region is silent.
+
+        Raises:
+            FleetError: it could not be written.
+        """
+        if not first:
+            await self._write(text)
+            return
+        self._since.clear()
+        await self._retries.run(lambda: self._write(text))
+
+    async def take(self, version: str, endpoint: SampleEndpoint) -> PodAnswers:
+        """What the pods of a version that are ready give away.
+
+        Raises:
+            FleetError: nobody says which pods there are.
+        """
+        pods = [_name(pod) for pod in await self._pods(version) if is_pod_ready(pod)]
+        found = await asyncio.gather(*(self._take(pod, endpoint) for pod in pods))
+        problems = [each for each in found if isinstance(each, str)]
+        answers = tuple(each for each in found if not isinstance(each, str) and each is not None)
+        return PodAnswers(answers=answers, problem=f"{self._region}: {'; '.join(problems)}" if problems else "")
+
+    async def end(self, versions: Iterable[str], endpoint: SampleEndpoint) -> None:
+        """Nothing asks for samples any more, and the pods of these versions forget theirs. Never raises: engines end
+        by themselves, soon after nobody asks any more.
+        """
+        # First: no pod is to read it again once it was told to forget.
+        await _best_effort([self._cluster.delete(CONFIG_MAPS, samples_request(self._delivery))])
+        for version in versions:
+            with suppress(FleetError):
+                pods: Sequence[Json] = await self._pods(version)
+                await _best_effort(self._post(_name(pod), endpoint) for pod in pods)
+
+    async def _write(self, text: str) -> None:
+        await self._cluster.apply(request_object(self._delivery, text))
+
+    async def _pods(self, version: str) -> tuple[Json, ...]:
+        labels = f"{DELIVERY}={self._delivery},{VERSION}={version}"
+        return (await self._cluster.list(PODS, labels=labels)).items
+
+    async def _take(self, pod: str, endpoint: SampleEndpoint) -> Json | str | None:
+        """What a pod gives away; None for nothing yet, or what is wrong with it for too long already."""
+        why, limit = f"pod {pod} does not answer", SILENT_SECONDS
+        try:
+            reply = await self._post(pod, endpoint)
+        except NotFound as error:
+            if error.reason:
+                # The API server's own word: the pod is gone, and with it what it had.
+                self._since.pop(pod, None)
+                return None
+            why, limit = f"pod {pod} keeps no samples: it has not heard that it should", UNHEARD_SECONDS
+        except FleetError as error:
+            why = f"{why}: {error.message}"
+        else:
+            self._since.pop(pod, None)
+            return reply
+        now = self._clock.monotonic()
+        return why if now - self._since.setdefault(pod, now) >= limit else None
+
+    async def _post(self, pod: str, endpoint: SampleEndpoint) -> Json:
+        return await self._cluster.send(post_to_pod(pod, PORT, endpoint.path, endpoint.headers))
+
+
+def _name(pod: Json) -> str:
+    return str(pod["metadata"]["name"])
+
+
+async def _best_effort(asking: Iterable[Awaitable[object]]) -> None:
+    for error in await asyncio.gather(*asking, return_exceptions=True):
+        if isinstance(error, FleetError):
+            log.info("engines were not told of the end of samples: %s", error)
+        elif isinstance(error, BaseException):
+            raise error

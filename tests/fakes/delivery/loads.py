@@ -1,0 +1,87 @@
+"""Load in memory: engines of known speed, whose time passes as the clock's does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gates.evidence.request_record import RequestRecord
+from pipelines.load.model import LoadOrder, LoadRequest
+from pipelines.load.requests import shuffled
+from rollouts.model import Engine, EngineSet, Role
+from tidegate.core.clock import Clock
+from tidegate.core.errors import OutsideError
+
+SCRATCH_URL = "http://127.0.0.1:9009"
+
+
+class FakeLoads:
+    """`LoadGenerators` and `LoadGenerator`: what each address makes of a load, by its tokens a second."""
+
+    def __init__(self, folder: Path, clock: Clock, speeds: dict[str, float]) -> None:
+        """`speeds` are those of addresses; one that is missing answers nothing."""
+        self.folder, self.speeds, self.orders = folder, speeds, list[LoadOrder]()
+        self.sent: list[tuple[str, str]] = []
+        """Role and prompt of every request."""
+        self.processes: list[int] = []
+        self.gone = False
+        self._clock, self._random = clock, random.Random(0)
+        self._requests: Sequence[LoadRequest] = ()
+
+    @asynccontextmanager
+    async def open(self, name: str, requests: Sequence[LoadRequest], *, processes: int) -> AsyncIterator[FakeLoads]:
+        self._requests = requests
+        self.processes.append(processes)
+        yield self
+
+    async def block(self, order: LoadOrder) -> Sequence[RequestRecord]:
+        if self.gone:
+            raise OutsideError("a process of the load ended by itself")
+        self.orders.append(order)
+        began = self._clock.now().timestamp()
+        await self._clock.sleep(order.seconds)
+        speed = self.speeds.get(order.url, 0.0) * self._random.lognormvariate(0, 0.03)
+        requests = shuffled(self._requests, order.seed)
+        records, at = [], 0.0
+        while at < order.seconds:
+            request = next(requests)
+            self.sent.append((order.role, request.prompt))
+            took = request.max_tokens / speed if speed else 1.0
+            records.append(_record(order, request, began + at, took, ok=speed > 0))
+            at += took
+        return records
+
+
+def _record(order: LoadOrder, request: LoadRequest, started: float, took: float, *, ok: bool) -> RequestRecord:
+    return RequestRecord(
+        started=started,
+        region=order.region,
+        role=order.role,
+        version=order.version,
+        status=200 if ok else 500,
+        ok=ok,
+        error="" if ok else "status",
+        ttft_seconds=took / 10 if ok else None,
+        itl_mean_seconds=took / request.max_tokens if ok else None,
+        duration_seconds=took,
+        output_tokens=request.max_tokens if ok else 0,
+    )
+
+
+class FakeScratch:
+    """`ScratchEngines` that are up at once."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.running = 0
+
+    @asynccontextmanager
+    async def start(self, region: str, engine: Engine) -> AsyncIterator[EngineSet]:
+        self.started.append(engine.version)
+        self.running += 1
+        try:
+            yield EngineSet(role=Role.STABLE, version=engine.version, digest=engine.digest, url=SCRATCH_URL, ready=True)
+        finally:
+            self.running -= 1

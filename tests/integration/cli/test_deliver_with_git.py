@@ -1,0 +1,143 @@
+"""Whole deliveries to clusters whose team has them in Git: real git, Argo CD simulated, API servers on sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.clusters.applied_from_git import Application, applied, path
+from fakes.clusters.region import an_image
+from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.services.git_repository import TeamRepository
+from fakes.services.git_servers import basic, over_http
+from fakes.terminal import Tidegate
+from fakes.workflow.engine import engines
+
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
+
+REGIONS = ("eu-west-1", "us-east-1")
+SECRET = "hunter2-S3cret"
+FILES = [
+    {
+        "path": "clusters/{region}/serving.yaml",
+        "object": "Rollout/support-llm",
+        "set": {
+            "spec.template.spec.containers[name=engine].image": "{image}",
+            'spec.template.metadata.labels["tidegate.dev/version"]': "{version}",
+        },
+    }
+]
+GIT: dict[str, Any] = {
+    "files": FILES,
+    "auth": {"basic": {"username": "ci", "password": {"env": "TIDEGATE_GIT_PASSWORD"}}},
+    "sync": {"argo_cd": {"application": "llm-{region}"}, "within": "1m"},
+}
+
+
+@dataclass
+class Place:
+    """Two regions that serve version 1, what the team has in Git of them, and Argo CD that applies it."""
+
+    clusters: Clusters
+    team: TeamRepository
+    applications: list[Application]
+
+    def in_git(self) -> list[str]:
+        """The version and the end of the image, region by region."""
+        found = []
+        for region in REGIONS:
+            documents = yaml.safe_load_all(self.team.text(path(region)))
+            (template,) = [each["spec"]["template"] for each in documents if each["kind"] == "Rollout"]
+            version = template["metadata"]["labels"]["tidegate.dev/version"]
+            found.append(f"{version} {template['spec']['containers'][0]['image'][-2:]}")
+        return found
+
+
+@pytest.fixture
+def served(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[Clusters]:
+    """The regions, with API servers on sockets; the spec has no `git` yet."""
+    write_golden_set(tmp_path)
+    mark_images(MlflowRegistry(embedded_uri(state)), name)
+    with engines(tmp_path / "champion" / "model") as there:
+        said = delivery_to([[each] for each in REGIONS], name=name, engine=there.url)
+        registered.write_text(yaml.safe_dump(said))
+        with clusters(said, tmp_path) as found:
+            yield found
+
+
+@pytest.fixture
+def place(served: Clusters, registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """The objects of version 1 are in Git as `tidegate rollout render` prints them, below a comment."""
+    monkeypatch.setenv("KUBECONFIG", str(served.servers.kubeconfig))
+    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", SECRET)
+    texts = {}
+    for region in REGIONS:
+        objects = served.region(region).render(an_image("1"))
+        texts[path(region)] = "# Ask the platform team.\n" + yaml.safe_dump_all(objects, sort_keys=False)
+    (tmp_path / "team").mkdir()
+    team = TeamRepository(tmp_path / "team", texts)
+    with over_http(team.bare, basic("ci", SECRET)) as door, applied(served.servers, REGIONS, team) as applications:
+        said = yaml.safe_load(registered.read_text())
+        registered.write_text(yaml.safe_dump({**said, "git": {"repository": door.address, **GIT}}))
+        yield Place(served, team, applications)
+
+
+def no_secret(tmp_path: Path, *texts: str) -> None:
+    hidden = (SECRET, basic("ci", SECRET).split()[1])
+    files = [each.read_text(errors="replace") for each in tmp_path.rglob("*") if each.is_file()]
+    assert not [text for text in (*texts, *files) for secret in hidden if secret in text]
+
+
+def test_git_says_in_the_end_what_is_served(tidegate: Tidegate, place: Place, tmp_path: Path, state: Path) -> None:
+    team, there = place.team, place.clusters
+    first = team.commits()
+    planned = tidegate("plan", "delivery.yaml")
+    assert planned.code == 0, planned
+    line = "git@1: on main, clusters/eu-west-1/serving.yaml: spec.template.spec.containers[name=engine].image becomes"
+    assert line in planned.out
+    as_data = json.loads(tidegate("plan", "delivery.yaml", "--output", "json").out)["git"]
+    assert "2" in [each["after"] for each in as_data["2"]]
+    assert tidegate("deliver", "delivery.yaml", "--dry-run").code == 0
+    assert team.commits() == first
+    said = tidegate("deliver", "delivery.yaml", "--ci")
+    assert said.code == 0, said.err
+    assert (place.in_git(), there.versions()) == (["2 02", "2 02"], ["2", "2"])
+    assert "eu-west-1: Argo CD application llm-eu-west-1 has applied it" in said.err
+    newest, before = team.commits()[:2]
+    assert [len(team.changed(each)) for each in (newest, before)] == [4, 4]
+    assert f"models:/{said.err.split('models:/')[1].split('/')[0]}/2" in team.message(before)
+    again = tidegate("plan", "delivery.yaml")
+    assert again.code != 0  # the champion is what would be delivered
+    back = tidegate("rollback", "delivery.yaml", "--to", "previous", "--yes")
+    assert (back.code, there.versions(), place.in_git()) == (0, ["1", "1"], ["1 01", "1 01"]), back
+    assert team.message().splitlines()[1].endswith(" 1 again serves eu-west-1, us-east-1")
+    # What Git says is what is there: Argo CD had nothing to write.
+    assert [each for one in place.applications for each in one.writes if "Rollout" in each] == [
+        "Rollout support-llm"
+    ] * 2
+    no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err)
+    no_secret(state)
+
+
+def test_a_repository_that_does_not_take_it_is_told_before_anything_begins(
+    tidegate: Tidegate, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", "wrong")
+    for words in (["plan"], ["deliver", "--dry-run"]):
+        told = tidegate(*words, "--file", "delivery.yaml")
+        assert (told.code, "`deliver` would not begin: http://127.0.0.1" in told.out) == (4, True), told
+    said = tidegate("deliver", "delivery.yaml")
+    assert (said.code, "check its address, `git.auth`" in said.err) == (4, True), said.err
+    found = tidegate("doctor", "delivery.yaml", "--output", "json").json
+    (git,) = [each for each in found if each["region"] == "git"]
+    assert [each["code"] for each in git["findings"]] == ["git-refused"]
+    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", SECRET)
+    found = tidegate("doctor", "delivery.yaml", "--output", "json").json
+    assert [each["findings"] for each in found if each["region"] == "git"] == [[]]
+    assert len(place.team.commits()) == 1

@@ -1,0 +1,109 @@
+"""`gate compare` against two endpoints on the loopback, as a person and a CI job type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from fakes.services.endpoints import endpoint_server
+from fakes.terminal import Tidegate
+
+PROMPTS = 40
+
+
+def right(prompt: str) -> str:
+    return f"it is {len(prompt)} of {prompt.rpartition(' ')[2]}"
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    path = tmp_path / "golden.jsonl"
+    prompts = [f"how long is {'x' * number}" for number in range(1, PROMPTS + 1)]
+    path.write_text("".join(json.dumps({"prompt": each, "expected": right(each)}) + "\n" for each in prompts))
+    return path
+
+
+def test_an_equal_endpoint_passes_and_its_answers_can_be_judged_again(
+    tidegate: Tidegate, golden: Path, tmp_path: Path
+) -> None:
+    pairs, gates = tmp_path / "pairs.jsonl", tmp_path / "gates.yaml"
+    gates.write_text("apiVersion: tidegate/v1\nkind: Gates\ngates: {errors: {max_increase: 5pp}}\n")
+    with endpoint_server(right) as stable, endpoint_server(right) as canary:
+        ends = ["--stable", stable.url, "--canary", canary.url]
+        # Times of a loopback are no more than noise, so they are not asked.
+        asked = ["gate", "compare", "--golden", golden, "--gates", gates, "--pairs", pairs, "-o", "json"]
+        said = tidegate(*asked, *ends)
+        count = len(stable.asked)
+        resumed = tidegate(*asked, *ends)
+    assert said.code == 0, said.err
+    assert (said.json["outcome"], said.json["likeness"], said.json["unanswered"]) == ("pass", 1.0, 0)
+    assert [verdict["gate"] for verdict in said.json["verdicts"]] == ["quality", "errors"]
+    assert len(stable.asked) == count, "what is decided already is not asked again"
+    again = tidegate(*asked)
+    assert (again.json, resumed.json) == (said.json, said.json)
+
+
+def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
+    junit = tmp_path / "gate.xml"
+    with endpoint_server(right) as stable, endpoint_server(lambda _: "no idea") as canary:
+        ends = ["--stable", stable.url, "--canary", canary.url]
+        said = tidegate("gate", "compare", *ends, "--golden", golden, "--junit", junit)
+        assert len(stable.asked) < PROMPTS, "it ends with the first verdict"
+    assert said.code == 1
+    assert "golden: fail after" in said.out and "pairs of answers" in said.out
+    case = ElementTree.parse(junit).find(".//testcase[@name='quality']/failure")
+    assert case is not None and "that it is worse than allowed" in str(case.get("message"))
+
+
+def test_a_canary_that_fails_is_an_error_of_the_canary(tidegate: Tidegate, golden: Path) -> None:
+    def sometimes(prompt: str) -> str | None:
+        return None if len(prompt) % 2 else right(prompt)
+
+    with endpoint_server(right) as stable, endpoint_server(sometimes) as canary:
+        said = tidegate("gate", "compare", "--stable", stable.url, "--canary", canary.url, "--golden", golden)
+    assert said.code == 1
+    assert "fail          errors" in said.out
+
+
+def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
+    tidegate: Tidegate, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STABLE_KEY", "sk-of-stable")
+    file, pairs = tmp_path / "key", tmp_path / "pairs.jsonl"
+    file.write_text("sk-of-canary\n")
+    with endpoint_server(right, key="sk-of-stable") as stable, endpoint_server(right, key="sk-of-canary") as canary:
+        ends = ["--stable", stable.url, "--canary", canary.url, "--golden", golden]
+        keys = ["--stable-key-env", "STABLE_KEY", "--canary-key-file", file]
+        said = tidegate("gate", "compare", *ends, *keys, "--pairs", pairs, "--within", "20s")
+        without = tidegate("gate", "compare", *ends)
+        missing = tidegate("gate", "compare", *ends, "--stable-key-env", "NOT_SET")
+    assert "pairs of answers" in said.out
+    assert "sk-of" not in said.out + said.err + pairs.read_text() + without.err
+    assert (without.code, missing.code) == (4, 2)
+    assert "/v1/models answers 401" in without.err
+    assert "--stable-key-env: no key is there" in missing.err
+
+
+def test_what_is_wrong_is_told_before_anybody_is_asked(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
+    with endpoint_server(models=("a", "b")) as server:
+        several = tidegate("gate", "compare", "--stable", server.url, "--canary", server.url, "--golden", golden)
+        assert server.asked == []
+    assert several.code == 2
+    assert "serves 2 models: a, b; name one: --stable-model" in several.err
+    with endpoint_server(right) as stable, endpoint_server(lambda _: None) as canary:
+        mute = tidegate("gate", "compare", "--stable", stable.url, "--canary", canary.url, "--golden", golden)
+    assert (mute.code, len(canary.asked)) == (4, 3)
+    nobody = tidegate("gate", "compare", "--golden", golden)
+    assert (nobody.code, "give --stable URL and --canary URL" in nobody.err) == (2, True)
+    one = tidegate("gate", "compare", "--golden", golden, "--stable", "http://127.0.0.1:9")
+    assert (one.code, "--canary: found nothing" in one.err) == (2, True)
+    away = tidegate(
+        "gate", "compare", "--golden", golden, "--stable", "http://127.0.0.1:9", "--canary", "http://127.0.0.1:9"
+    )
+    assert (away.code, "does not answer" in away.err) == (4, True)
+    likely = tmp_path / "likely.jsonl"
+    likely.write_text(json.dumps({"prompt": "p", "expected": "e", "scorer": "log_likelihood"}) + "\n")
+    refused = tidegate("gate", "compare", "--golden", likely, "--stable", "http://h", "--canary", "http://h")
+    assert (refused.code, "log_likelihood asks vLLM itself" in refused.err) == (2, True)

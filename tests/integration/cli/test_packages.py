@@ -1,0 +1,193 @@
+"""Charts and components, read by Helm and Kustomize themselves: they hold what `render` prints, and the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidegate.cli import main
+
+ROOT = Path(__file__).parents[3]
+HELM = ROOT / ".helm"
+SPEC = ROOT / "examples/kubernetes/delivery.yaml"
+SERVER = ROOT / "examples/helm/tidegate-serve"
+VALUES = ROOT / "examples/helm/support-llm.yaml"
+REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
+
+_RUN_HELM = """
+import json, sys
+import helm_python as helm
+
+asked = json.load(sys.stdin)
+found = {"lint": helm.lint(asked["chart"], asked["values"])}
+with helm.Chart.load(asked["chart"]) as chart:
+    try:
+        chart.validate_schema(asked["values"])
+        found["files"] = chart.render(asked["values"], name=asked["name"], namespace="serving")
+    except helm.HelmError as error:
+        found["refused"] = str(error)
+print(json.dumps(found))
+"""
+
+needs_helm = pytest.mark.skipif(not (HELM / "helm_python").exists(), reason="`make test-tools` installs Helm")
+needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl has Kustomize")
+
+
+def helm(chart: Path, values: dict[str, Any], name: str = "support-llm-setup") -> dict[str, Any]:
+    """What Helm's own SDK says of a chart, in a process of its own: Go's runtime stays out of the tests'."""
+    asked = json.dumps({"chart": str(chart), "values": values, "name": name})
+    environment = {**os.environ, "PYTHONPATH": str(HELM)}
+    words = [sys.executable, "-c", _RUN_HELM]
+    done = subprocess.run(words, input=asked, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def objects(texts: dict[str, str]) -> list[Any]:
+    """Of all files but the notes."""
+    manifests = (text for path, text in sorted(texts.items()) if path.endswith(".yaml"))
+    return [body for text in manifests for body in yaml.safe_load_all(text) if body]
+
+
+def rendered(capsys: pytest.CaptureFixture[str], spec: Path, region: str, part: str) -> list[Any]:
+    capsys.readouterr()
+    image = f"registry.example.com/team/support-llm@sha256:{'7' * 64}"
+    words = ["rollout", "render", str(spec), "--region", region, "--part", part, "--version", "7", "--image", image]
+    assert main(words) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def a_spec_with_braces(folder: Path) -> Path:
+    """The example with an annotation that a template would take for its own."""
+    shutil.copytree(ROOT / "examples/support", folder / "support")
+    spec = folder / "kubernetes" / "delivery.yaml"
+    spec.parent.mkdir()
+    told = SPEC.read_text(encoding="utf-8")
+    annotated = told.replace("  namespace: serving\n", '  namespace: serving\n  annotations: {team: "{{ .Team }}"}\n')
+    spec.write_text(annotated, encoding="utf-8")
+    return spec
+
+
+@needs_helm
+@pytest.mark.parametrize("part", ["setup", "admission"])
+def test_a_chart_has_what_render_prints(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_ROOT", str(tmp_path))
+    spec, chart = a_spec_with_braces(tmp_path), tmp_path / "chart"
+    more = ["--admission"] if part == "admission" else []
+    assert main(["rollout", "package", str(spec), "--for", "helm", "--to", str(chart), *more]) == 0
+    for region in REGIONS:
+        found = helm(chart, {"region": region})
+        assert objects(found["files"]) == rendered(capsys, spec, region, part)
+        assert not found["lint"]["errors"]
+    assert "{{ .Team }}" in json.dumps(objects(found["files"]))
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [({}, "/region"), ({"region": "mars"}, "/region"), ({"region": "eu-west-1", "where": "x"}, "where")],
+)
+def test_a_chart_is_installed_for_one_region_of_the_spec(values: dict[str, str], said: str, tmp_path: Path) -> None:
+    assert main(["rollout", "package", str(SPEC), "--for", "helm", "--to", str(tmp_path)]) == 0
+    assert said in helm(tmp_path, values)["refused"]
+
+
+@needs_kustomize
+def test_a_component_has_what_render_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rollout", "package", str(SPEC), "--for", "kustomize", "--to", str(tmp_path / "setup")]) == 0
+    for region in REGIONS:
+        overlay = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+        built = kustomized(tmp_path / region, {**overlay, "components": [f"../setup/{region}"]})
+        assert by_name(built) == by_name(rendered(capsys, SPEC, region, "setup"))
+
+
+@needs_helm
+def test_the_chart_of_the_server_is_the_example() -> None:
+    found = helm(SERVER, yaml.safe_load(VALUES.read_text(encoding="utf-8")), "tidegate-serve")
+    made = by_name(objects(found["files"]))
+    for body in made.values():
+        del body["metadata"]["labels"]
+    budget = made.pop("PodDisruptionBudget tidegate-serve")
+    assert made == by_name(list(yaml.safe_load_all((ROOT / "examples/kubernetes/serve.yaml").read_text("utf-8"))))
+    assert budget["spec"]["selector"] == made["Deployment tidegate-serve"]["spec"]["selector"]
+    assert not found["lint"]["errors"]
+
+
+@needs_helm
+def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
+    values = yaml.safe_load(VALUES.read_text(encoding="utf-8")) | {
+        "imagePullSecrets": ["pull", "more"],
+        "podLabels": {"team": "a7"},
+        "podAnnotations": {"seen": "yes"},
+        "nodeSelector": {"pool": "small"},
+        "tolerations": [{"key": "small", "operator": "Exists"}],
+        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "args": ["--metrics"],
+        "queue": "wait",
+        "podDisruptionBudget": None,
+        "storage": {"size": "1Gi", "accessMode": "ReadWriteOnce", "existingClaim": "inbox"},
+    }
+    made = by_name(objects(helm(SERVER, values, "other")["files"]))
+    template = made["Deployment other"]["spec"]["template"]
+    pod = template["spec"]
+    (container,) = pod["containers"]
+    assert template["metadata"] == {"labels": {"app": "other", "team": "a7"}, "annotations": {"seen": "yes"}}
+    assert pod["imagePullSecrets"] == [{"name": "pull"}, {"name": "more"}]
+    assert (pod["nodeSelector"], pod["tolerations"]) == (values["nodeSelector"], values["tolerations"])
+    assert container["env"][-1] == values["env"][0]
+    assert container["args"][-2:] == ["--queue=wait", "--metrics"]
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "inbox"}} in pod["volumes"]
+    assert not [each for each in made if each.startswith(("PodDisruptionBudget", "PersistentVolumeClaim"))]
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [({"image": "registry.example.com/tidegate:latest"}, "/image"), ({"webhok": {}}, "webhok"), ({"user": 0}, "/user")],
+)
+def test_wrong_values_of_the_server_are_refused(value: dict[str, Any], said: str) -> None:
+    values = yaml.safe_load(VALUES.read_text(encoding="utf-8")) | value
+    assert said in helm(SERVER, values)["refused"]
+
+
+@needs_kustomize
+def test_the_component_of_the_server_takes_a_namespace_and_an_image(tmp_path: Path) -> None:
+    for name in ("kustomization.yaml", "serve.yaml"):
+        (tmp_path / "server").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "examples/kubernetes" / name, tmp_path / "server" / name)
+    built = by_name(
+        kustomized(
+            tmp_path / "overlay",
+            {
+                "components": ["../server"],
+                "namespace": "llm",
+                "images": [{"name": "registry.example.com/tidegate", "digest": f"sha256:{'6' * 64}"}],
+            },
+        )
+    )
+    (container,) = built["Deployment tidegate-serve"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry.example.com/tidegate@sha256:{'6' * 64}"
+    assert {each["metadata"]["namespace"] for each in built.values()} == {"llm"}
+
+
+def kustomized(folder: Path, kustomization: dict[str, Any]) -> list[Any]:
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    built = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return list(yaml.safe_load_all(built.stdout))
+
+
+def by_name(bodies: list[Any]) -> dict[str, Any]:
+    return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}

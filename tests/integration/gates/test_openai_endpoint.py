@@ -1,0 +1,88 @@
+"""What asks an endpoint with HTTP alone gives the answers, and names the faults, that OpenAI's own client does."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.services.chat_servers import FAULTS, chat_server
+from fakes.services.endpoints import endpoint_server
+
+from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
+from gates.comparison.model import ApiForm, Endpoint
+from gates.errors import BadAnswer
+from gates.model import EngineReply
+from pipelines.adapters.chat import OpenAIChat
+from tidegate.core.errors import OutsideError, UsageError
+
+
+async def answer(
+    url: str, model: str = "m", *, api: ApiForm = ApiForm.CHAT, key: str = "", timeout_seconds: float = 5
+) -> EngineReply:
+    async with OpenAIEndpoint(
+        Endpoint(url=f"{url}/v1", model=model, api=api), key=key, timeout_seconds=timeout_seconds
+    ) as endpoint:
+        return await endpoint.ask("2 + 2?", max_tokens=8)
+
+
+async def test_an_answer_has_its_text_tokens_and_times() -> None:
+    with chat_server() as server:
+        found = await answer(server.url)
+    assert (found.text, found.output_tokens, found.finish_reason) == ("The answer is four", 4, "stop")
+    assert found.duration_seconds is not None and found.itl_seconds is not None
+    assert 0.04 < found.ttft_seconds < found.duration_seconds - 0.1
+    sent = server.bodies[0]
+    assert (sent["temperature"], sent["seed"], sent["max_tokens"]) == (0, 0, 8)
+
+
+@pytest.mark.parametrize("fault", [*sorted(FAULTS.keys() - {"too-many"}), "cut", "vanish"])
+async def test_faults_are_told_as_by_openais_own_client(fault: str) -> None:
+    with chat_server() as server:
+        with pytest.raises(OutsideError) as by_client:
+            await OpenAIChat().ask(server.url, fault, "2 + 2?", max_tokens=8)
+        with pytest.raises(OutsideError) as found:
+            await answer(server.url, fault)
+    assert type(found.value) is type(by_client.value)
+    # The client's address has no /v1, and of a stream that is none each says in its own words why.
+    expected = by_client.value.message.replace(server.url, f"{server.url}/v1").partition(" OpenAI response")[0]
+    assert found.value.message.startswith(expected.partition(" after ")[0])
+
+
+async def test_silence_and_an_address_of_nobody() -> None:
+    with chat_server() as server, pytest.raises(BadAnswer, match="took too long to answer"):
+        await answer(server.url, "hang", timeout_seconds=0.3)
+    with pytest.raises(OutsideError, match="does not answer") as caught:
+        await answer(server.url)
+    assert not isinstance(caught.value, BadAnswer)
+
+
+async def test_completions_are_asked_without_a_conversation() -> None:
+    with endpoint_server(lambda prompt: f"{prompt} is four") as server:
+        found = await answer(server.url, api=ApiForm.COMPLETIONS)
+    assert (found.text, server.asked[0]["prompt"]) == ("2 + 2? is four", "2 + 2?")
+
+
+async def test_a_key_is_sent_and_never_told() -> None:
+    with endpoint_server(key="sk-right", models=("a", "b")) as server:
+        assert (await answer(server.url, key="sk-right")).text == "2 + 2?"
+        assert await models_of(f"{server.url}/v1", "sk-right") == ("a", "b")
+        with pytest.raises(OutsideError) as caught:
+            await answer(server.url, key="sk-wrong")
+    assert (caught.value.message, caught.value.detail) == (f"{server.url}/v1 answers 401", None)
+
+
+async def test_who_lets_few_through_is_asked_again() -> None:
+    with endpoint_server(busy=2) as server:
+        assert (await answer(server.url)).text == "2 + 2?"
+    with endpoint_server(busy=20) as server, pytest.raises(OutsideError, match="answers 429"):
+        await answer(server.url)
+
+
+def test_addresses() -> None:
+    assert base_url("http://h:8000", "--stable") == "http://h:8000/v1"
+    assert base_url("https://h/openai/v1/", "--stable") == "https://h/openai/v1"
+    for wrong in ("h:8000", "http://", "http://h:x", "https://me:secret@h/v1", "https://h/v1?key=secret"):
+        with pytest.raises(UsageError) as caught:
+            base_url(wrong, "--stable")
+        assert "secret" not in str(caught.value)
+    refuse_open_key("http://127.0.0.1:8000/v1", "--stable-key-env")
+    with pytest.raises(UsageError, match="without TLS"):
+        refuse_open_key("http://10.0.0.1:8000/v1", "--stable-key-env")

@@ -1,0 +1,131 @@
+"""Blocks of load as the real Locust brings them, and as the fake does that unit tests have in its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+import psutil
+import pytest
+from fakes.delivery.loads import FakeLoads
+from fakes.engines.local_fleet import stand_in
+from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
+
+from pipelines.adapters.load.blocks import LocustLoads
+from pipelines.adapters.load.scratch import ScratchProcesses
+from pipelines.load.model import LoadOrder
+from pipelines.load.requests import plain_requests
+from pipelines.load.results import arm_load
+from pipelines.ports import LoadGenerator
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
+
+REQUESTS = plain_requests([f"How much is {number} and 1?" for number in range(20)], 4)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeChatServer]:
+    with chat_server() as running:
+        yield running
+
+
+def order(url: str, **changes: object) -> LoadOrder:
+    given = {"url": url, "model": "m", "region": "eu", "role": "canary", "version": "7", "seconds": 2, "seed": 5}
+    return LoadOrder.model_validate({**given, **({} if "rate" in changes else {"concurrency": 3}), **changes})
+
+
+@asynccontextmanager
+async def real(folder: Path, *, processes: int = 1, timeout_seconds: float = 120) -> AsyncIterator[LoadGenerator]:
+    loads = LocustLoads(folder)
+    async with loads.open("load@eu", REQUESTS, processes=processes, timeout_seconds=timeout_seconds) as generator:
+        yield generator
+
+
+@pytest.mark.parametrize("kind", ["real", "fake"])
+async def test_a_block_returns_its_own_requests_all_of_which_have_ended(
+    tmp_path: Path, server: FakeChatServer, kind: str
+) -> None:
+    fake = FakeLoads(tmp_path, FakeClock(), {server.url: 20.0})
+    opened = real(tmp_path, processes=2) if kind == "real" else fake.open("load@eu", REQUESTS, processes=2)
+    async with opened as generator:
+        first = await generator.block(order(server.url))
+        again = await generator.block(order(server.url, role="stable", version="6"))
+    assert {(each.role, each.version, each.region) for each in first} == {("canary", "7", "eu")}
+    assert {(each.role, each.version, each.region) for each in again} == {("stable", "6", "eu")}
+    for each in (*first, *again):
+        assert each.ok and each.output_tokens == len(WORDS) and each.ttft_seconds is not None
+    found = arm_load(first, engines=1, engine_hour=None)
+    assert found is not None and 1.0 < found.seconds < 4.0
+
+
+async def test_two_arms_get_the_same_requests_in_the_same_order(tmp_path: Path, server: FakeChatServer) -> None:
+    async with real(tmp_path) as generator:
+        sent = []
+        for _ in range(2):
+            server.bodies.clear()
+            await generator.block(order(server.url, concurrency=1))
+            sent.append([body["messages"][0]["content"] for body in server.bodies])
+    shorter = min(map(len, sent))
+    assert shorter >= 5
+    assert sent[0][:shorter] == sent[1][:shorter]
+
+
+async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, server: FakeChatServer) -> None:
+    async with real(tmp_path, processes=2) as generator:
+        steady = await generator.block(order(server.url, rate=40.0))
+        spike = await generator.block(order(server.url, rate=40.0, shape="spike", seconds=3))
+    assert len(steady) == pytest.approx(80, abs=45)
+    began = min(each.started for each in spike)
+    thirds = Counter(min(int(each.started - began), 2) for each in spike)
+    assert thirds[1] > 1.5 * thirds[0] and thirds[1] > 1.5 * thirds[2]
+
+
+async def test_the_first_token_is_timed_while_the_stream_arrives(tmp_path: Path, server: FakeChatServer) -> None:
+    async with real(tmp_path) as generator:
+        records = await generator.block(order(server.url, concurrency=2))
+    first = median(each.ttft_seconds or 0.0 for each in records)
+    assert server.token_seconds <= first < server.token_seconds + 0.04
+    assert median(each.duration_seconds for each in records) > 3 * server.token_seconds
+
+
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [("refuse", "status"), ("dead", "status"), ("cut", "cut"), ("mid-error", "protocol"), ("vanish", "connect")],
+)
+async def test_each_failure_has_its_class(tmp_path: Path, server: FakeChatServer, model: str, error: str) -> None:
+    async with real(tmp_path) as generator:
+        records = await generator.block(order(server.url, model=model, concurrency=1))
+    assert records and {each.error for each in records} == {error}
+    # An engine that refuses at once is not asked in a busy loop.
+    assert len(records) < 20
+
+
+async def test_a_silent_engine_ends_with_the_patience_of_its_requests(tmp_path: Path, server: FakeChatServer) -> None:
+    async with real(tmp_path, timeout_seconds=0.4) as generator:
+        records = await generator.block(order(server.url, model="hang", concurrency=1, seconds=1))
+    assert {each.error for each in records} == {"timeout"}
+
+
+async def test_a_process_that_dies_is_told_and_none_stays(tmp_path: Path, server: FakeChatServer) -> None:
+    async with real(tmp_path) as generator:
+        (worker,) = [each for each in psutil.Process().children() if "worker" in " ".join(each.cmdline())]
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(OutsideError, match="a process of the load ended by itself"):
+            await generator.block(order(server.url))
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_a_scratch_engine_serves_its_load_and_is_gone_afterwards(tmp_path: Path) -> None:
+    engine = stand_in("1")
+    async with ScratchProcesses(tmp_path, SystemClock()).start("eu", engine) as copy, real(tmp_path) as generator:
+        records = await generator.block(order(copy.url, model=engine.model, concurrency=1))
+        running = [each for each in psutil.Process().children(recursive=True) if "stand_in" in " ".join(each.cmdline())]
+        assert running and (copy.version, copy.ready) == ("1", True)
+    assert records and all(each.ok for each in records)
+    assert psutil.wait_procs(running, timeout=5)[1] == []

@@ -1,0 +1,118 @@
+"""A comparison: pairs in, verdicts out, the same each time."""
+
+from __future__ import annotations
+
+import pytest
+
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.quality import QualityGate
+from gates.answers.golden import GoldenPrompt
+from gates.comparison.comparison import EndpointComparison
+from gates.comparison.model import AnsweredPair
+from gates.comparison.plan import comparison_plan
+from gates.model import EngineReply, GateOutcome
+from gates.reports.gate_file import GateFile
+from pipelines.spec.delivery import Delivery
+from tidegate.core.spec import parse_spec
+
+GOLDEN = [GoldenPrompt(prompt=f"What is {number}?", expected=f"number {number}") for number in range(40)]
+
+
+def reply(text: str, *, ttft: float = 0.2) -> EngineReply:
+    return EngineReply(text=text, finish_reason="stop", output_tokens=4, ttft_seconds=ttft)
+
+
+def pair(number: int, stable: EngineReply | None, canary: EngineReply | None) -> AnsweredPair:
+    return AnsweredPair(time=1000.0 + number, prompt=GOLDEN[number % len(GOLDEN)].prompt, stable=stable, canary=canary)
+
+
+def compared(canary: str, *, ttft: float = 0.2, most: int = 400) -> EndpointComparison:
+    """`canary` is a form for the number that is asked about."""
+    comparison = EndpointComparison(comparison_plan("two", None), GOLDEN)
+    for number in range(most):
+        asked = number % len(GOLDEN)
+        comparison.take(pair(number, reply(f"It is number {asked}"), reply(canary.format(asked), ttft=ttft)))
+        if comparison.decided:
+            break
+    return comparison
+
+
+def outcomes(comparison: EndpointComparison) -> dict[str, GateOutcome]:
+    return {verdict.gate: verdict.outcome for verdict in comparison.verdicts(deadline_passed=True)}
+
+
+def test_an_equal_endpoint_passes_every_gate_within_some_rounds() -> None:
+    comparison = compared("It is number {}")
+    assert set(outcomes(comparison).values()) == {GateOutcome.PASS}
+    assert (len(comparison.times) < 120, comparison.likeness, comparison.unanswered) == (True, 1.0, 0)
+
+
+def test_wrong_answers_fail_quality_and_a_slow_endpoint_latency() -> None:
+    wrong = compared("I do not know")
+    assert outcomes(wrong)["quality"] is GateOutcome.FAIL
+    slow = compared("It is number {}", ttft=0.4)
+    assert (outcomes(slow)["latency"], len(slow.times) < 40) == (GateOutcome.FAIL, True)
+
+
+def test_answers_that_do_not_come_are_errors_of_the_canary_and_no_score() -> None:
+    comparison = EndpointComparison(comparison_plan("two", None), GOLDEN)
+    for number in range(60):
+        comparison.take(pair(number, reply(f"number {number % len(GOLDEN)}"), None))
+    found = outcomes(comparison)
+    assert (found["errors"], found["quality"]) == (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
+    assert comparison.unanswered == 60
+
+
+def test_the_same_pairs_give_the_same_verdicts() -> None:
+    assert compared("number {}").verdicts() == compared("number {}").verdicts()
+
+
+GATES = """apiVersion: tidegate/v1
+kind: Gates
+metadata: {name: mine}
+gates:
+  budget: {rollback: 2%}
+  agreement: {min_similarity: 0.9}
+  judge: {max_drop: 0.1}
+"""
+
+
+def test_a_file_of_gates_says_what_is_asked_and_what_nobody_here_can_answer() -> None:
+    plan = comparison_plan("mine", parse_spec(GATES, GateFile, file="gates.yaml").gates)
+    assert plan.gates == ("quality", "agreement")
+    assert plan.pairs.of(AgreementGate) == AgreementGate(min_similarity=0.9)
+    assert plan.not_asked == ("judge",)
+    assert (plan.rollback, plan.rollback_each, plan.pairs.rollback) == (0.02, 0.01, 0.01)
+
+
+def test_a_delivery_is_asked_for_its_gates_and_its_judge(delivery: Delivery) -> None:
+    plan = comparison_plan("d", delivery.gates)
+    assert plan.quality == delivery.gates.quality
+    assert plan.judge == delivery.gates.judge
+    assert "judge" in plan.gates
+    assert set(plan.not_asked) == {"burn_rate"}
+    assert plan.rollback_each == pytest.approx(delivery.gates.budget.rollback / len(plan.gates))
+
+
+@pytest.fixture
+def delivery() -> Delivery:
+    text = """apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: d}
+model: {name: m}
+engine: {vllm: {version: 0.32.0}, accelerator: cpu}
+slos: [{name: availability, objective: 99.9, errors: {}}]
+gates:
+  latency: {max_increase: 30%}
+  errors: {max_increase: 3pp}
+  quality: {scorer: exact, max_drop: 0.1}
+  judge: {endpoint: "http://127.0.0.1:9/v1", model: big}
+  burn_rate: {slo: availability}
+stages:
+  - offline: {dataset: golden.jsonl, gates: [quality]}
+  - canary: {weights: [50], gates: [latency, errors, burn_rate]}
+regions: {waves: [[here]]}
+"""
+    spec = parse_spec(text, Delivery, file="delivery.yaml")
+    assert isinstance(spec.gates.quality, QualityGate)
+    return spec

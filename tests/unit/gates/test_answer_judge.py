@@ -1,0 +1,86 @@
+"""A judge of single answers: what it scores, and what it must show before it is believed."""
+
+from __future__ import annotations
+
+from fakes.services.chat_servers import FakeJudge, an_answer
+
+from gates.evidence.batch import Dimension
+from gates.judge.answer_judge import AnswerJudge, JudgedAnswer
+from gates.judge.control import Label
+from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason
+from gates.judge.spec import JudgeControl, JudgeGate
+from tidegate.core.errors import OutsideError
+
+GIVEN = {"a": 0.2, "b": 0.9}
+GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge")
+
+
+async def judged(
+    client: JudgeClient, *, answers: int = 200, worth: float = 0.8, gate: JudgeGate = GATE
+) -> tuple[AnswerJudge, list[JudgedAnswer | NoScore]]:
+    judge = AnswerJudge(gate, client, seed=7)
+    found = []
+    for number in range(answers):
+        words = f"number{number}"
+        asked = judge.judge(str(number), f"what is {words}?", an_answer(worth, words), right=True)
+        found.append(await asked)
+    return judge, found
+
+
+async def test_every_answer_has_its_score_and_a_good_judge_is_believed() -> None:
+    judge, found = await judged(FakeJudge())
+    assert {each.score for each in found if isinstance(each, JudgedAnswer)} == {0.8}
+    assert judge.control.ok is True, judge.control.reason
+    assert (judge.control.self_agreement, judge.control.discrimination) == (1.0, 1.0)
+
+
+async def test_a_judge_that_does_not_read_is_refused_by_foils() -> None:
+    judge, _ = await judged(FakeJudge(worth=lambda question, answer: 0.8))
+    assert judge.control.ok is False
+    assert "tells foils in 0% of" in judge.control.reason
+
+
+async def test_a_judge_that_says_something_else_each_time_is_refused() -> None:
+    judge, _ = await judged(FakeJudge(noise=0.4))
+    assert judge.control.ok is False
+    assert "agrees with itself" in judge.control.reason
+
+
+async def test_a_judge_that_is_not_there_gives_no_score() -> None:
+    class Gone:
+        async def ask(self, request: JudgeRequest) -> JudgeReply:
+            raise OutsideError("the judge at h is not there")
+
+    judge, found = await judged(Gone(), answers=30)
+    assert found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 30
+    assert judge.control.ok is False and "not there" in judge.control.reason
+
+
+async def test_it_learns_neither_the_arm_nor_a_place() -> None:
+    client = FakeJudge()
+    judge, _ = await judged(client, answers=1)
+    assert '"answer"' in client.requests[0].user and "answer_1" not in client.requests[0].system
+    assert "stable" not in client.requests[0].system + client.requests[0].user
+    assert judge.control.place_bias == 0.0
+
+
+async def test_answers_of_the_canary_are_no_measure_of_the_judge() -> None:
+    """A canary that answers nothing right would make its judge look bad."""
+    judge = AnswerJudge(GATE, FakeJudge(), seed=7)
+    for number in range(100):
+        await judge.judge(str(number), f"what is number{number}?", "no idea worth 0.1", right=False)
+    assert (judge.control.repeats, judge.control.foils) == (0, 0)
+
+
+async def test_it_is_asked_of_labelled_answers() -> None:
+    gate = GATE.model_copy(update={"control": JudgeControl(min_asked=2)})
+    judge = AnswerJudge(gate, FakeJudge(), seed=7)
+    labels = [Label(prompt=f"{each}?", answer=an_answer(worth, each), score=worth) for each, worth in GIVEN.items()]
+    await judge.learn(labels)
+    assert (judge.control.labels, judge.control.label_agreement) == (2, 1.0)
+
+
+async def test_only_the_dimensions_of_the_spec_are_asked() -> None:
+    gate = GATE.model_copy(update={"dimensions": {Dimension.ACCURACY: 1.0}})
+    _, found = await judged(FakeJudge(), answers=1, gate=gate)
+    assert isinstance(found[0], JudgedAnswer) and list(found[0].dimensions) == [Dimension.ACCURACY]

@@ -1,0 +1,188 @@
+"""The stage that brings the same load to both versions: what it sends where, and how it says no."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fakes.delivery.loads import SCRATCH_URL
+from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
+
+from gates.transcript import read, replay
+from pipelines.errors import Stopped
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.plan.gates import budget_shares
+from pipelines.run.stages import STAGES
+from pipelines.spec.delivery import Delivery
+from rollouts.errors import NotPossible
+from tidegate.testing import an_engine
+
+HERE = "eu-west-1"
+COST = "\ncost: {per_engine_hour: 3.6}"
+
+
+def spec_with(load: str = "{}", *, more: str = COST, gates: str = "throughput: {}") -> Delivery:
+    return a_spec(
+        offline=f"  - offline: {{dataset: golden.jsonl}}\n  - load: {load}",
+        quality=f"  quality: {{max_drop: 0.1, min_prompts: 10}}\n  {gates}",
+        traffic=f"traffic: {{requests_per_second: 200}}{more}",
+    )
+
+
+async def a_world(folder: Path, spec: Delivery | None = None) -> World:
+    """Every region serves the champion; eu-west-1 has the challenger on trial."""
+    world = World(folder, spec or spec_with())
+    for fleet in world.fleets.values():
+        await fleet.deploy(an_engine(CHAMPION))
+    await world.fleets[HERE].deploy(an_engine(CHALLENGER))
+    return world
+
+
+def the_step(world: World) -> PlanStep:
+    return next(step for step in world.plan.steps if step.stage is StageName.LOAD)
+
+
+async def run(world: World) -> None:
+    context = world.context()
+    try:
+        await STAGES[StageName.LOAD](context, the_step(world))
+    finally:
+        await context.journal.written()
+
+
+async def stopped(world: World) -> Stopped:
+    with pytest.raises(Stopped) as caught:
+        await run(world)
+    return caught.value
+
+
+def result(world: World) -> dict[str, object]:
+    (path,) = world.loads.folder.glob("load@*.json")
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+def test_it_is_asked_once_in_the_first_region_before_shadow_and_has_its_share_of_the_budget(tmp_path: Path) -> None:
+    world = World(tmp_path, spec_with())
+    ids = [step.id for step in world.plan.steps]
+    assert [each for each in ids if each.startswith("load")] == ["load@eu-west-1"]
+    assert ids.index("load@eu-west-1") == ids.index("shadow@eu-west-1") - 1
+    shares = budget_shares(world.spec)
+    assert shares["load@eu-west-1"] == shares["canary@us-east-1"]
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_the_plan_tells_how_many_blocks_a_verdict_takes(tmp_path: Path) -> None:
+    (gate,) = the_step(World(tmp_path, spec_with("{block: 10s}"))).gates
+    (forecast,) = gate.forecasts
+    assert (gate.gate, forecast.unit, forecast.scale) == ("throughput", "blocks", "percent")
+    assert gate.needs is not None and 4 <= gate.needs <= 12
+    assert gate.seconds == pytest.approx(gate.needs * 22)
+
+
+async def test_a_version_as_fast_passes_and_no_user_meets_the_load(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    await run(world)
+    assert world.scratch is not None and world.scratch.started == [CHAMPION]
+    assert world.scratch.running == 0
+    assert {order.url for order in world.loads.orders} == {SCRATCH_URL, CHALLENGER_URL}
+    routes = world.fleets[HERE].proxy.swaps
+    assert (max(route.weight for route in routes), max(route.mirror for route in routes)) == (0, 0)
+
+
+async def test_half_the_throughput_is_stopped_and_the_figures_are_kept(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    world.loads.speeds[CHALLENGER_URL] = 500.0
+    stop = await stopped(world)
+    assert stop.ending is Ending.ROLLED_BACK
+    assert stop.reason.startswith("gate throughput: canary serves ")
+    found = result(world)
+    stable, canary = found["stable"], found["canary"]
+    assert isinstance(stable, dict) and isinstance(canary, dict)
+    assert canary["tokens_per_second"] / stable["tokens_per_second"] == pytest.approx(0.5, abs=0.03)
+    assert canary["tokens_per_cost"] / stable["tokens_per_cost"] == pytest.approx(0.5, abs=0.03)
+    assert set(stable["ttft_seconds"]) == {"p50", "p95", "p99"}
+    assert "load/load@eu-west-1.json" in world.ledger.files
+
+
+async def test_the_evidence_can_be_judged_again(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    await run(world)
+    text = world.ledger.files["evidence/load@eu-west-1.jsonl"].decode()
+    assert replay(read(text.splitlines(keepends=True), file="t")) == []
+
+
+async def test_both_arms_get_the_same_requests_and_a_coin_says_who_is_first(tmp_path: Path) -> None:
+    world = await a_world(tmp_path, spec_with("{block: 5s}", gates="throughput: {max_drop: 5%, min_blocks: 20}"))
+    await run(world)
+    pairs = list(zip(world.loads.orders[::2], world.loads.orders[1::2], strict=False))
+    assert all(
+        first.seed == second.seed and {first.role, second.role} == {"stable", "canary"} for first, second in pairs
+    )
+    assert len({first.seed for first, _ in pairs}) == len(pairs)
+    firsts = Counter(first.role for first, _ in pairs)
+    assert min(firsts["stable"], firsts["canary"]) >= 4
+
+
+async def test_a_resumed_stage_counts_again_what_speaks_for_the_canary(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    await run(world)
+    before = len(world.loads.orders)
+    await run(world)
+    assert len(world.loads.orders) >= before + 4
+
+
+async def test_a_stable_that_serves_nothing_says_nothing_of_the_canary(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    del world.loads.speeds[SCRATCH_URL]
+    stop = await stopped(world)
+    assert (stop.ending, "stable answered none of" in stop.reason) == (Ending.FAILED, True)
+
+
+async def test_a_canary_that_serves_nothing_is_at_fault(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    del world.loads.speeds[CHALLENGER_URL]
+    stop = await stopped(world)
+    assert (stop.ending, "-100.0%" in stop.reason) == (Ending.ROLLED_BACK, True)
+
+
+async def test_a_canary_that_dies_under_load_is_told_as_dead(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
+    assert "its log ends with: out of memory" in (await stopped(world)).reason
+
+
+async def test_load_that_cannot_be_brought_says_nothing_of_the_canary(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    world.loads.gone = True
+    stop = await stopped(world)
+    assert (stop.ending, "ended by itself" in stop.reason) == (Ending.FAILED, True)
+
+
+async def test_a_fleet_that_starts_no_copy_says_what_the_spec_would_have_to_say(tmp_path: Path) -> None:
+    world = await a_world(tmp_path)
+    world.scratch = None
+    with pytest.raises(NotPossible, match="starts no engine that serves nobody") as caught:
+        await run(world)
+    assert caught.value.hint is not None and "arms: serving" in caught.value.hint
+
+
+async def test_users_stable_is_loaded_where_the_spec_says_so(tmp_path: Path) -> None:
+    world = await a_world(tmp_path, spec_with("{arms: serving}"))
+    await run(world)
+    assert {order.url for order in world.loads.orders} == {CHAMPION_URL, CHALLENGER_URL}
+
+
+async def test_a_dearer_version_is_stopped_by_what_its_tokens_cost(tmp_path: Path) -> None:
+    world = await a_world(tmp_path, spec_with("{gates: [cost]}", gates="cost: {}"))
+    world.loads.speeds[CHALLENGER_URL] = 700.0
+    stop = await stopped(world)
+    assert stop.reason.startswith("gate cost: a million tokens cost ")
+
+
+async def test_a_whole_delivery_goes_through_it(tmp_path: Path) -> None:
+    world = World(tmp_path, spec_with())
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert "load@eu-west-1" in world.said("done")

@@ -1,0 +1,208 @@
+"""Answers of users in a canary stage: taken, judged, compared, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+import pytest
+from fakes.services.chat_servers import FakeJudge, an_answer
+
+from gates.analyses.judge import ScoresGate
+from gates.answers.samples import TakenSamples, UserSample
+from gates.evidence.batch import ArmName
+from gates.judge.answer_judge import AnswerJudge
+from gates.judge.spec import JudgeControl, JudgeGate
+from gates.model import GateOutcome
+from gates.sequential_test import AnalysisPlan, SequentialTest
+from pipelines.run.samples import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
+from rollouts.model import EngineSet, Role
+from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
+
+GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", control=JudgeControl(min_asked=10, share=0.5))
+SHARES = {"1": 0.05, "2": 0.5}
+
+
+class Engines:
+    """`UserSamples` of two engines, whose users ask so many questions between two times."""
+
+    def __init__(self, *, canary: float = 0.8, each: Mapping[str, int] = {"1": 20, "2": 6}, left: int = 0) -> None:
+        self.worth, self.each, self.left = {"1": 0.8, "2": canary}, each, left
+        self.kept: list[tuple[str, Mapping[str, float]]] = []
+        self.ended: list[str] = []
+        self.gone = False
+        self.problem = ""
+        self.away = False
+        self._numbers = random.Random(3)
+
+    async def keep(self, region: str, shares: Mapping[str, float]) -> None:
+        if self.away:
+            raise OutsideError("the cluster does not answer")
+        self.kept.append((region, shares))
+
+    async def require(self, region: str, version: str) -> None:
+        pass
+
+    async def take(self, region: str, engine: EngineSet) -> TakenSamples:
+        if self.gone:
+            raise OutsideError("the engine does not answer")
+        count = self.each.get(engine.version, 0)
+        found = tuple(self._sample(engine.version, whole=number >= self.left) for number in range(count))
+        return TakenSamples(samples=found, problem=self.problem)
+
+    async def end(self, region: str) -> None:
+        self.ended.append(region)
+
+    def _sample(self, version: str, *, whole: bool) -> UserSample:
+        words = f"number{self._numbers.randrange(10**9)}"
+        # Prompts differ in how well anybody answers them.
+        worth = min(1.0, max(0.0, self.worth[version] + self._numbers.gauss(0, 0.15)))
+        return UserSample(
+            at=1.0, pair=words, prompt=f"{words}?", answer=an_answer(worth, words), whole=whole, seconds=1.0
+        )
+
+
+def engine(role: Role, version: str) -> EngineSet:
+    return EngineSet(role=role, version=version, digest="d", url=f"http://{version}", ready=True)
+
+
+ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CANARY, "2")}
+
+
+async def passed(clock: FakeClock, seconds: float) -> None:
+    """So much time, which passes because samples are taken, and what it takes until everybody has had a turn."""
+    until = clock.elapsed + seconds
+    while clock.elapsed < until:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def trial(engines: Engines, client: FakeJudge | None = None, *, seconds: float = 200.0) -> SequentialTest:
+    """What the gate saw in so many seconds."""
+    plan = AnalysisPlan(settings={"judge": ScoresGate(max_drop=0.1)}, sources={"judge": ("samples",)})
+    test, clock = SequentialTest(plan), FakeClock()
+    judge = AnswerJudge(GATE, client or FakeJudge(), seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        while clock.elapsed < seconds:
+            await passed(clock, 10)
+            test.take(answers.drain())
+    return test
+
+
+async def test_a_version_that_answers_users_worse_fails() -> None:
+    verdict = (await trial(Engines(canary=0.5))).verdicts()[0]
+    assert verdict.outcome is GateOutcome.FAIL, verdict
+    assert "that its answers are worse" in verdict.reason
+
+
+async def test_one_that_answers_as_well_passes() -> None:
+    verdict = (await trial(Engines())).verdicts()[0]
+    assert verdict.outcome is GateOutcome.PASS, verdict
+
+
+async def test_no_more_of_an_arm_is_judged_than_of_the_other() -> None:
+    client = FakeJudge()
+    test = await trial(Engines(each={"1": 500, "2": 1}), client)
+    seen = test.verdicts()[0].numbers["pairs"]
+    # Of the control's answers: a second question and a foil.
+    assert 0 < seen <= len(client.requests) <= 4 * seen
+
+
+async def test_users_of_one_arm_alone_prove_nothing() -> None:
+    verdict = (await trial(Engines(each={"1": 20}))).verdicts(deadline_passed=True)[0]
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
+    assert "engines have kept no answer of the canary's users yet" in verdict.reason
+
+
+async def test_a_judge_that_is_not_believed_brings_no_evidence() -> None:
+    test = await trial(Engines(canary=0.1), FakeJudge(worth=lambda question, answer: 0.5))
+    verdict = test.verdicts(deadline_passed=True)[0]
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE
+    assert "the judge fails its control" in verdict.reason
+
+
+async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:
+    client, clock = FakeJudge(), FakeClock()
+    engines = Engines(left=100)
+    judge = AnswerJudge(GATE, client, seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        await passed(clock, TAKE_SECONDS)
+        counts = answers.counts
+    assert counts["left"] == counts["stable"] + counts["canary"] > 0
+    assert client.requests == []
+
+
+async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
+    engines, clock = Engines(), FakeClock()
+    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES):
+        await passed(clock, 4 * RENEW_SECONDS)
+    assert engines.kept[0] == ("eu", SHARES)
+    assert 3 <= len(engines.kept) <= 5
+    assert engines.ended == ["eu"]
+
+
+async def test_an_engine_that_gives_nothing_away_is_no_evidence() -> None:
+    engines, clock = Engines(), FakeClock()
+    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        engines.gone = True
+        await passed(clock, TAKE_SECONDS)
+        assert [(each.gate, each.outcome) for each in answers.blind()] == [("evidence", GateOutcome.ERROR)]
+        engines.gone = False
+        await passed(clock, TAKE_SECONDS)
+        assert list(answers.blind()) == []
+
+
+async def test_what_one_engine_of_many_gives_counts_and_the_silence_of_another_is_told() -> None:
+    engines, clock = Engines(), FakeClock()
+    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        engines.problem = "eu: pod b does not answer"
+        await passed(clock, TAKE_SECONDS)
+        (told,) = answers.blind()
+        assert "pod b does not answer" in told.reason
+        assert answers.counts["canary"] > 0
+
+
+async def test_one_who_cannot_ask_again_goes_on_and_says_so() -> None:
+    engines, clock = Engines(), FakeClock()
+    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        engines.away = True
+        await passed(clock, 2 * RENEW_SECONDS)
+        (told,) = answers.blind()
+        assert "the cluster does not answer" in told.reason
+        engines.away = False
+        await passed(clock, 2 * RENEW_SECONDS)
+        assert list(answers.blind()) == []
+
+
+async def test_a_slow_judge_holds_few_answers() -> None:
+    class Slow(FakeJudge):
+        async def ask(self, request):  # type: ignore[no-untyped-def]
+            self.requests.append(request)
+            await asyncio.Event().wait()
+
+    client, clock = Slow(), FakeClock()
+    judge = AnswerJudge(GATE, client, seed=1)
+    async with SampledAnswers(Engines(), judge, clock, ARMS, region="eu", shares=SHARES):
+        await passed(clock, 60)
+    assert len(client.requests) == 2 * MOST_UNDER_WAY
+
+
+async def test_a_bug_does_not_look_like_silence() -> None:
+    class Broken(Engines):
+        async def take(self, region: str, engine: EngineSet) -> TakenSamples:
+            raise ZeroDivisionError
+
+    clock = FakeClock()
+    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    async with SampledAnswers(Broken(), judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+        await passed(clock, TAKE_SECONDS)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        with pytest.raises(ExceptionGroup):
+            answers.drain()

@@ -1,0 +1,43 @@
+"""A fleet of engines over several nodes keeps the promises of a fleet, no matter what splits its users."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.clusters.multi_node import NODES, MultiNodeRegion, an_image_of_nodes
+from fakes.clusters.region import a_fleet
+
+from rollouts.model import Engine
+from rollouts.multinode.fleet import LeaderWorkerSetFleet
+from tidegate.testing import FleetContract, MakeEngine
+
+
+class OfGroups(FleetContract):
+    @pytest.fixture
+    def region(self) -> MultiNodeRegion:
+        return MultiNodeRegion()
+
+    @pytest.fixture
+    def fleet(self, region: MultiNodeRegion) -> LeaderWorkerSetFleet:
+        return region.open()
+
+    @pytest.fixture
+    def engine(self) -> MakeEngine:
+        return an_image_of_nodes
+
+    @pytest.fixture
+    def broken(self, region: MultiNodeRegion) -> MakeEngine:
+        def make(version: str) -> Engine:
+            region.simulation.crash(version, last_words="torch.OutOfMemoryError: CUDA out of memory")
+            return an_image_of_nodes(version)
+
+        return make
+
+
+class TestBehindTheGatewayApi(OfGroups):
+    pass
+
+
+class TestBehindIstio(OfGroups):
+    @pytest.fixture
+    def region(self) -> MultiNodeRegion:
+        return MultiNodeRegion(spec=a_fleet("eu-west-1", traffic="istio", multi_node={"size": NODES}))

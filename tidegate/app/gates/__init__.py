@@ -1,0 +1,1 @@
+"""The gates alone, without a delivery around them."""

@@ -1,0 +1,107 @@
+"""What a delivery would write to Git, and whether it may; nothing is written, here or there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from pipelines.model import Plan
+from pipelines.plan.git_changes import (
+    branch_of,
+    changes_to,
+    edit_line,
+    image_of,
+    message_of,
+    paths_of,
+    trailers_of,
+    wanted_of_regions,
+    wanted_of_wave,
+)
+from pipelines.repository import BranchFiles, FieldEdit, GitRepository
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.git import GitSpec
+from tidegate.app.wiring.git.access import git_access_for
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import UsageError
+
+NOBODY = "0"
+"""Stands for a delivery that there is none of."""
+
+
+@dataclass(frozen=True)
+class GitPreview:
+    """What would be committed, wave by wave."""
+
+    branch: str
+    waves: Mapping[int, tuple[FieldEdit, ...]]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The same for people; one where Git says it all already."""
+        found = tuple(self._lines())
+        return found or (f"Git says it all already on {self.branch}: nothing would be committed",)
+
+    def _lines(self) -> Iterator[str]:
+        for wave, edits in self.waves.items():
+            for edit in edits:
+                yield f"git@{wave}: on {self.branch}, {edit_line(edit)}"
+
+
+def preview_git(spec: Delivery, plan: Plan, images: Mapping[str, str]) -> GitPreview | None:
+    """Read the repository's files; None where the spec names none.
+
+    Args:
+        spec: the delivery's.
+        plan: says which engine is delivered.
+        images: that were looked up for it, by engine; one that is unknown is not compared.
+
+    Raises:
+        TidegateError: a file cannot be read, or has not the field that is to be written.
+    """
+    git = spec.git
+    if git is None:
+        return None
+    image = images.get(plan.on_trial) or image_of(plan, spec, plan.on_trial)
+    repository = _repository(spec)
+    found = _read(repository, git, paths_of(wanted_of_regions(spec, git, engine=plan.on_trial, image=image)))
+    files, waves = dict(found.files), {}
+    for wave in range(1, len(spec.regions.waves) + 1):
+        wanted = wanted_of_wave(spec, git, wave, engine=plan.on_trial, image=image)
+        changes = changes_to(wanted, files)
+        waves[wave] = changes.edits
+        files |= changes.files
+    return GitPreview(git.branch if git.mode == "commit" else f"a pull request into {git.branch}", waves)
+
+
+def refuse_unwritable_git(spec: Delivery) -> None:
+    """Look whether every field is there and whether a commit could be pushed, before anything begins.
+
+    Raises:
+        TidegateError: no; nothing was written.
+    """
+    git = spec.git
+    if git is None:
+        return
+    repository = _repository(spec)
+    # What nobody serves, so that there is something to push whatever the files say now.
+    image = f"nowhere@sha256:{sha256(NOBODY.encode()).hexdigest()}"
+    wanted = wanted_of_regions(spec, git, engine=NOBODY, image=image)
+    found = _read(repository, git, paths_of(wanted))
+    changes = changes_to(wanted, found.files)
+    branch = git.branch if git.mode == "commit" else branch_of(spec, NOBODY, 1)
+    message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
+    repository.commit(found, changes.files, message, branch=branch, dry_run=True)
+
+
+def _repository(spec: Delivery) -> GitRepository:
+    access = git_access_for(spec, SystemClock())
+    assert access is not None, "the spec names no repository"
+    return access.repository
+
+
+def _read(repository: GitRepository, git: GitSpec, paths: tuple[str, ...]) -> BranchFiles:
+    found = repository.read(git.branch, paths)
+    if found is None:
+        raise UsageError(f"{git.repository} has no branch {git.branch}", hint="name one: git.branch")
+    return found

@@ -1,0 +1,55 @@
+"""Lets Git say what regions serve once a person has taken them back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from pipelines.plan.git_changes import back_line, branch_of, wanted_of_regions
+from pipelines.run.git_record import GitWriter, say_what_is_served
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.git import GitSpec
+from rollouts.model import Engine
+from tidegate.app.process import note
+from tidegate.app.wiring.git.access import git_access_for
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError
+
+EngineOf = Callable[[str, str], Awaitable[Engine]]
+"""By region and version: what serves it there."""
+
+
+async def write_served(spec: Delivery, git: GitSpec, served: Mapping[str, str], engine_of: EngineOf) -> list[str]:
+    """Write the version of each region, with its image.
+
+    Args:
+        spec: the delivery's.
+        git: its repository.
+        served: the version of each region that was moved.
+        engine_of: knows the image.
+
+    Returns:
+        What is left to do, or what went wrong, a line each.
+    """
+    left: list[str] = []
+    for version in dict.fromkeys(served.values()):
+        regions = [region for region, there in served.items() if there == version]
+        try:
+            engine = await engine_of(regions[0], version)
+            words = await _write(spec, git, regions, engine)
+        except TidegateError as error:
+            words = f"write it there: {error}"
+        left += [f"Git does not say version {version} of {', '.join(regions)} yet: {words}"] if words else []
+    return left
+
+
+async def _write(spec: Delivery, git: GitSpec, regions: list[str], engine: Engine) -> str:
+    access, version = git_access_for(spec, SystemClock()), engine.version
+    assert access is not None, "the spec names no repository"
+
+    async def unrecorded(*_: object) -> None:
+        """No ledger is written: fields are stated, and need no way back."""
+
+    writer = GitWriter(git, access, SystemClock(), {"Tidegate-Rollback": version}, unrecorded, note)
+    wanted = wanted_of_regions(spec, git, regions, engine=version, image=engine.image or "")
+    subject = back_line(spec.model.name, version, regions)
+    return await say_what_is_served(writer, wanted, subject, own_branch=branch_of(spec, version, 0, back=True))

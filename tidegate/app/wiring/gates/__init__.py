@@ -1,0 +1,1 @@
+"""What the gates alone are built from."""

@@ -1,0 +1,27 @@
+"""Evidence for a file of gates from the Prometheus that the command line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gates.adapters.prometheus import PrometheusSource
+from gates.ports import EvidenceSource
+from gates.sequential_test import AnalysisPlan
+from tidegate.app.wiring.gates.gate_sets import GateSet
+from tidegate.app.wiring.gates.queries import with_queries
+from tidegate.core.access.file import endpoint_at
+from tidegate.core.errors import UsageError
+
+
+def evidence_in(url: str, access: Path | None, judged: GateSet, terms: AnalysisPlan) -> EvidenceSource:
+    """What both arms did, as the Prometheus at `url` has it; `access` is the file that says who asks.
+
+    Raises:
+        UsageError: it is no address.
+        SpecError: the file is wrong.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
+    # A name and password in the address is how it was asked before there was a file for them.
+    address = endpoint_at(url, access) if access else url
+    return with_queries(PrometheusSource(address, sources=judged.sources), address, terms)

@@ -1,0 +1,1 @@
+"""Builds what speaks to a repository, its forge, and who applies it."""

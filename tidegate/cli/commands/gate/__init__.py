@@ -1,0 +1,1 @@
+"""What `tidegate gate` does: judges evidence, endpoints and records."""
