@@ -29,16 +29,16 @@ demo: setup ## Deliver a real model on this machine and take back two bad ones.
 test: setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(BIN)/pytest -n logical tests/unit
-	@$(BIN)/pytest -n 6 $(SIDE_BY_SIDE) tests/integration tests/e2e
+	@$(call beside,6,tests/integration tests/e2e)
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(BIN)/pytest -n logical tests/unit
 
 integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
-	@$(BIN)/pytest -n 6 $(SIDE_BY_SIDE) tests/integration
+	@$(call beside,6,tests/integration)
 
 e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
-	@$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
+	@$(call beside,2,tests/e2e)
 
 cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }
@@ -148,6 +148,13 @@ $(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer on PATH; run: sudo apt-get install -y python3" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv,Python cannot make virtual environments); $(PYTHON) -m venv $(VENV); }
+
+# A test that failed among others may have met their load: it is run again with nothing else on, and named if it passes.
+define beside
+$(BIN)/pytest -n $(1) $(SIDE_BY_SIDE) $(2) || { status=$$?; [ "$$status" = 1 ] || exit "$$status"; \
+echo "once more, alone, what failed among others:" >&2; $(BIN)/pytest --last-failed --exitfirst -rA --show-capture=no $(2) && \
+echo "what passed just now failed among others: find out why, load is no excuse" >&2; }
+endef
 
 define on_clusters
 if [ -z "$${KUBECONFIG:-}" ]; then \
