@@ -194,10 +194,10 @@ class Process1:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+        return httpx.Client(base_url=self.url, timeout=90, trust_env=False)
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=30, trust_env=False)
+        return httpx.get(f"{self.url}{path}", timeout=90, trust_env=False)
 
     def until_ready(self) -> Process1:
         deadline = time.monotonic() + READY_SECONDS
@@ -211,7 +211,7 @@ class Process1:
     def drain(self) -> int:
         """The preStop hook: the exit code of `drain`."""
         command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
-        return subprocess.run(command, env=import_environment(self.root), timeout=60, check=False).returncode
+        return subprocess.run(command, env=import_environment(self.root), timeout=90, check=False).returncode
 
     def events(self) -> list[dict[str, Any]]:
         """What it said itself, line by line."""
@@ -225,7 +225,7 @@ class Process1:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 90) -> int:
         return self.process.wait(timeout=seconds)
 
     def family(self) -> set[int]:
@@ -274,7 +274,7 @@ def start_process_1(
     return Process1(process, port, run, output, python, root)
 
 
-async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 30) -> None:
+async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 90) -> None:
     """Return once so many answers are open."""
     async with asyncio.timeout(within_seconds):
         while (await client.get("/tidegate/status")).json()["open"] != number:

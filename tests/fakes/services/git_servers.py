@@ -139,7 +139,7 @@ def over_ssh(bare: Path, folder: Path) -> Iterator[SshDoor]:
         yield SshDoor(address, (folder / "user").read_text(), f"[{host}]:{port} {public}\n")
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         assert process.stderr is not None
         process.stderr.close()
 

@@ -51,7 +51,7 @@ def prometheus(
 def asked(url: str, query: str, at: float | None = None) -> Sequence[Mapping[str, Any]]:
     """The samples of an instant query."""
     parameters = urllib.parse.urlencode({"query": query} | ({"time": at} if at else {}))
-    with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=60) as answer:
         samples: Sequence[Mapping[str, Any]] = json.load(answer)["data"]["result"]
     return samples
 

@@ -56,7 +56,7 @@ def running(
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+            process.wait(60)
         # Also what it started, and a server that takes its time: nothing may be left for the next test.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

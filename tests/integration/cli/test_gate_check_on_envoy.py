@@ -86,7 +86,7 @@ def envoy_config(listener: int, admin: int, upstreams: dict[str, int]) -> dict[s
 
 
 def ask(port: int, model: str, *, canary: bool) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         headers = {"x-arm": "canary"} if canary else {}
         connection.request("POST", "/v1/chat/completions", f'{{"model": "{model}"}}', headers)

@@ -68,7 +68,7 @@ def test_each_answer_comes_before_the_next_line_is_sent(gates: Path) -> None:
             assert answer["batch"] == min(number, 3)
         assert answer["problems"][0]["line"] == 4
         process.stdin.close()
-        assert process.wait(20) == 4
+        assert process.wait(90) == 4
         assert process.stderr.read() == b"error after 3 batches: line 4 could not be read\n"
 
 
@@ -85,7 +85,7 @@ def test_a_reader_that_goes_away_ends_the_stream_quietly(gates: Path) -> None:
                 process.stdin.write(line)
                 process.stdin.flush()
                 time.sleep(0.05)
-        assert process.wait(20) == 4
+        assert process.wait(90) == 4
         assert process.stderr.read() == b""
         with suppress(BrokenPipeError):
             process.stdin.close()
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_the_stream_without_a_traceback(gates: Path) -> None:
         process.stdin.flush()
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(90) == 130
         assert process.stderr.read() == b"tidegate: stopped\n"
 
 
@@ -162,7 +162,7 @@ def prometheus(folder: Path, arms: dict[str, EngineMetrics]) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(15)
+            process.wait(90)
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")

@@ -95,7 +95,7 @@ def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
                     f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=8&run=1",
                     headers={"Authorization": f"Bearer {TOKEN}"},
                 )
-                with urllib.request.urlopen(question, timeout=30) as answer:
+                with urllib.request.urlopen(question, timeout=60) as answer:
                     assert json.load(answer)["outcome"] == "fail"
     for path in (tmp_path / "state").glob("*.jsonl"):
         with path.open() as lines:

@@ -58,7 +58,7 @@ def guarding(there: Clusters, home: Path, probes: int) -> Iterator[subprocess.Po
 
 def answer(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as said:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as said:
             return said.status, said.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -89,7 +89,7 @@ def test_it_takes_back_what_nobody_carries_says_so_and_ends_when_it_is_told(ther
         events = there.servers.do(lambda: there.region(REGION).cluster.list(EVENTS))
         assert [each["involvedObject"]["name"] for each in events if each["reason"] == "Unattended"] == [NAME]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
 
 
 def test_without_its_rights_it_lives_is_not_ready_and_says_which_it_lacks(there: Clusters, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def engine(launch: LaunchCommand) -> Iterator[httpx.Client]:
             start_new_session=True,
         )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=90, trust_env=False) as client:
             _wait_until_healthy(client, process, log)
             yield client
     finally:

@@ -51,14 +51,14 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
     finally:
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(15)
+            process.wait(60)
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
 
 
 def answers(host: str, port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=1)
+    connection = http.client.HTTPConnection(host, port, timeout=30)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200
@@ -116,7 +116,7 @@ def scrape_config(admin: int, engines: dict[ArmKey, int] | None = None) -> dict[
 
 
 def ask(port: int, model: str, path: str = "") -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("POST", f"{path}/v1/chat/completions", f'{{"model": "{model}"}}')
         with suppress(http.client.IncompleteRead):

@@ -192,14 +192,14 @@ time.sleep(60)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    load.wait(timeout=5)
+    load.wait(timeout=60)
 
 
 async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path, prompts: Path) -> None:
     load = start(tmp_path, prompts, {"eu-west-1": "no address"})
     (pid,) = load.pids
     os.kill(pid, 9)
-    psutil.Process(pid).wait(timeout=5)
+    psutil.Process(pid).wait(timeout=60)
     with pytest.raises(OutsideError, match="the load ended with code"):
         load.check()
         await asyncio.sleep(0.1)

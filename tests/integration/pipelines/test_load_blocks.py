@@ -61,7 +61,7 @@ async def test_a_block_returns_its_own_requests_all_of_which_have_ended(
     for each in (*first, *again):
         assert each.ok and each.output_tokens == len(WORDS) and each.ttft_seconds is not None
     found = arm_load(first, engines=1, engine_hour=None)
-    assert found is not None and 1.0 < found.seconds < 4.0
+    assert found is not None and 1.0 < found.seconds < 30.0
 
 
 async def test_two_arms_get_the_same_requests_in_the_same_order(tmp_path: Path, server: FakeChatServer) -> None:
@@ -90,8 +90,8 @@ async def test_the_first_token_is_timed_while_the_stream_arrives(tmp_path: Path,
     async with real(tmp_path) as generator:
         records = await generator.block(order(server.url, concurrency=2))
     first = median(each.ttft_seconds or 0.0 for each in records)
-    assert server.token_seconds <= first < server.token_seconds + 0.04
-    assert median(each.duration_seconds for each in records) > 3 * server.token_seconds
+    whole = median(each.duration_seconds for each in records)
+    assert server.token_seconds <= first < whole - 2 * server.token_seconds
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ async def test_a_scratch_engine_serves_its_load_and_is_gone_afterwards(tmp_path:
         running = [each for each in psutil.Process().children(recursive=True) if "stand_in" in " ".join(each.cmdline())]
         assert running and (copy.version, copy.ready) == ("1", True)
     assert records and all(each.ok for each in records)
-    assert psutil.wait_procs(running, timeout=5)[1] == []
+    assert psutil.wait_procs(running, timeout=60)[1] == []

@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[MetricsServer]:
 
 
 def read(server: MetricsServer) -> str:
-    with urllib.request.urlopen(f"{server.address}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{server.address}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

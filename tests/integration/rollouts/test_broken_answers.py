@@ -51,7 +51,7 @@ async def counted(envoy: Envoy, path: str) -> dict[str, int]:
     """What one request adds to the counters of its engine's cluster; responses under their code."""
     async with httpx.AsyncClient(trust_env=False) as user:
         try:
-            await user.get(f"{envoy.entry}/{path}", timeout=10)
+            await user.get(f"{envoy.entry}/{path}", timeout=60)
         except httpx.RemoteProtocolError:
             """The answer was cut; so is the user's."""
         text = (await user.get(f"{envoy.stats}/stats/prometheus")).text

@@ -68,5 +68,5 @@ async def test_real_engines_are_delivered_taken_back_and_never_orphaned(host: Fl
 
     everything = psutil.Process(host.pid).children(recursive=True)
     os.kill(host.pid, signal.SIGKILL)
-    _, left = psutil.wait_procs(everything, timeout=10)
+    _, left = psutil.wait_procs(everything, timeout=60)
     assert left == []

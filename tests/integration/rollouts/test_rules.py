@@ -121,7 +121,7 @@ async def test_rules_for_a_prometheus_that_just_died_wait_until_it_is_back(
 ) -> None:
     prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
     prometheus.kill()
-    prometheus.wait(10)
+    prometheus.wait(60)
     await host.load_rules(RULES.format(group="late"))
     assert await groups(ask) == {"late"}
 
@@ -172,7 +172,7 @@ async def killed_and_back(host: FleetHost, state: Path) -> None:
     """Prometheus dies; returns when another one answers in its place."""
     prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
     prometheus.kill()
-    prometheus.wait(10)
+    prometheus.wait(60)
     async with Http() as http:
         while True:
             with suppress(Unreachable):

@@ -141,7 +141,7 @@ def test_every_query_of_every_panel_has_data(url: str) -> None:
 
 
 def test_the_rules_of_two_services_are_evaluated_side_by_side(url: str) -> None:
-    with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=60) as answer:
         rules = [rule for group in json.load(answer)["data"]["groups"] for rule in group["rules"]]
     assert len(rules) == sum(len(group.rules) for group in groups())
     assert {rule.get("lastError", "") for rule in rules} == {""}

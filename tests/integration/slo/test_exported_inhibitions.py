@@ -66,7 +66,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def quieted(url: str) -> list[dict[str, str]]:
     """The alerts that others keep quiet."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         alerts = json.load(answer)
     assert len(alerts) == len(FIRING)
     return sorted((each["labels"] for each in alerts if each["status"]["inhibitedBy"]), key=str)
@@ -74,7 +74,7 @@ def quieted(url: str) -> list[dict[str, str]]:
 
 def test_a_page_quiets_its_ticket_and_a_region_that_is_down_its_canary_and_nobody_elses(url: str) -> None:
     body = json.dumps([{"labels": labels} for labels in FIRING]).encode()
-    urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"}), timeout=5).close()
+    urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"}), timeout=60).close()
     # Alertmanager takes alerts at once, and thinks about who quiets whom a moment later.
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not quieted(url) and time.monotonic() < deadline:
