@@ -46,7 +46,9 @@ class PrometheusQueries:
         for query, series in self._series(selector, arm, window):
             values = np.asarray([value for _, value in series.values], dtype=np.float64)
             if not np.isfinite(values).all() or (values < 0).any():
-                raise OutsideError(f"a value that no counter has in {query}", hint="name a counter: it only rises")
+                raise OutsideError(
+                    f"{query} returns a value that is negative or no number", hint="name a counter: it only rises"
+                )
             steps = np.diff(values, prepend=values[:1])
             steps = np.where(steps < 0, values, steps)
             found[_pod(series)] += float(steps[_late(series, window)].sum())
@@ -121,7 +123,9 @@ def _edge(query: str, series: RawSeries) -> float:
         return float(series.labels[BUCKET_EDGE])
     except (KeyError, ValueError) as problem:
         hint = "name the buckets of a classic histogram"
-        raise OutsideError(f"a series without an edge as its label {BUCKET_EDGE} in {query}", hint=hint) from problem
+        raise OutsideError(
+            f"{query} returns a series without a bucket edge in its label {BUCKET_EDGE}", hint=hint
+        ) from problem
 
 
 def _gained(query: str, by_edge: Mapping[float, RawSeries], window: Window) -> tuple[tuple[float, ...], Sequence[int]]:

@@ -141,7 +141,7 @@ class Sessions:
             self.sweep()
         if self.count() >= self._limits.sessions:
             raise TooManySessions(
-                f"{self._limits.sessions:,} sessions stand already", hint="close one, or start with more --sessions"
+                f"{self._limits.sessions:,} sessions are open already", hint="close one, or start with more --sessions"
             )
         stable, canary = key.arms
         opened = OpenedLine(

@@ -51,7 +51,7 @@ class Issuer:
         try:
             return str(jwt.decode(token, options={"verify_signature": False}).get("iss", ""))
         except jwt.InvalidTokenError:
-            raise Unproven("what was given is no OIDC token", hint="give the ID token whole") from None
+            raise Unproven("this is no OIDC token", hint="give the whole ID token") from None
 
     def person(self, token: str, statement: Statement, text: str, given: datetime) -> Person:
         """Who the token says made the statement.
@@ -85,7 +85,7 @@ class Issuer:
             keys = jwt.PyJWKSet.from_dict(json.loads(self._file.read_text(encoding="utf-8"))).keys
         except jwt.PyJWKClientConnectionError as error:
             raise OutsideError(
-                f"{self.name}: its keys cannot be had",
+                f"cannot fetch the keys of the issuer {self.name}",
                 hint="check the issuer's address, and that it can be reached",
                 detail=str(error),
             ) from None

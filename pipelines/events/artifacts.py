@@ -234,7 +234,7 @@ def refuse_shorter(trial: str, found: int, least: int) -> None:
     """
     if found < least:
         raise NotAsPlanned(
-            f"the evidence of {trial} is shorter than what its verdicts were told of; it was cut off",
+            f"the evidence of {trial} was cut off after its verdicts",
             hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
         )
 
@@ -253,7 +253,7 @@ def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
         size = state.bytes
         if digest.hexdigest() != state.sha256:
             raise NotAsPlanned(
-                f"the evidence of {trial} is not what its verdicts were told of; it was changed since",
+                f"the evidence of {trial} was changed after its verdicts",
                 hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
             )
     return size

@@ -43,7 +43,7 @@ class Payload(BaseModel):
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, (event.step, event.kind, *first["loc"])))
             raise NotGenuine(
-                f"an event in this delivery's ledger is none: {where}: {first['msg']}",
+                f"an event in this delivery's ledger cannot be read: {where}: {first['msg']}",
                 hint="use the tidegate that wrote it, or deliver the version again",
             ) from error
 

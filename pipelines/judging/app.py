@@ -135,7 +135,7 @@ class JudgeApp:
         hooks = {str(hook): hook for hook in FlaggerHook}
         hook = hooks.get(said := request.path_params["hook"])
         if hook is None:
-            raise UsageError(f"no hook {said[:40]!r}", hint=f"known: {', '.join(hooks)}")
+            raise UsageError(f"unknown webhook {said[:40]!r}", hint=f"known: {', '.join(hooks)}")
         payload = read_body(FlaggerPayload, await _body(request))
         try:
             question = payload.question
@@ -170,7 +170,9 @@ class JudgeApp:
 
     async def _asked(self, path: str, question: CanaryQuestion) -> SessionAnswer:
         if self._needs_region and not question.region:
-            raise UsageError("region: field required", hint="its series have a label for it")
+            raise UsageError(
+                "region: field required", hint="`metrics.sources` names a label for it, so say which region"
+            )
         answer = await run_in_threadpool(self._sessions.ask, question.key, weight=question.weight)
         self.metrics.answered[path, str(answer.outcome)] += 1
         return answer

@@ -246,7 +246,8 @@ def refuse_other_files(resolved: Resolved | None, found: Mapping[str, str], spec
     """
     if resolved is None:
         raise NotAsPlanned(
-            f"delivery {delivery} was opened by a tidegate that settled nothing", hint="deliver the version again"
+            f"delivery {delivery} was opened by an older tidegate, which did not record what it delivers",
+            hint="deliver the version again",
         )
     if spec_file not in resolved.files:
         raise NotAsPlanned(

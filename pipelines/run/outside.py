@@ -83,7 +83,7 @@ class _Asked:
     def __init__(self, context: Context, step: PlanStep, gate: str, settings: AskedOutside, rollback: float) -> None:
         if context.outside is None:
             hint = "leave it out of `stages`"
-            raise NotPossible(f"nobody is here who asks for gate {gate}", hint=hint)
+            raise NotPossible(f"this process has nothing to ask gate {gate} with", hint=hint)
         self._context, self._step, self._gate, self._settings = context, step, gate, settings
         self._rollback = rollback
         self._source = context.outside.source(settings)

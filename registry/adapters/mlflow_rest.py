@@ -44,7 +44,7 @@ class RestExperiments:
             return str(made["experiment_id"])
         number = self.known(name)
         if number is None:
-            raise RegistryError(f"MLflow experiment {name} is there and is not", hint="try again")
+            raise RegistryError(f"MLflow refuses to create experiment {name}, and does not find it", hint="try again")
         return number
 
     def known(self, name: str) -> str | None:

@@ -309,7 +309,7 @@ class ApplyTransaction:
         # What a manager applies no more goes, and what others said stays.
         await self._cluster.apply({**bare, "metadata": identity})
         raise Conflict(
-            f"{after['kind']} {identity['name']} came about meanwhile",
+            f"{after['kind']} {identity['name']} was created by somebody else meanwhile",
             hint="try again",
             status=409,
             reason="AlreadyExists",

@@ -161,8 +161,8 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
         raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
     if answer.by is None and prover is None and answer.write_statement is None:
         raise UsageError(
-            "an answer takes a proof of who you are, or a name where names are enough",
-            hint="--ssh-key FILE, an OIDC token, or --by NAME where names are enough",
+            "nothing says who you are",
+            hint="give --ssh-key FILE, an OIDC token, or --by NAME where the spec accepts names",
         )
     return prover
 
@@ -189,7 +189,10 @@ def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) 
         Refused: it was not asked, so that there is nothing to see yet.
     """
     if question.since is None and not question.names:
-        raise Refused(f"{question.name} is not asked yet", hint="what it is decided by is not there before")
+        raise Refused(
+            f"the delivery does not ask for {question.name} yet",
+            hint="answer once it waits: what you decide on does not exist before",
+        )
     if answer.statement is not None:
         return _statement_text(answer.statement)
     return Statement(
@@ -227,7 +230,7 @@ def _record_proven(
     event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
     heard = _evaluate(question, event, ledger, trusted) if trusted.trust.approvers.anybody else None
     if isinstance(heard, str):
-        raise UsageError(f"this would not count: {heard}", hint="answer with a proof that the spec asks for")
+        raise UsageError(f"this answer would not count: {heard}", hint="answer with a proof that the spec asks for")
     who = str(heard.person) if heard else "not checked here"
     message = f"{who}: {said.reason}" if said.reason else who
     by = heard.person.identity if heard else ""

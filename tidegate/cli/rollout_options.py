@@ -47,7 +47,7 @@ Surge = Annotated[
         "--surge",
         min=1,
         metavar="N",
-        help="Of a Deployment: pods beyond those that serve that there may be at once; default: all of them again.",
+        help="Deployment: how many pods to start at once next to those that serve; default: as many.",
     ),
 ]
 
@@ -142,7 +142,7 @@ class ReleaseOptions:
         str,
         typer.Option(
             "--version",
-            help="The model version's number; nothing of the part `setup` depends on it.",
+            help="Number of the model version; not needed for `--part setup`.",
             show_default=False,
         ),
     ] = ""

@@ -67,7 +67,9 @@ class Webhook:
             return ""
         found = self._environment.get(name, "")
         if not found or not found.isprintable() or not found.isascii():
-            raise NotAnswered(f"the variable {name} holds nothing that a header can have", again=False, hint=SET)
+            raise NotAnswered(
+                f"the variable {name} is empty or has characters that a header cannot have", again=False, hint=SET
+            )
         return found
 
     async def _posted(self, question: Question, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -34,7 +34,7 @@ class FakeIdentities:
     def verify(self, proof: Proof, given: datetime) -> Person:
         self.asked.append(proof.credential)
         if self.away:
-            raise OutsideError("the issuer's keys cannot be had")
+            raise OutsideError("cannot fetch the issuer's keys")
         if proof.credential == "forged":
             raise Unproven("no key of allowed_signers made the signature")
         words, _, once = proof.credential.partition(" once ")

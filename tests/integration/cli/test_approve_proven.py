@@ -85,7 +85,9 @@ def opened(tidegate: Tidegate, registered: Path, tmp_path: Path, state: Path) ->
 def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, name: str) -> None:
     early = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
     assert (early.code, early.err) == (
-        2, "tidegate: wave@2 is not asked yet; what it is decided by is not there before\n",
+        2,
+        "tidegate: the delivery does not ask for wave@2 yet; "
+        "answer once it waits: what you decide on does not exist before\n",
     )  # fmt: skip
     opened.ask()
     data = tidegate("approve", opened.id, "wave@2", "--write-statement", "asked.json", "-o", "json")
@@ -113,7 +115,7 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
         (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
         (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
         (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
-        ([], "an answer takes a proof of who you are, or a name where names are enough"),
+        ([], "nothing says who you are"),
     ):
         said = tidegate("approve", opened.id, "wave@2", *words)
         assert (said.code, why in said.err) == (2, True), said.err
@@ -143,7 +145,7 @@ def test_a_statement_is_signed_where_the_key_is(tidegate: Tidegate, opened: Open
     assert [str(each).endswith(": fine") for each in opened.heard().heard] == [True]
     (tmp_path / "said.json").write_text((tmp_path / "said.json").read_text().replace("fine", "superb"))
     altered = tidegate(*back)
-    assert (altered.code, "this would not count: the signature is not that of" in altered.err) == (2, True)
+    assert (altered.code, "this answer would not count: the signature is not that of" in altered.err) == (2, True)
 
 
 def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:

@@ -141,7 +141,10 @@ def test_what_is_not_there_is_no_zero(queries: PrometheusQueries) -> None:
     ("ask", "problem"),
     [
         (lambda there, key: there.counted(COST, key, WHOLE), "a count that is no whole number"),
-        (lambda there, key: there.distributed(TRIALS, key, WHOLE), "a series without an edge as its label le"),
+        (
+            lambda there, key: there.distributed(TRIALS, key, WHOLE),
+            "returns a series without a bucket edge in its label le",
+        ),
         (lambda there, key: there.value("pool_usage", key, WHOLE), "gives 4 series"),
         (lambda there, key: there.value("nonsense(", key, WHOLE), "refused nonsense("),
         (lambda _, key: PrometheusQueries("http://127.0.0.1:9").counted(TRIALS, key, WHOLE), "127.0.0.1:9"),

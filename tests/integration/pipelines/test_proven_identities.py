@@ -229,5 +229,5 @@ def test_keys_that_cannot_be_had_are_no_reason_to_refuse_a_person_for_good() -> 
     with oidc_issuer() as issuer:
         pass
     text = statement(now())
-    with pytest.raises(OutsideError, match="its keys cannot be had"):
+    with pytest.raises(OutsideError, match="cannot fetch the keys of the issuer"):
         told(issuer, issuer.token(now(), nonce=digest_of(text)), text)

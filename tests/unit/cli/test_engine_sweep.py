@@ -47,7 +47,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "no budget to keep; give --ttft-p95, --itl-p95, or both"),
+        ([], "no latency budget; give --ttft-p95, --itl-p95, or both"),
         (["--itl-p95", "1s", "--from", "8", "--to", "4"], "--to 4 is less than --from 8; exchange them"),
         (["--itl-p95", "1s", "--block", "1s"], "--block: found 1s; expected 5s or more"),
         (["--itl-p95", "1s", "--prompts", "none.txt"], "none.txt: found no such file; expected one prompt a line"),

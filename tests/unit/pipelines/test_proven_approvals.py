@@ -193,7 +193,7 @@ async def test_keys_that_cannot_be_had_for_a_while_cost_nobody_their_approval(tm
     then(world, lambda: signs(world, ANN))
     world.when(WAVE, "ignored", lambda: setattr(world.identities, "away", False))
     assert (await world.deliver()).ending is Ending.DELIVERED
-    assert ignored(world) == ["it cannot be checked now: the issuer's keys cannot be had"]
+    assert ignored(world) == ["it cannot be checked now: cannot fetch the issuer's keys"]
 
 
 async def test_what_was_checked_is_not_checked_again(tmp_path: Path) -> None:

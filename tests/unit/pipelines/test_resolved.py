@@ -53,7 +53,7 @@ def test_a_spec_that_is_none_of_the_kept_files_is_not_read() -> None:
 
 
 def test_a_delivery_that_settled_nothing_is_not_gone_on_with() -> None:
-    with pytest.raises(NotAsPlanned, match="settled nothing; deliver the version again"):
+    with pytest.raises(NotAsPlanned, match="did not record what it delivers; deliver the version again"):
         refuse_other_files(None, FILES, "specs/delivery.yaml", "1")
 
 

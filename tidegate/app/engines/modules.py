@@ -47,7 +47,9 @@ def build_module(asked: TorchOptions) -> Mapping[CompileMode, BuiltEngine]:
     """
     note("`engine torch` goes with the next release: set engine.torch in a spec, and run `tidegate engine build`")
     if asked.save and asked.load:
-        raise UsageError("a cache is either made or used", hint="give either --save or --load")
+        raise UsageError(
+            "--save and --load exclude each other", hint="make the cache with one, start from it with the other"
+        )
     for mode in asked.modes:
         if mode is CompileMode.NONE:
             raise UsageError("--mode none compiles nothing", hint="eager is always run")

@@ -63,7 +63,7 @@ def compare(options: CompareOptions, look: Look) -> EndpointComparison:
         if kept is not None:
             _refuse_other_set(kept, golden, options)
         if options.arms is None and not (kept and kept.pairs):
-            raise UsageError("there is nobody to ask", hint="give --stable URL and --canary URL")
+            raise UsageError("no endpoint is given, and no answers are kept", hint="give --stable URL and --canary URL")
         asyncio.run(_Work(options, comparison, golden, kept, look).run())
     return comparison
 

@@ -116,16 +116,19 @@ def sweep(
     block: Annotated[
         Duration | None, typer.Option(parser=duration, help="Length of a block.  [default: the spec's, or 20s]")
     ] = None,
-    shape: Annotated[SweepShape | None, typer.Option(help="Of the load.  [default: the spec's, or steady]")] = None,
+    shape: Annotated[
+        SweepShape | None, typer.Option(help="Shape of the load.  [default: the spec's, or steady]")
+    ] = None,
     prompts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="One a line.  [default: the spec's, or the golden set's]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Prompts, one a line.  [default: the spec's, or the golden set's]"),
     ] = None,
     lengths: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="An engine's /metrics; requests are as long as those it counted."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=2, max=100_000, help="Of an answer.  [default: the spec's, or 32]")
+        int | None, typer.Option(min=2, max=100_000, help="Tokens of an answer.  [default: the spec's, or 32]")
     ] = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
@@ -137,8 +140,8 @@ def sweep(
     budget breaks, then looks between. What was measured is kept below --state: a sweep that was stopped goes on, and
     another budget asks for no load twice. Changes no region.
 
-    Exit code: 0 a value is proposed, 1 none keeps the budget, 2 an option or the spec is wrong, 3 none is sure to,
-    4 an engine did not start.
+    Exit code: 0 a value is proposed, 1 none keeps the budget, 2 an option or the spec is wrong, 3 none is sure to
+    keep it, 4 an engine did not start.
 
     \b
     Examples:
@@ -151,7 +154,7 @@ def sweep(
     from tidegate.cli.commands.engine_sweep import sweep as run
 
     if ttft_p95 is None and itl_p95 is None:
-        raise UsageError("no budget to keep", hint="give --ttft-p95, --itl-p95, or both")
+        raise UsageError("no latency budget", hint="give --ttft-p95, --itl-p95, or both")
     budget = LatencyBudget(ttft_p95=ttft_p95 and ttft_p95.total_seconds(), itl_p95=itl_p95 and itl_p95.total_seconds())
     asked = SweepOptions(
         model=model,
@@ -309,10 +312,10 @@ def torch(
         ),
     ],
     shapes: Annotated[
-        list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; may be repeated.")
+        list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; repeatable.")
     ] = None,
     modes: Annotated[
-        list[CompileMode] | None, typer.Option("--mode", help="Of torch.compile; may be repeated.  [default: default]")
+        list[CompileMode] | None, typer.Option("--mode", help="Mode of torch.compile; repeatable.  [default: default]")
     ] = None,
     dynamic: Annotated[DynamicShapes, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
         DynamicShapes.AUTO

@@ -121,15 +121,19 @@ class EndpointOptions:
     stable_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Model at --stable; default: the only one that it serves.")
     ] = None
-    canary_model: Annotated[str | None, typer.Option(metavar="NAME", help="The same at --canary.")] = None
+    canary_model: Annotated[str | None, typer.Option(metavar="NAME", help="Model at --canary.")] = None
     stable_key_env: Annotated[
         str | None, typer.Option(metavar="VARIABLE", help="Environment variable with the API key of --stable.")
     ] = None
     stable_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the API key of --stable.")] = (
         None
     )
-    canary_key_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="The same of --canary.")] = None
-    canary_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The same of --canary.")] = None
+    canary_key_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Environment variable with the API key of --canary.")
+    ] = None
+    canary_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the API key of --canary.")] = (
+        None
+    )
     api: Annotated[CompletionApi, typer.Option(help="Interface that is asked.")] = CompletionApi.CHAT
 
 
@@ -218,12 +222,12 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate.")] = None,
     sessions: Annotated[int, typer.Option(min=1, max=100_000, help="Sessions at once.")] = 1000,
     within: Annotated[
-        Duration, typer.Option(parser=duration, help="Time of a session until no verdict is inconclusive.")
+        Duration, typer.Option(parser=duration, help="Time limit of a session, inconclusive after it.")
     ] = Duration(hours=24),
     expire: Annotated[
-        Duration, typer.Option(parser=duration, help="Forget a session that nobody asked for so long.")
+        Duration, typer.Option(parser=duration, help="Forget a session after this time without a question.")
     ] = Duration(hours=24),
-    output: Annotated[ServeOutput, typer.Option("-o", "--output", help="How changes of a verdict are told.")] = (
+    output: Annotated[ServeOutput, typer.Option("-o", "--output", help="Format of the lines that it prints.")] = (
         ServeOutput.TEXT
     ),
 ) -> int:

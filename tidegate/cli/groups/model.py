@@ -133,7 +133,7 @@ def model_alias(
 @model.command("download")
 def model_download(
     uri: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
-    folder: Annotated[Path, typer.Argument(help="Where its files come to lie: FOLDER/model.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; the files are in FOLDER/model.")],
     digest: Annotated[str, typer.Option(help="Refuse a version whose files have another digest.")] = "",
     state: State = STATE,
     tracking_uri: Tracking = None,

@@ -39,9 +39,9 @@ def render(
     release: ReleaseOptions,
     part: Annotated[
         list[RenderPart] | None,
-        typer.Option("--part", help="Only what an administrator applies once, or each delivery; may be repeated."),
+        typer.Option("--part", help="Only this part: an administrator applies setup and admission once; repeatable."),
     ] = None,
-    against: Annotated[bool, typer.Option("--against", help="Refuse (exit 2) when the cluster's are others'.")] = False,
+    against: Annotated[bool, typer.Option("--against", help="Refuse (exit 2) if it has others' objects.")] = False,
     output: AsList = ListOutput.TEXT,
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
@@ -66,7 +66,7 @@ def package_command(
     spec: Spec = SPEC,
     tool: Annotated[PackageTool, typer.Option("--for", help="Who installs it.", show_default=False)],
     folder: Annotated[Path, typer.Option("--to", help="Folder of the package.", show_default=False)],
-    admission: Annotated[bool, typer.Option("--admission", help="The part `admission`, not `setup`.")] = False,
+    admission: Annotated[bool, typer.Option("--admission", help="`admission` instead of `setup`.")] = False,
 ) -> int:
     """Write what an administrator applies to each region as a Helm chart, or as Kustomize components.
 
@@ -136,7 +136,7 @@ def adopt_command(
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
     version: Annotated[str | None, typer.Option(help="What its pods serve; default: the champion.")] = None,
-    deployment: Annotated[str, typer.Option(metavar="NAME", help="A Deployment of another name.")] = "",
+    deployment: Annotated[str, typer.Option(metavar="NAME", help="Deployment, if named otherwise.")] = "",
     surge: Surge = None,
     dry_run: DryRun = False,
     state: State = STATE,
@@ -147,7 +147,7 @@ def adopt_command(
 
     A Rollout has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them; users
     keep their address. A Deployment gets a Rollout with the same pods, and none of its own once that is taken over.
-    What was cut off goes on when it is run again. `tidegate rollout release` gives everything back.
+    Run it again to continue where it was cut off. `tidegate rollout release` gives everything back.
 
     \b
     Examples:

@@ -92,7 +92,7 @@ def image(
     ] = False,
     extra: Annotated[
         list[str] | None,
-        typer.Option(help="Also pack what this extra needs, such as s3, gcs or azure; may be repeated."),
+        typer.Option(help="Also pack what this extra needs, such as s3, gcs or azure; repeatable."),
     ] = None,
     output: As = Output.TEXT,
 ) -> int:

@@ -247,7 +247,7 @@ def test_numbers_say_what_was_answered(tmp_path: Path) -> None:
     ground = Ground(tmp_path, sessions=1)
     ground.client.post("/v1/verdict", json=ANSWERS)
     refused = ground.client.post("/v1/verdict", json={**ANSWERS, "run": "2"})
-    assert (refused.status_code, refused.json()["problem"]) == (429, "1 sessions stand already")
+    assert (refused.status_code, refused.json()["problem"]) == (429, "1 sessions are open already")
     text = ground.client.get("/metrics").text
     assert 'answers_total{outcome="running",path="/v1/verdict"} 1.0' in text
     assert 'answers_total{outcome="too many requests",path="/v1/verdict"} 1.0' in text
