@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Literal
 
-from slo.metrics.exporters import QUALITY
+from slo.metrics.exporters import ENGINE_READY, ENGINE_START, QUALITY
 from slo.metrics.vllm import KV_CACHE_USAGE
 from slo.model import Alert, EventSli, Labels, RawSli, Sli, Slo, SloGroup
 from slo.promql import (
@@ -45,7 +46,7 @@ def _good(item: SloSpec) -> str:
         return f"the time the KV cache is at most {item.kv_cache.below:.0%} full"
     if item.quality:
         return f"the time the judge's score '{item.quality.dimension}' is {item.quality.at_least:g} or more"
-    within = item.ttft or item.itl or item.e2e or item.queue_time
+    within = item.ttft or item.itl or item.e2e or item.queue_time or item.start
     return _GOOD[item.kind].format(within and format_duration(within.below))
 
 
@@ -55,6 +56,7 @@ _GOOD = {
     "itl": "output tokens follow the one before within {}",
     "e2e": "requests get their last token within {}",
     "queue_time": "requests wait at most {} in the engine's queue",
+    "start": "engines take requests within {} of their start",
 }
 
 _BREACHES = {
@@ -66,6 +68,7 @@ _BREACHES = {
     "tokens_per_second": "requests get too few tokens a second",
     "kv_cache": "the KV cache is too full",
     "quality": "the judge's score is too low",
+    "start": "engines start too slowly",
 }
 
 
@@ -96,6 +99,8 @@ def _of_anybody(item: SloSpec, counted_by: CountedBy, sources: Sequence[MetricSo
     if item.kv_cache:
         serving = scope.model_copy(update={"matchers": (SERVING,)})
         return _share_of_time(serving.level(KV_CACHE_USAGE.name), f"> bool {item.kv_cache.below:g}")
+    if item.start:
+        return _slow_starts(scope, item.start.below.total_seconds())
     threshold = item.threshold_in(sources)
     assert threshold, "one kind is always said"
     return _slower(threshold, scope)
@@ -119,6 +124,21 @@ def _slower(threshold: Threshold, scope: Scope) -> EventSli:
     return EventSli(error_query=f"{everything} - {fast}", total_query=nonzero(everything))
 
 
+COUNTED_AFTER_START = timedelta(minutes=10)
+"""How long after its start an engine is looked at."""
+
+
+def _slow_starts(scope: Scope, seconds: float) -> RawSli:
+    """Of the engines that started a short while ago, those that took longer.
+
+    A start is one event in the life of a process, whose counter would begin at 1: `increase` sees none of it. So the
+    process says how long it took as a level, and each is looked at equally often, however long it serves afterwards.
+    """
+    young = f"(time() - {scope.level(ENGINE_READY.name)} < {COUNTED_AFTER_START.total_seconds():g})"
+    started = f"({scope.level(ENGINE_START.name)} and ignoring (compile_cache) {young})"
+    return _share_of_time(started, f"> bool {seconds:g}")
+
+
 def _share_of_time(gauge: str, bad: str) -> RawSli:
     """Of the time of all engines of a region together, that in which the gauge is bad; NaN is no value."""
     known = f"({gauge} >= 0)"
@@ -134,12 +154,13 @@ OWN_RUNBOOK = "docs/reference/slo-catalogue.md"
 
 _REGION = "{{ $labels.region }}"
 _SHARE = "{{ $value | humanizePercentage }}"
+_OF = {"kv_cache": "of the time was", "quality": "of the time was", "start": "of starts were"}
 _SPEED = {"page": "so fast that it will not last", "ticket": "faster than it may be"}
 
 
 def alert(item: SloSpec, service: str, severity: Severity, *, by_region: bool = True) -> Alert:
     """Its label `region` comes from the series that it fires on, where these have one."""
-    of = "of the time was" if item.kind in {"kv_cache", "quality"} else "of events were"
+    of = _OF.get(item.kind, "of events were")
     share = f"In {_REGION}, {_SHARE}" if by_region else _SHARE
     return Alert(
         name="".join(word.capitalize() for word in f"{service}-{item.name}".split("-")),
@@ -170,7 +191,8 @@ def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Seque
         labels=item.labels,
         sli=sli_of(item, service=service, counted_by=counted_by, sources=sources),
         canary=_canary(source),
-        page=alert(item, service, "page", by_region=by_region),
+        # Nobody has to get up for an engine that is there by now; and one of one is already all of them.
+        page=None if item.start else alert(item, service, "page", by_region=by_region),
         ticket=alert(item, service, "ticket", by_region=by_region),
     )
 

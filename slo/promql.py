@@ -12,6 +12,7 @@ from datetime import timedelta
 import promql_parser as promql
 
 from slo.metrics import SERVICE
+from slo.metrics.exporters import OF_STARTS
 from slo.metrics.vllm import VLLM
 from slo.model import WINDOW_PLACE, Labels
 from tidegate.core.metrics.model import TIMES, MetricSignal
@@ -96,7 +97,7 @@ def series_of_others(sources: Iterable[MetricSource]) -> frozenset[str]:
             if histogram := source.time_series(signal):
                 found |= {f"{histogram.metric}{part}" for part in ("_bucket", "_count")}
         if MetricSignal.ENGINES in source.told:
-            found |= {name for metric in VLLM for name in metric.series}
+            found |= {name for metric in (*VLLM, *OF_STARTS) for name in metric.series}
     return frozenset(found)
 
 

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from slo.metrics import SERVICE, PrometheusMetric
-from slo.metrics.exporters import GPU_UTILISATION, REGENERATED, RESPONSES, TIMEOUTS, TORN
+from slo.metrics.exporters import (
+    ENGINE_LOAD,
+    ENGINE_START,
+    GPU_UTILISATION,
+    REGENERATED,
+    RESPONSES,
+    TIMEOUTS,
+    TORN,
+)
 from slo.metrics.vllm import (
     ACCEPTED_TOKENS,
     DRAFT_TOKENS,
@@ -201,6 +209,9 @@ def engine_rules(source: MetricSource | None = None) -> dict[str, str]:
         "kv_cache_usage:max": f"max by ({arm}) ({minute.level(KV_CACHE_USAGE.name)})",
         "prefix_cache_hit_ratio:rate5m": _share(five, PREFIX_CACHE_HITS, PREFIX_CACHE_QUERIES),
         "spec_decode_acceptance:rate5m": _share(five, ACCEPTED_TOKENS, DRAFT_TOKENS),
+        # Of the slowest engine; one that had to compile is told apart from those that found their compile cache.
+        "engine_start_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(ENGINE_START.name)})",
+        "engine_load_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(ENGINE_LOAD.name)})",
         "gpu_utilisation:avg": f"avg by ({arm}) ({GPU_UTILISATION.name})",
         # One process may have several data-parallel ranks, each with series of its own.
         "engines:count": f"count by ({arm}) (group by ({arm}, instance) ({minute.level(RUNNING.name)}))",

@@ -83,7 +83,7 @@ LATENCIES = {"ttft": TTFT, "itl": ITL, "e2e": E2E, "queue_time": QUEUE_TIME}
 
 _SIGNALS = {kind: MetricSignal(kind) for kind in LATENCIES}
 
-KINDS = ("errors", *LATENCIES, "tokens_per_second", "kv_cache", "quality")
+KINDS = ("errors", *LATENCIES, "tokens_per_second", "kv_cache", "quality", "start")
 """What an SLO may promise; each has one."""
 
 SET_BY_RULES = (SERVICE, "region", "role", "version")
@@ -140,7 +140,7 @@ class SloSpec(SpecModel):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
     """Becomes part of the names of rules and of Kubernetes objects."""
     objective: Annotated[Objective, BeforeValidator(percent_too, json_schema_input_type=Objective | PercentText)]
-    """Percent of good events, such as 99.9; of `kv_cache` and `quality`, percent of the time."""
+    """Percent of good events, such as 99.9; of `kv_cache` and `quality`, percent of the time, of `start`, of starts."""
     window: Duration = timedelta(days=30)
     """Over which the promise holds; there are alert windows for 28 and 30 days."""
     description: str = Field(default="", pattern=r"^[^{}]*$")
@@ -161,6 +161,8 @@ class SloSpec(SpecModel):
     tokens_per_second: Speed | None = None
     kv_cache: KvCacheHeadroom | None = None
     quality: Quality | None = None
+    start: Within | None = None
+    """Time from an engine's first process until it takes requests."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> SloSpec:

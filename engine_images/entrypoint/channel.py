@@ -3,7 +3,8 @@
 No port, so that it works when thousands wait for one; no token, so that there is none to steal.
 
 process 1 to gate: `{"do": "drain", "grace_seconds": 30, "linger_seconds": 0, "because": "SIGTERM"}`
-gate to process 1: `{"event": "ready", ...}`, `{"event": "failed", "reason": ...}`, `{"event": "drained", ...}`
+gate to process 1: `{"event": "ready", "warm_up_seconds": 0.4, "start_seconds": 24.1, ...}`,
+`{"event": "failed", "reason": ...}`, `{"event": "drained", ...}`
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ class GateSettings:
     """What `/tidegate/status` says of the engine next to the gate's own state."""
     version: str = ""
     """By which a delivery knows this engine: the number of the model version, or what a change of it is called."""
+    began: float = 0.0
+    """When process 1 began, on the monotonic clock that all processes of a machine share."""
+    launched: float = 0.0
+    """When it started vLLM, on the same clock."""
+    cache: str | None = None
+    """The compile cache that vLLM may write to; None for an engine that runs eagerly."""
+    compiled_files: int = 0
+    """How much was compiled in it before vLLM was started."""
     samples: str | None = None
     """The file in which a delivery says what it asks of users' requests; None for none, ever."""
 

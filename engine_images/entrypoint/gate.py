@@ -20,6 +20,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import Counter, Gauge
 
@@ -37,6 +38,7 @@ from .answers import (
 )
 from .channel import VARIABLE, Channel, GateSettings
 from .journal import EventLog
+from .runtime_directory import compiled_files
 from .sampling.samples import END_PATH, SAMPLES_PATH, Samples
 
 PATH = "/v1/completions"
@@ -200,6 +202,42 @@ class RequestMetrics:
         self._requests.labels(outcome).inc()
 
 
+FOUND, MISSED, NONE = "found", "missed", "none"
+"""What became of the compile cache: all was in it, something was compiled, or nothing is compiled at all."""
+
+
+class StartMetrics:
+    """How long the start took, once it is over: `tidegate_engine_start_seconds` and its kin.
+
+    They are not there before: a 0 would be the fastest start of all.
+    """
+
+    def __init__(self, settings: GateSettings) -> None:
+        self._settings = settings
+
+    def ready(self, loaded: float) -> dict[str, object]:
+        """Publish them; `loaded` is when vLLM's server had its engine, on the monotonic clock."""
+        start = time.monotonic() - self._settings.began
+        load = loaded - self._settings.launched
+        cache = self._compile_cache()
+        labels = ["compile_cache"]
+        starts = Gauge("tidegate_engine_start_seconds", "From the start of process 1 until users may ask.", labels)
+        loads = Gauge("tidegate_engine_load_seconds", "From the start of vLLM until its engine is loaded.", labels)
+        moment = Gauge("tidegate_engine_ready_timestamp_seconds", "Since when users may ask, in seconds since 1970.")
+        starts.labels(cache).set(start)
+        loads.labels(cache).set(load)
+        moment.set_to_current_time()
+        return {"start_seconds": round(start, 2), "load_seconds": round(load, 2), "compile_cache": cache}
+
+    def _compile_cache(self) -> str:
+        if self._settings.cache is None:
+            return NONE
+        files, before = compiled_files(Path(self._settings.cache)), self._settings.compiled_files
+        if files > before:
+            return MISSED
+        return FOUND if before else NONE
+
+
 ALWAYS = frozenset({"/health", "/metrics", "/ping", "/version"})
 """What is asked about the engine and not of it: answered by vLLM whatever the state."""
 
@@ -234,6 +272,8 @@ class EngineGate:
         self._health = DeepHealth(self._ask_one, every_seconds=self._settings.health_every_seconds)
         self._counts = RequestMetrics(lambda: self._answers.open)
         self._answers = OpenAnswers(progress=self._health.progress, count=self._counts.add)
+        self._start = StartMetrics(self._settings)
+        self._known: dict[str, object] = {}
         self._samples = Samples(self._settings.samples_file, self._settings.version)
         self._channel: Channel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -293,9 +333,11 @@ class EngineGate:
             self._state = FAILED
             await channel.send({"event": "failed", "reason": str(silent)})
             return
+        warm_up = round(time.monotonic() - began, 2)
         if self._state == WARMING:
             self._state, self._refuses = READY, False
-        await channel.send({"event": "ready", "warm_up_seconds": round(time.monotonic() - began, 2)})
+            self._known = self._start.ready(loaded=began)
+        await channel.send({"event": "ready", "warm_up_seconds": warm_up, **self._known})
         while command := await channel.receive():
             if command["do"] == "drain":
                 # Not awaited: a second command may shorten the first one's grace.
@@ -339,7 +381,7 @@ class EngineGate:
 
     async def _answer_status(self, send: Send) -> None:
         now = {"state": self._state, "open": self._answers.open, "samples": self._samples.status()}
-        await reply(send, 200, {**now, **self._settings.engine})
+        await reply(send, 200, {**now, "start": self._known, **self._settings.engine})
 
     async def _ask_one(self) -> None:
         await self._ask("health", 1, self._settings.health_within_seconds)

@@ -20,7 +20,7 @@ from pathlib import Path
 from . import compile_key, manifest, weights
 from .journal import BadSettings, EventLog, OtherMachine
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
-from .runtime_directory import RuntimeDirectory
+from .runtime_directory import RuntimeDirectory, compiled_files
 
 VLLM = "vllm.entrypoints.launchers.api_server.entry"
 """vLLM's server, as a module of this Python, so that nothing depends on PATH."""
@@ -193,6 +193,9 @@ QUIET_PATHS = ",".join(
 )
 """Asked every few seconds; not worth a line in the access log."""
 
+EAGER = "--enforce-eager"
+"""Of vLLM: nothing is compiled, whatever a cache holds."""
+
 TOKEN_VARIABLE = "TIDEGATE_WEIGHTS_TOKEN"
 """A secret is no option: everybody may read a process's arguments."""
 
@@ -206,6 +209,10 @@ class PreparedEngine:
     environment: Mapping[str, str]
     status: Mapping[str, object]
     """What is known of it, for `/tidegate/status`."""
+    cache: Path | None
+    """The compile cache that vLLM may write to; None when it was told to run eagerly."""
+    compiled_files: int
+    """How much was compiled in it before."""
 
 
 def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> PreparedEngine:
@@ -233,11 +240,14 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         on_cpu=compile_key.computes_on_cpu(),
     )
     differing = _differences(settings, engine, environment, model, journal)
+    command = _command(settings, engine)
     return PreparedEngine(
         engine=engine,
-        command=_command(settings, engine),
+        command=command,
         environment=environment,
         status=_status(settings, engine, differing),
+        cache=None if EAGER in command else cache,
+        compiled_files=compiled_files(cache),
     )
 
 

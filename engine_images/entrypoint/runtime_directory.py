@@ -127,6 +127,17 @@ def running_engine(folder: Path) -> EngineRun | None:
     return None
 
 
+COMPILED = frozenset({".so", ".cubin", ".o"})
+"""Ends of the names of kernels."""
+COMPILED_MODEL = "model"
+"""How vLLM calls the file of a model that was compiled ahead of time."""
+
+
+def compiled_files(cache: Path) -> int:
+    """How many kernels and compiled models are in a compile cache: a start that had to compile leaves more of them."""
+    return sum(file.suffix in COMPILED or file.name == COMPILED_MODEL for file in cache.rglob("*") if file.is_file())
+
+
 def cannot_write(target: Path, error: OSError) -> OutsideMissing:
     """The error that says why nothing can be put at `target`."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:

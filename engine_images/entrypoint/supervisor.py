@@ -172,6 +172,20 @@ def require_free(host: str, port: int) -> None:
             raise OutsideMissing(f"port {port} of {host} cannot be taken: {error.strerror}") from error
 
 
+PROCESS_STAT = Path("/proc/self/stat")
+
+
+def process_began() -> float:
+    """When this process was started, as the kernel has it, on the clock of `time.monotonic`.
+
+    Python's own start, and what is imported, is in what users wait for.
+    """
+    # The process's name, in parentheses, may hold blanks; the start is the 20th field behind it, since boot.
+    fields = PROCESS_STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
 DRAIN_MARGIN_SECONDS = 5.0
 """Above the grace: for the gate's own end of what it cut, and for its word of it."""
 
@@ -189,6 +203,7 @@ class Supervisor:
         self._grace = prepared.engine.drain_seconds if settings.grace is None else settings.grace
         self._ready, self._told, self._drained = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._failure: str | None = None
+        self._known: dict[str, object] = {}
         self._draining = False
         self._cut = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -232,6 +247,10 @@ class Supervisor:
             json_logs=self._settings.logs == "json",
             engine=self._prepared.status,
             version=self._settings.known_as or self._prepared.engine.version,
+            began=process_began(),
+            launched=time.monotonic(),
+            cache=str(self._prepared.cache) if self._prepared.cache else None,
+            compiled_files=self._prepared.compiled_files,
             samples=str(self._settings.samples) if self._settings.samples else None,
         )
         return {**self._prepared.environment, VARIABLE: settings.to_text()}
@@ -253,7 +272,8 @@ class Supervisor:
             raise DidNotStart(f"vLLM ended with code {self._dead.result()} while it started; its reason stands above")
         if not self._ready.is_set():
             raise DidNotStart(f"vLLM was not ready after {self._settings.start_deadline:g} s")
-        self._journal.info("ready", seconds=round(time.monotonic() - began, 1), port=self._settings.port)
+        seconds = round(time.monotonic() - began, 1)
+        self._journal.info("ready", seconds=seconds, port=self._settings.port, **self._known)
         self._run.write_state(runtime_directory.READY)
         if self._settings.spot != "off":
             self._spawn(self._watch_spot())
@@ -314,8 +334,9 @@ class Supervisor:
                 self._ready.set()
             elif event == "ready":
                 self._journal.info(
-                    "warmed up", batches=self._prepared.engine.warm_up, seconds=message["warm_up_seconds"]
+                    "warmed up", batches=self._prepared.engine.warm_up, seconds=message.pop("warm_up_seconds")
                 )
+                self._known = message
                 self._ready.set()
             elif event == "drained":
                 self._note_drained(message)

@@ -40,6 +40,7 @@ from pipelines.spec.approvals import (
 from pipelines.spec.evidence.load import LoadAround, LoadSettings, load_conflicts
 from pipelines.spec.evidence.outside import offline_conflicts
 from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.evidence.slo_engine import untold_by_engine
 from pipelines.spec.evidence.slo_gates import slo_conflicts
 from pipelines.spec.fleets import Fleet, LocalFleet
 from pipelines.spec.git import GitSpec, git_conflicts
@@ -50,7 +51,6 @@ from rollouts.manifests.nodes_spec import more_than_a_node_has
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
-from slo.metrics.vllm import ALTERED_BY
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
@@ -378,10 +378,8 @@ class Delivery(SpecModel):
         for index, slo in enumerate(self.slos):
             for odd in slo.unmeasured(self.metrics.sources):
                 yield replace(odd, where=("slos", index, *odd.where))
-        for argument in ALTERED_BY:
-            if self.slos and self.engine.vllm and self.engine.vllm.args.get(argument):
-                found = "metrics that the SLOs are not written on"
-                yield SpecConflict(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
+        args = self.engine.vllm.args if self.engine.vllm else {}
+        yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
         for gate, burn in self.gates.of(BurnRateGate).items():
             for conflict in slo_conflicts(burn, self.slos):
                 yield replace(conflict, where=("gates", gate, *conflict.where))

@@ -25,7 +25,8 @@ DELIVERY_JOB = "delivery"
 
 # What gates, rules and the report read, and what a person asks first; all of it would be thousands of series.
 _KEPT = {
-    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)",
+    ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
+    "|tidegate_engine_.*",
     PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*"
     "|envoy_vhost_vcluster_upstream_rq.*",
     DELIVERY_JOB: "tidegate_.*",

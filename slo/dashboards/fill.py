@@ -185,7 +185,7 @@ def _limits(slos: Sequence[SloSpec]) -> dict[str, float]:
     """The first of each kind that an SLO sets: of two lines, the one that a person wrote first is drawn."""
     found: dict[str, float] = {}
     for slo in slos:
-        for name, within in (("ttft", slo.ttft), ("itl", slo.itl), ("e2e", slo.e2e)):
+        for name, within in (("ttft", slo.ttft), ("itl", slo.itl), ("e2e", slo.e2e), ("start", slo.start)):
             if within:
                 found.setdefault(name, within.below.total_seconds())
         if slo.errors:
@@ -199,7 +199,7 @@ def _limits(slos: Sequence[SloSpec]) -> dict[str, float]:
 
 def _reactions(limits: Mapping[str, float]) -> Values:
     """The limits, and where colours change near them or far beyond; some have a usual value where no SLO sets one."""
-    names = ("bad_share", "ttft", "itl", "e2e", "quality")
+    names = ("bad_share", "ttft", "itl", "e2e", "quality", "start")
     failing = limits.get("bad_share", 0.01)
     return {
         **{name: limits.get(name) for name in names},

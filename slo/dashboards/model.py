@@ -44,6 +44,7 @@ class Prerequisite(StrEnum):
     REGENERATIONS = "clients that say when a user asks again"
     ALERTS = "an alert that fires"
     GPU = "a GPU and NVIDIA's DCGM exporter"
+    ENTRYPOINT = "engines that run under tidegate's entrypoint"
     SPECULATION = "an engine with speculative decoding"
 
 

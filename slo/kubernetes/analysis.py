@@ -99,8 +99,13 @@ def analysis_query(slo: Slo, stage: AnalysisStage, windows: AlertWindows) -> Ana
     """Every paging pair of `windows` that can fire within the stage.
 
     Raises:
-        UsageError: when there is none, when bad events are not told from all, or when a query cannot be narrowed.
+        UsageError: when there is none, when the SLO has tickets and no pages, when bad events are not told from all,
+            or when a query cannot be narrowed.
     """
+    if slo.ticket and not slo.page:
+        raise UsageError(
+            f"{slo.id} has no alert that pages, so no analysis stops a rollout for it", hint="its ticket tells of it"
+        )
     if slo.error_budget == 0:
         raise UsageError(f"{slo.id} has no error budget to burn", hint="set an objective below 100 %")
     pairs = [pair for pair in scaled(paging(windows), stage.length) if can_burn(pair, slo.error_budget)]

@@ -16,7 +16,8 @@ from slo.model import KubernetesNames
 from tidegate.core.durations import prometheus_duration
 from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
 
-ENGINE_SERIES = "vllm:.+|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
+_OF_PROCESS = "process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
+ENGINE_SERIES = f"vllm:.+|http_requests_total|{_OF_PROCESS}|tidegate_engine_.+"
 """What is kept of an engine's metrics; these carry `pod_template_hash`, and no other series does."""
 
 GPU_SERIES = "DCGM_FI_(DEV|PROF)_.+"

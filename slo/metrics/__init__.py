@@ -6,11 +6,11 @@ found before an empty panel is.
 
 from __future__ import annotations
 
-from slo.metrics.exporters import DCGM, ENVOY, TIDEGATE
+from slo.metrics.exporters import DCGM, ENVOY, OF_STARTS, TIDEGATE
 from slo.metrics.model import SERVICE, TARGET, MetricKind, PrometheusMetric
 from slo.metrics.vllm import VLLM
 
-INVENTORY = {metric.name: metric for source in (VLLM, ENVOY, DCGM, TIDEGATE) for metric in source}
+INVENTORY = {metric.name: metric for source in (VLLM, OF_STARTS, ENVOY, DCGM, TIDEGATE) for metric in source}
 """By name; a histogram by its base name."""
 
 _BY_SERIES = {series: metric for metric in INVENTORY.values() for series in metric.series}

@@ -1,5 +1,7 @@
 """What exporters besides vLLM say: Envoy in a local fleet, NVIDIA's DCGM exporter, and tidegate itself.
 
+An engine that runs under tidegate's entrypoint says how it started, next to vLLM's own metrics and from its process.
+
 Envoy's `role` and `version` come from a cluster's name, such as `canary_7`; a copy of a request is in `shadow_7`
 (`rollouts/scrape.py` keeps and relabels them). Those of a GPU are the ones of the pod that it is given to, joined by
 the one who scrapes the exporter. tidegate sets every label of its own accord, also those that Prometheus sets on
@@ -111,6 +113,22 @@ DCGM = (
     _of_gpu("PROF_PIPE_TENSOR_ACTIVE"),
     _of_gpu("PROF_DRAM_ACTIVE"),
 )
+
+
+def _of_start(name: str, *labels: str) -> PrometheusMetric:
+    return PrometheusMetric(
+        name=f"tidegate_engine_{name}", kind=MetricKind.GAUGE, labels=(*labels, *TARGET), only_with="our entrypoint"
+    )
+
+
+ENGINE_START = _of_start("start_seconds", "compile_cache")
+"""From the start of the container's process 1 until users may ask; there is no series before."""
+ENGINE_LOAD = _of_start("load_seconds", "compile_cache")
+"""From the start of vLLM until its engine is loaded: imports, weights, what is compiled or found, KV cache."""
+ENGINE_READY = _of_start("ready_timestamp_seconds")
+"""Since when users may ask, in seconds since 1970."""
+
+OF_STARTS = (ENGINE_START, ENGINE_LOAD, ENGINE_READY)
 
 
 def _own_gauge(name: str, *labels: str) -> PrometheusMetric:

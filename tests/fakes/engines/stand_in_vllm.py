@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import uvicorn
 from prometheus_client import make_asgi_app
@@ -93,11 +94,14 @@ def main() -> None:
     parser.add_argument("--load-seconds", type=float, default=0.0)
     parser.add_argument("--broken", action="store_true", help="answer every prompt with an error")
     parser.add_argument("--stuck-health", action="store_true", help="never answer the prompt `health`")
+    parser.add_argument("--compiles", help="a kernel to leave in the compile cache")
     parser.add_argument("--fail", help="say this and end instead of serving")
     options, _ = parser.parse_known_args()
     time.sleep(options.load_seconds)
     if options.fail:
         sys.exit(options.fail)
+    if options.compiles:
+        (Path(os.environ["VLLM_CACHE_ROOT"]) / options.compiles).write_bytes(b"ELF")
     server = StandInVllm(options.pace, broken=options.broken, stuck_health=options.stuck_health)
     uvicorn.run(server.app(options.middleware), host=options.host, port=options.port, log_level="warning")
 

@@ -36,6 +36,7 @@ EACH_KIND: dict[str, dict[str, object]] = {
     "tokens_per_second": {"at_least": 20.0},
     "kv_cache": {"below": "90%"},
     "quality": {"at_least": 0.8},
+    "start": {"below": "5m"},
 }
 
 
@@ -80,6 +81,7 @@ def _kinds() -> st.SearchStrategy[tuple[str, dict[str, object]]]:
         ),
         shares.map(lambda percent: ("kv_cache", {"below": f"{percent}%"})),
         shares.map(lambda percent: ("quality", {"at_least": percent / 100, "dimension": "safety"})),
+        shares.map(lambda minutes: ("start", {"below": f"{minutes}m"})),
     )
 
 

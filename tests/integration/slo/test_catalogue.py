@@ -153,6 +153,52 @@ def test_levels_are_bad_for_a_share_of_the_time_of_all_engines(tmp_path: Path) -
     assert judged(tmp_path, rules(slo_spec("quality")), quality) == ""
 
 
+def started(seconds: float, *, at: int, pod: str, until: int = 40, cache: str = "found") -> Series:
+    """An engine that took requests from minute `at` on, scraped every minute until it is gone."""
+    labels = f'service="chat",region="eu-west-1",role="canary",version="7",instance="{pod}"'
+    nothing, there = "_ " * at, f"x{until - at}"
+    return {
+        f'tidegate_engine_start_seconds{{{labels},compile_cache="{cache}"}}': f"{nothing}{seconds}{there}",
+        f"tidegate_engine_ready_timestamp_seconds{{{labels}}}": f"{nothing}{at * 60}{there}",
+    }
+
+
+def test_starts_are_slow_for_their_share_of_all_starts(tmp_path: Path) -> None:
+    """Whether an engine then serves for a day or is gone in a quarter of an hour."""
+    month = "sum by (region) (slo:sli_error:ratio_rate1h)"
+    quick, late = started(20, at=2, pod="a"), started(301, at=2, pod="b", cache="missed")
+    tests = [
+        tells("in time", started(300, at=2, pod="a"), {BAD: {EU: 0}}, at="10m"),
+        tells("too late", late, {BAD: {EU: 1}}, at="10m"),
+        tells("one of two", {**quick, **late}, {BAD: {EU: 0.5}}, at="10m"),
+        tells("nobody started lately", {**quick, **late}, {BAD: {}, month: {EU: 0.5}}, at="30m"),
+        tells(
+            "one serves on, three others are gone",
+            {
+                **late,
+                **started(20, at=2, pod="c", until=14),
+                **started(20, at=5, pod="d", until=17),
+                **started(20, at=9, pod="e", until=21),
+            },
+            {month: {EU: 0.25}},
+            at="40m",
+        ),
+        tells("no engine of ours", {}, {BAD: {}}, at="10m"),
+    ]
+    assert judged(tmp_path, rules(slo_spec("start")), tests) == ""
+
+
+def test_a_pod_whose_container_starts_again_is_a_start_more(tmp_path: Path) -> None:
+    labels = 'service="chat",region="eu-west-1",role="stable",version="6",instance="a"'
+    series = {
+        f'tidegate_engine_start_seconds{{{labels},compile_cache="found"}}': "20x15 _x4 400x20",
+        f"tidegate_engine_ready_timestamp_seconds{{{labels}}}": "0x15 _x4 1200x20",
+    }
+    hour = "sum by (region) (slo:sli_error:ratio_rate1h)"
+    asked = [tells("the second one is slow", series, {BAD: {EU: 1}, hour: {EU: 0.5}}, at="31m")]
+    assert judged(tmp_path, rules(slo_spec("start")), asked) == ""
+
+
 def test_slow_first_tokens_page_for_their_region_in_words(tmp_path: Path) -> None:
     """Six hours of one in five too late in us-east-1, and all in time in eu-west-1; an objective of 99 %."""
     name = "vllm:time_to_first_token_seconds"

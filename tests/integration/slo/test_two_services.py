@@ -52,6 +52,8 @@ LEVELS = {
     'vllm:num_requests_waiting{instance="a"}': (1, 6),
     "vllm:kv_cache_usage_perc{}": (0.2, 0.9),
     "DCGM_FI_DEV_GPU_UTIL{}": (70, 20),
+    'tidegate_engine_start_seconds{compile_cache="found"}': (24, 30),
+    'tidegate_engine_load_seconds{compile_cache="found"}': (20, 25),
 }
 """Code has one engine more."""
 
@@ -82,6 +84,8 @@ SIGNALS: dict[str, tuple[float, float]] = {
     "spec_decode_acceptance:rate5m": (0.5, 0.25),
     "gpu_utilisation:avg": (70, 20),
     "engines:count": (1, 2),
+    "engine_start_seconds:max": (24, 30),
+    "engine_load_seconds:max": (20, 25),
     "cost_per_hour:sum": (3.6, 7.2),
     "cost_per_1k_tokens:rate1m": (0.01, 0.2),
     "cost_budget_per_hour:sum": (10, 20),
@@ -123,6 +127,9 @@ def served(*, well: bool) -> Series:
         series[f'{name}_bucket{{le="{edge_label(threshold.edge)}"}}'] = rising(60 if well else 0)
     series['tidegate_quality_score{dimension="overall"}'] = level(0.9 if well else 0.1)
     series["vllm:kv_cache_usage_perc{}"] = level(0.1 if well else 1)
+    series['tidegate_engine_start_seconds{compile_cache="found"}'] = level(30 if well else 600)
+    # The first sample is of 1970.
+    series["tidegate_engine_ready_timestamp_seconds{}"] = "180x20"
     return of_arm(series)
 
 
@@ -135,8 +142,8 @@ def test_a_service_is_bad_for_itself_only(tmp_path: Path) -> None:
     }
     asked = {
         "sum by (sloth_service, sloth_slo, region) (slo:sli_error:ratio_rate5m)": bad,
-        # A page and a ticket each.
-        'count by (sloth_service) (ALERTS{alertstate="firing"})': {f'{{sloth_service="{CODE}"}}': 2 * len(KINDS)},
+        # A page and a ticket each; nobody is woken for a slow start.
+        'count by (sloth_service) (ALERTS{alertstate="firing"})': {f'{{sloth_service="{CODE}"}}': 2 * len(KINDS) - 1},
     }
     groups = (*promised(CHAT), *promised(CODE))
     assert judged(tmp_path, groups, [tells("one healthy, one failing", series, asked)]) == ""

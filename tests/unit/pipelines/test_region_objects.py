@@ -115,6 +115,13 @@ def test_a_promise_that_no_analysis_can_watch_is_told() -> None:
     assert "kv-cache never burns fast enough" in left_out[0]
 
 
+def test_no_analysis_stops_a_rollout_for_an_alert_that_wakes_nobody() -> None:
+    promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
+    objects, left_out = rendered(delivery((promise, "{name: start, objective: 95, start: {below: 5m}}")))
+    assert names(objects, "AnalysisTemplate") == ["support-llm.availability-background"]
+    assert left_out == ("support-llm-start has no alert that pages, so no analysis stops a rollout for it",)
+
+
 def test_engines_and_their_gpus_are_scraped() -> None:
     assert names(of(delivery()), "PodMonitor") == ["support-llm-engines", "support-llm-gpus"]
 

@@ -12,9 +12,11 @@ from fakes.delivery.world import SPEC
 
 from pipelines.plan.gates import gates_in, rules_of
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.evidence.slo_engine import untold_by_engine
 from rollouts.local import scrape_config
 from slo.metrics import metric_of
 from slo.promql import series_of
+from slo.spec import SloSpec
 from tidegate.core.spec import parse_spec
 
 SLOS = """
@@ -28,6 +30,7 @@ slos:
   - {name: speed, objective: 95, tokens_per_second: {at_least: 20}}
   - {name: cache, objective: 99, kv_cache: {below: 90%}}
   - {name: answers, objective: 95, quality: {at_least: 0.8}}
+  - {name: start, objective: 95, start: {below: 5m}}
 """
 
 
@@ -77,6 +80,14 @@ def test_the_fleet_keeps_every_series_that_a_rule_reads() -> None:
     # No machine without a GPU has its exporter.
     assert {name for name in lost if not name.startswith("DCGM_")} == set()
     assert {name for name in read if metric_of(name) is None} == set()
+
+
+def test_starts_of_an_image_whose_entrypoint_is_not_ours_are_promised_by_nobody() -> None:
+    start = SloSpec.model_validate({"name": "start", "objective": 95, "start": {"below": "5m"}})
+    ttft = SloSpec.model_validate({"name": "ttft", "objective": 99, "ttft": {"below": "250ms"}})
+    assert not list(untold_by_engine([ttft, start], {}, prebuilt=False))
+    (odd,) = untold_by_engine([ttft, start], {}, prebuilt=True)
+    assert (odd.where, odd.found) == (("slos", 1, "start"), "an SLO on starts with `engine.image`")
 
 
 def test_gates_are_as_they_were_without_a_burn_rate() -> None:

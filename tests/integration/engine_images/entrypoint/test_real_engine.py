@@ -81,7 +81,12 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
         status = (await client.get("/tidegate/status")).json()
         assert (status["state"], status["model"]["version"]) == ("ready", "7")
         assert (await client.get("/tidegate/health")).json()["healthy"]
-        assert 'tidegate_requests_total{outcome="ok"} 0.0' in (await client.get("/metrics")).text
+        metrics = (await client.get("/metrics")).text
+        assert 'tidegate_requests_total{outcome="ok"} 0.0' in metrics
+        started = status["start"]
+        assert 0 < started["load_seconds"] < started["start_seconds"]
+        assert started["compile_cache"] == "none"
+        assert 'tidegate_engine_start_seconds{compile_cache="none"}' in metrics
         streams = await open_streams(client, STREAMS, TOKENS)
         engine.terminate()
         refused = await until_refused(client)

@@ -109,6 +109,69 @@ async def test_every_end_of_an_answer_is_counted(tmp_path: Path, start: Start) -
     ]
 
 
+def start_metrics(engine: Process1) -> dict[str, float]:
+    lines = (line.rsplit(" ", 1) for line in engine.get("/metrics/").text.splitlines())
+    return {name: float(value) for name, value in lines if name.startswith("tidegate_engine_")}
+
+
+COMPILED = {"aot/rank_0_0/model": b"compiled", "kernels/a.so": b"ELF", "modelinfos/llama.json": b"{}"}
+
+
+def test_an_engine_tells_how_long_its_start_took_once_it_is_over(tmp_path: Path, start: Start) -> None:
+    before = time.monotonic()
+    engine = start(write_engine_root(tmp_path, cache=COMPILED), vllm=["--load-seconds=2", "--pace=0.05"]).until_ready()
+    waited = time.monotonic() - before
+    told = start_metrics(engine)
+    began, loaded, ready = told.values()
+    assert list(told) == [
+        'tidegate_engine_start_seconds{compile_cache="found"}',
+        'tidegate_engine_load_seconds{compile_cache="found"}',
+        "tidegate_engine_ready_timestamp_seconds",
+    ]
+    # Loading is a part of the start; two batches of eight tokens are warmed up after it.
+    assert 2 < loaded < began - 2 * 8 * 0.05 < began < waited
+    assert time.time() - 120 < ready < time.time()
+    event = engine.event("ready")
+    assert event["compile_cache"] == "found"
+    assert {name: event[name] for name in ("start_seconds", "load_seconds")} == {
+        "start_seconds": round(began, 2),
+        "load_seconds": round(loaded, 2),
+    }
+    assert engine.get("/tidegate/status").json()["start"]["start_seconds"] == event["start_seconds"]
+
+
+def test_until_users_may_ask_nothing_is_told_of_the_start(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path), vllm=["--pace=1"])
+    while engine.process.poll() is None:
+        try:
+            told = start_metrics(engine)
+            break
+        except httpx.TransportError:
+            time.sleep(0.02)
+    assert told == {}
+    assert engine.get("/tidegate/status").json()["start"] == {}
+
+
+@pytest.mark.parametrize(
+    ("cache", "vllm", "said"),
+    [
+        (COMPILED, [], "found"),
+        (COMPILED, ["--compiles=again.so"], "missed"),
+        ({}, ["--compiles=first.so"], "missed"),
+        (COMPILED, ["--compiles=notes.txt"], "found"),
+        ({}, [], "none"),
+        (COMPILED, ["--enforce-eager"], "none"),
+    ],
+)
+def test_it_tells_whether_its_compile_cache_was_found(
+    tmp_path: Path, start: Start, cache: dict[str, bytes], vllm: list[str], said: str
+) -> None:
+    engine = start(write_engine_root(tmp_path, cache=cache), vllm=vllm).until_ready()
+    assert {name for name in start_metrics(engine) if said in name} == {
+        f'tidegate_engine_{what}_seconds{{compile_cache="{said}"}}' for what in ("start", "load")
+    }
+
+
 def test_no_line_of_the_log_holds_what_users_ask(tmp_path: Path, start: Start) -> None:
     engine = start(write_engine_root(tmp_path)).until_ready()
     httpx.post(f"{engine.url}/v1/completions", json={"prompt": "my secret", "max_tokens": 1}, trust_env=False)

@@ -71,6 +71,7 @@ def test_a_promise_is_told_in_words_unless_a_person_did() -> None:
         "tokens_per_second": "99% of requests get 20 output tokens a second or more, over 30d",
         "kv_cache": "99% of the time the KV cache is at most 90% full, over 30d",
         "quality": "99% of the time the judge's score 'overall' is 0.8 or more, over 30d",
+        "start": "99% of engines take requests within 5m of their start, over 30d",
     }
 
 
@@ -83,6 +84,14 @@ def test_alerts_name_the_region_and_where_to_read_on() -> None:
     assert slo.page.annotations["summary"] == "support-llm in {{ $labels.region }}: requests fail"
     assert slo.page.annotations["runbook"] == "https://wiki/chat-down"
     assert slo.page.annotations["description"] != slo.ticket.annotations["description"]
+
+
+def test_nobody_is_woken_for_a_slow_start() -> None:
+    slos = {kind: slo_of(slo_spec(kind), service="chat", counted_by=CountedBy.PROXY) for kind in KINDS}
+    assert {kind for kind, slo in slos.items() if slo.page is None} == {"start"}
+    ticket = slos["start"].ticket
+    assert ticket is not None
+    assert "of starts were bad lately" in ticket.annotations["description"]
 
 
 def test_a_group_is_a_document_of_sloths_own_format() -> None:

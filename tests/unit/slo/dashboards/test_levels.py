@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes.metrics.slos import COST, SLOS
+from fakes.metrics.slos import COST, SLOS, slo_spec
 
 from slo.dashboards import Dashboard, dashboard_json, dashboards_of
 from slo.dashboards.model import Colours, Panel, PanelKind
@@ -98,6 +98,12 @@ def test_lines_are_where_the_slos_have_them() -> None:
         (0.8, "yellow"),
         (pytest.approx(0.85), "green"),
     ]
+
+
+def test_a_promise_on_starts_has_its_line() -> None:
+    assert panel(ON_CALL, "Start of engines").steps == ()
+    promised = dashboards_of([slo_spec("start")], service="chat")[0]
+    assert colours(panel(promised, "Start of engines")) == [(None, "green"), (300, "red")]
 
 
 def test_composite_quality_and_gpus_have_bands_and_others_lines() -> None:

@@ -69,9 +69,16 @@ def test_without_a_price_nothing_is_asked_about_money() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needs", "only_with"), [(Prerequisite.GPU, "a GPU"), (Prerequisite.SPECULATION, "speculative decoding")]
+    ("needs", "only_with"),
+    [
+        (Prerequisite.GPU, "a GPU"),
+        (Prerequisite.SPECULATION, "speculative decoding"),
+        (Prerequisite.ENTRYPOINT, "our entrypoint"),
+    ],
 )
-def test_what_needs_a_gpu_or_speculation_says_so_and_nothing_else_does(needs: Prerequisite, only_with: str) -> None:
+def test_what_not_every_engine_exports_says_what_it_needs_and_nothing_else_does(
+    needs: Prerequisite, only_with: str
+) -> None:
     dependent = signals_of(only_with)
     for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST):
         for panel in dashboard.panels:

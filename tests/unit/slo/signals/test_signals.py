@@ -32,6 +32,7 @@ def test_what_gates_and_dashboards_share_is_recorded() -> None:
             *(f"{name}:rate5m" for name in ("regenerations", "prefix_cache_hit_ratio", "spec_decode_acceptance")),
             *(f"{name}:sum" for name in ("queue_depth", "running", "cost_per_hour", "cost_budget_per_hour")),
             *("kv_cache_usage:max", "engines:count", "gpu_utilisation:avg"),
+            *("engine_start_seconds:max", "engine_load_seconds:max"),
         ]
     )
 
