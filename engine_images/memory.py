@@ -2,7 +2,8 @@
 
 Weights are counted from the headers of their files, as vLLM spreads them over accelerators; the KV cache as vLLM 0.32
 counts it (`v1/kv_cache_interface.py`): whole blocks for each layer, keys and values for the heads of one
-tensor-parallel rank. Working memory and the process are rough upper guesses: vLLM measures them itself at start.
+tensor-parallel rank. What is besides these on a GPU is counted with the names of vLLM's code, with guesses where it
+measures at start; `benchmarks/gpu.sh` holds it against what `nvidia-smi` shows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ PROCESS_BYTES = 1280 * MEBIBYTE
 DEFAULT_KV_CACHE_BYTES = 128 * MEBIBYTE
 """Small on purpose: a region runs two engines, and a machine several regions."""
 
+KV_CACHE, UTILIZATION = "kv-cache-memory-bytes", "gpu-memory-utilization"
+"""vLLM's arguments for the size of the KV cache, and for the share of a GPU that an engine may take."""
+
 BYTES_PER_DTYPE = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 """As in vLLM's `--dtype`; any other value (`auto`) keeps the weights as they are stored."""
 
@@ -42,6 +46,16 @@ def estimate_memory(weights: Weights, args: Arguments) -> int:
 def kv_cache_bytes(args: Arguments) -> int:
     """The size of the KV cache: as the spec says, or small enough for several engines on one machine."""
     return serving(args).kv_cache_bytes or DEFAULT_KV_CACHE_BYTES
+
+
+def on_shared_gpus(args: Arguments) -> Arguments:
+    """The same for an engine that shares its GPUs: a small KV cache of fixed size, unless they say how large it is."""
+    return args if {KV_CACHE, UTILIZATION} & args.keys() else {**args, KV_CACHE: SHARED_KV_CACHE_BYTES}
+
+
+def host_bytes(gpus: int) -> int:
+    """Bytes of the machine's own memory that an engine on so many GPUs is expected to need."""
+    return HOST_BYTES + gpus * HOST_RANK_BYTES
 
 
 def weight_bytes(weights: Weights, dtype: str) -> int:
@@ -197,10 +211,19 @@ def answer_bytes(wanted: Serving, shape: ModelShape, accelerator: Accelerator, *
 
 CONTEXT_BYTES = 1 * GIBIBYTE
 """What a GPU's driver, libraries and allocator hold besides any tensor."""
-GRAPH_BYTES = 1 * GIBIBYTE
-"""CUDA graphs of a compiled model: 0.3 to 1.5 GiB in practice."""
+GRAPH_LAYER_BYTES = 256 * 1024
+"""One layer in one CUDA graph, in device memory. A guess that no measurement of ours stands behind."""
+LEAST_GRAPH_BYTES = 1 * MEBIBYTE
+"""`_MIN_PER_GRAPH_BYTES` of `v1/worker/gpu/cudagraph_utils.py`: vLLM counts no graph below it."""
 COLLECTIVE_BYTES = 512 * MEBIBYTE
 """Buffers for the exchange between ranks, when there are several."""
+SHARED_KV_CACHE_BYTES = 1 * GIBIBYTE
+"""On a GPU that several engines share: four of them, of a small model, fit the smallest that is known here."""
+HOST_BYTES = 2 * GIBIBYTE
+"""The server in front of an engine on GPUs, in the machine's memory. A guess that no measurement of ours stands behind,
+as the next one."""
+HOST_RANK_BYTES = 4 * GIBIBYTE
+"""The process of each GPU, in the machine's memory: CUDA's libraries, and pages of the weights while they are read."""
 
 
 class Model(Value):
@@ -213,17 +236,30 @@ class Model(Value):
 
 
 class Footprint(Value):
-    """Bytes on each accelerator."""
+    """Bytes on each accelerator, term by term."""
 
     weights: int
     answer: int
     """The KV cache of one answer of the greatest length; vLLM does not start with less."""
     cache: int | None
     """The KV cache that the settings fix; None when it gets what is left."""
-    working: int
+    activations: int
+    """What lives while the largest batch passes a layer."""
+    sampling: int
+    """Logits of every answer, and the copies that a token is drawn from."""
+    graphs: int
+    """CUDA graphs."""
+    collectives: int
+    """Buffers for the exchange between ranks."""
     process: int
+    """On a GPU the driver's context; on a CPU everything that is neither weights nor KV cache."""
     available: int
     """What the engine may take."""
+
+    @property
+    def working(self) -> int:
+        """Everything besides weights, KV cache and the process itself."""
+        return self.activations + self.sampling + self.graphs + self.collectives
 
     @property
     def needed(self) -> int:
@@ -249,12 +285,16 @@ def footprint(
     fixed = wanted.kv_cache_bytes or (DEFAULT_KV_CACHE_BYTES if on_cpu else None)
     # With a KV cache of fixed size vLLM does not keep to its share of the memory.
     share = 1.0 if fixed is not None else wanted.memory_utilization
+    weights = _weights(model, wanted)
     return Footprint(
-        weights=_weights(model, wanted) - min(wanted.cpu_offload_bytes, _weights(model, wanted)),
+        weights=weights - min(wanted.cpu_offload_bytes, weights),
         answer=_answer(model, wanted, accelerator, tokens, reading),
         cache=fixed,
-        working=0 if on_cpu else _working(model.shape, wanted, reading, answers),
-        process=PROCESS_BYTES if on_cpu else _process(wanted, eager=eager),
+        activations=0 if on_cpu else int(reading * token_bytes(model.shape, wanted)),
+        sampling=0 if on_cpu else _sampling(model.shape, wanted, answers),
+        graphs=0 if on_cpu or eager else graph_bytes(model.shape, wanted, accelerator),
+        collectives=COLLECTIVE_BYTES if wanted.parallel.accelerators > 1 and not on_cpu else 0,
+        process=PROCESS_BYTES if on_cpu else CONTEXT_BYTES,
         available=int(memory * share),
     )
 
@@ -285,12 +325,56 @@ def _answer(model: Model, wanted: Serving, accelerator: Accelerator, tokens: int
     return sum(answer_bytes(wanted, each.shape, accelerator, tokens=tokens, reading=reading) for each in models)
 
 
-def _working(shape: ModelShape, wanted: Serving, reading: int, answers: int) -> int:
-    """Activations of one layer for a full batch, and the logits of every answer with a copy for sampling."""
-    numbers = reading * (8 * shape.hidden + 2 * shape.intermediate / wanted.parallel.tensor)
-    return int(2 * numbers + 2 * 4 * answers * shape.vocabulary)
+def token_bytes(shape: ModelShape, wanted: Serving) -> float:
+    """What one token of a batch takes while it passes a layer.
+
+    vLLM measures the peak by `GPUModelRunner.profile_run`, with `max_num_batched_tokens` tokens. Counted here: the
+    residual stream, the layer's input and output and a norm's, and the wider of the layer's two halves: queries, keys,
+    values and what attention makes of them; or gate, up and their product, for each expert that sees the token.
+    """
+    attention = 2 * (shape.heads + shape.kv_heads) * shape.head_size
+    inside = 3 * shape.intermediate
+    if shape.experts:
+        # `fused_experts_impl` keeps a result of the model's width for each of a token's experts too.
+        each = 3 * (shape.expert_intermediate or shape.intermediate) + shape.hidden * wanted.parallel.tensor
+        inside = (shape.experts_per_token or 1) * each
+    numbers = 4 * shape.hidden + max(attention, inside) / wanted.parallel.tensor
+    return numbers * _BYTES.get(served_dtype(wanted, shape), 2.0)
 
 
-def _process(wanted: Serving, *, eager: bool) -> int:
-    collectives = COLLECTIVE_BYTES if wanted.parallel.accelerators > 1 else 0
-    return CONTEXT_BYTES + collectives + (0 if eager else GRAPH_BYTES)
+def _sampling(shape: ModelShape, wanted: Serving, answers: int) -> int:
+    """`Sampler` of `v1/worker/gpu/sample/sampler.py`: logits as computed, in 32 bits, and probabilities in 32 bits."""
+    return int((_BYTES.get(served_dtype(wanted, shape), 2.0) + 4 + 4) * answers * shape.vocabulary)
+
+
+DENSE_UNTIL = 256
+"""Sizes of captured batches are 8 tokens apart below it, and 16 from it on."""
+
+
+def capture_sizes(wanted: Serving, accelerator: Accelerator) -> tuple[int, ...]:
+    """Tokens of each batch for which vLLM captures CUDA graphs: `VllmConfig._set_cudagraph_sizes`."""
+    reading, answers = batch_sizes(wanted, accelerator)
+    query = 1 + (wanted.speculation.tokens or 0 if wanted.speculation else 0)
+    usual = 1024 if accelerator is Accelerator.B200 else 512
+    largest = min(wanted.graphs.largest or min(answers * query * 2, usual), reading)
+    if wanted.graphs.sizes is not None:
+        return tuple(sorted({size for size in wanted.graphs.sizes if size <= reading}))
+    sizes = {size for size in (1, 2, 4) if size <= largest}
+    sizes |= set(range(8, min(largest + 1, DENSE_UNTIL), 8)) | set(range(DENSE_UNTIL, largest + 1, 16))
+    sizes |= {size for size in (reading, answers) if size <= largest}
+    return tuple(sorted(sizes))
+
+
+def graph_bytes(shape: ModelShape, wanted: Serving, accelerator: Accelerator) -> int:
+    """CUDA graphs: they share one pool as large as the largest batch needs, and each holds its own kernels.
+
+    vLLM estimates as much before it sizes its KV cache (`GPUModelRunner.profile_cudagraph_memory`): the first capture,
+    and for each further one what the second took.
+    """
+    sizes, graphs = capture_sizes(wanted, accelerator), wanted.graphs
+    _, answers = batch_sizes(wanted, accelerator)
+    count = len(sizes) * graphs.piecewise + sum(size <= answers for size in sizes) * graphs.full
+    if not count:
+        return 0
+    each = max(LEAST_GRAPH_BYTES, GRAPH_LAYER_BYTES * ceil(shape.layers / wanted.parallel.pipeline))
+    return int(max(sizes) * token_bytes(shape, wanted)) + count * each

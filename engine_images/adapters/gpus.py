@@ -9,39 +9,37 @@ import subprocess
 from engine_images.accelerators import Accelerator, unseen
 from engine_images.choices import EnginePlatform
 from engine_images.errors import EnvironmentMissing
+from tidegate.core.adapters import nvidia_smi
 
-SECONDS = 20.0
-_TOOLS = {
-    EnginePlatform.CUDA: ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
-    EnginePlatform.ROCM: ("rocm-smi", "--showproductname"),
-}
+ROCM_TOOL = "rocm-smi"
 _CARD = re.compile(r"card series:\s*(.+)", re.IGNORECASE)
 
+TO_BUILD = "build where the accelerator is, or set engine.compile.mode to none: then nothing is compiled"
+TO_SERVE = "deliver where the accelerator is, or set engine.accelerator to cpu"
 
-def require_accelerator(accelerator: Accelerator, count: int) -> None:
-    """Return when this machine has as many of them.
+
+def require_accelerator(accelerator: Accelerator, count: int, *, hint: str = TO_BUILD) -> None:
+    """Return when this machine has as many of them; `hint` says what else could be done.
 
     Raises:
         EnvironmentMissing: it has none, others, or fewer.
     """
     if accelerator is Accelerator.CPU:
         return
-    tool = _TOOLS[accelerator.platform]
-    problem = unseen(accelerator, count, _names(tool))
+    on_cuda = accelerator.platform is EnginePlatform.CUDA
+    names = tuple(name for (name,) in nvidia_smi.gpu_table("name")) if on_cuda else _names_of_rocm()
+    problem = unseen(accelerator, count, names)
     if problem:
-        raise EnvironmentMissing(
-            f"{problem} ({tool[0]})",
-            hint="build where the accelerator is, or set engine.compile.mode to none: then nothing is compiled",
-        )
+        raise EnvironmentMissing(f"{problem} ({nvidia_smi.TOOL if on_cuda else ROCM_TOOL})", hint=hint)
 
 
-def _names(tool: tuple[str, ...]) -> tuple[str, ...]:
+def _names_of_rocm() -> tuple[str, ...]:
     """One name for each GPU; none where the driver's tool is missing or fails."""
-    if shutil.which(tool[0]) is None:
+    if shutil.which(ROCM_TOOL) is None:
         return ()
+    command = [ROCM_TOOL, "--showproductname"]
     try:
-        done = subprocess.run(tool, capture_output=True, text=True, timeout=SECONDS, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=nvidia_smi.SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return tuple(lines) if tool[0] == "nvidia-smi" else tuple(name.strip() for name in _CARD.findall(done.stdout))
+    return tuple(name.strip() for name in _CARD.findall(done.stdout))

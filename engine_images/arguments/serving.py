@@ -71,6 +71,19 @@ class Speculation(Value):
     adaptive: bool
 
 
+class CudaGraphs(Value):
+    """Which CUDA graphs vLLM is told to capture."""
+
+    full: bool = True
+    """One graph of the whole model for each size of a batch that writes answers."""
+    piecewise: bool = True
+    """One between any two attention layers, for each size of any other batch."""
+    sizes: tuple[int, ...] | None = None
+    """Tokens of each batch; None for vLLM's own list."""
+    largest: int | None = None
+    """Where vLLM's own list ends; None for its own bound."""
+
+
 class Serving(Value):
     """The arguments in types; None where vLLM finds the value out itself."""
 
@@ -89,6 +102,7 @@ class Serving(Value):
     cpu_offload_bytes: int
     block_size: int | None
     chunked_prefill: bool | None
+    graphs: CudaGraphs
     lora: tuple[LoraAdapter, ...]
     lora_enabled: bool
     max_loras: int
@@ -121,6 +135,7 @@ def serving(args: Arguments) -> Serving:
         cpu_offload_bytes=int(read.number("cpu-offload-gb", 0) * 1024**3),
         block_size=read.count("block-size"),
         chunked_prefill=read.flag("enable-chunked-prefill"),
+        graphs=_graphs(args),
         lora=tuple(_adapters(args.get("lora-modules"))),
         lora_enabled=read.flag("enable-lora") or False,
         max_loras=read.count("max-loras") or 1,
@@ -150,6 +165,38 @@ class _Reader:
     def number(self, name: str, otherwise: float) -> float:
         value = self._args.get(name)
         return float(value) if isinstance(value, int | float) else otherwise
+
+
+_MODES = {
+    "NONE": (False, False),
+    "PIECEWISE": (False, True),
+    "FULL": (True, False),
+    "FULL_DECODE_ONLY": (True, False),
+    "FULL_AND_PIECEWISE": (True, True),
+}
+"""`CUDAGraphMode` of `config/compilation.py`: full graphs, piecewise ones."""
+_MODE_OF_LEVEL = {0: "NONE", 1: "PIECEWISE"}
+"""`OPTIMIZATION_LEVEL_TO_CONFIG` of `config/vllm.py`; the levels above capture both."""
+
+
+def _graphs(args: Arguments) -> CudaGraphs:
+    """By `compilation-config`, its shorthands and the optimization level."""
+    given = args.get("compilation-config")
+    config = given if isinstance(given, dict) else {}
+    level = read_count(args.get("optimization-level"))
+    usual = _MODE_OF_LEVEL.get(2 if level is None else level, "FULL_AND_PIECEWISE")
+    said = config.get("cudagraph_mode")
+    full, piecewise = _MODES.get(said.upper() if isinstance(said, str) else usual, (True, True))
+    if args.get("enforce-eager") is True:
+        full = piecewise = False
+    sizes = args.get("cudagraph-capture-sizes", config.get("cudagraph_capture_sizes"))
+    counts = [read_count(size) for size in (sizes if isinstance(sizes, list) else [sizes])]
+    return CudaGraphs(
+        full=full,
+        piecewise=piecewise,
+        sizes=tuple(count for count in counts if count) or None,
+        largest=read_count(args.get("max-cudagraph-capture-size", config.get("max_cudagraph_capture_size"))),
+    )
 
 
 def _adapters(value: ArgumentValue) -> Iterator[LoraAdapter]:

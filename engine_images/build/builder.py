@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from engine_images.accelerators import Accelerator
 from engine_images.build.engine_root import digests_of, fixed_run_folder, write_root
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
@@ -15,8 +16,8 @@ from engine_images.choices import CompileMode
 from engine_images.errors import NotProven
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
-from engine_images.memory import estimate_memory
-from engine_images.model import EngineEnvironment
+from engine_images.memory import estimate_memory, host_bytes
+from engine_images.model import EngineEnvironment, GpuShare
 from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.ports import BuildRunner, Progress, StartAttempt
 from engine_images.spec import EngineSettings, TorchSpec
@@ -35,10 +36,11 @@ def build_request(
     *,
     name: str,
     spec_folder: Path = Path(),
+    share: GpuShare | None = None,
 ) -> BuildRequest:
     """A build request for the version whose files are in `folder`, to be served under `name`.
 
-    `spec_folder` is where files that the settings name lie.
+    `spec_folder` is where files that the settings name lie; `share` is what an engine takes of GPUs that it shares.
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
@@ -63,8 +65,16 @@ def build_request(
         prompts=prompts(),
         tolerance=asked.tolerance,
         floor=settings.floor,
-        memory_bytes=estimate_memory(read_weights(folder), settings.require_vllm().args),
+        memory_bytes=_process_bytes(settings, folder),
+        share=share,
     )
+
+
+def _process_bytes(settings: EngineSettings, folder: Path) -> int:
+    """In the machine's own memory, where a CPU has its weights and its KV cache too."""
+    if settings.accelerator is not Accelerator.CPU:
+        return host_bytes(settings.accelerator_count)
+    return estimate_memory(read_weights(folder), settings.require_vllm().args)
 
 
 def module_request(

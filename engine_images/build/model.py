@@ -11,7 +11,7 @@ from pydantic import Field
 from engine_images.build.proof import Agreement, CompileProof, EngineStart, OutputAgreement
 from engine_images.build.torch_run import CompileOptions, TorchWorkload
 from engine_images.manifest import CompileKey, Launch, ModelContract
-from engine_images.model import EngineEnvironment
+from engine_images.model import EngineEnvironment, GpuShare
 from engine_images.oci.model import canonical
 from tidegate.core.model import Value
 
@@ -44,6 +44,9 @@ class BuildRequest(Value):
     """The smallest speedup that is accepted."""
     memory_bytes: int
     """What a process of it is expected to need."""
+    share: GpuShare | None = None
+    """What it takes of GPUs that it shares; None for a CPU, and for an engine that has its GPUs for itself. No part of
+    what is built: vLLM finds the same compiled model with another."""
 
     def name(self, key: CompileKey) -> str:
         """The engine's own digest: the same inputs on the same kind of machine are the same engine."""

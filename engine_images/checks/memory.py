@@ -50,11 +50,14 @@ def _sum(now: Footprint, settings: EngineSettings, tokens: int) -> str:
         else f"KV cache of one answer of {tokens} tokens {readable_bytes(now.answer)}"
     )
     parts = [f"weights {readable_bytes(now.weights)}", cache]
-    parts += [
-        f"{name} {readable_bytes(value)}"
-        for name, value in (("working memory", now.working), ("process", now.process))
-        if value
-    ]
+    rest = {
+        "activations": now.activations,
+        "sampling": now.sampling,
+        "CUDA graphs": now.graphs,
+        "collectives": now.collectives,
+        "process": now.process,
+    }
+    parts += [f"{name} {readable_bytes(value)}" for name, value in rest.items() if value]
     return (
         f"{readable_bytes(now.needed)} for each {settings.accelerator} ({', '.join(parts)}), "
         f"{readable_bytes(now.missing)} more than the {readable_bytes(now.available)} that an engine may take"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 
+from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.pinned import pinned_vllm
+from engine_images.arguments.serving import Serving
 from engine_images.checks.configuration import (
     companion_obstacles,
     configuration_obstacles,
@@ -21,8 +24,10 @@ from engine_images.checks.files import (
     file_obstacles,
 )
 from engine_images.checks.memory import room_obstacles
+from engine_images.choices import CompileMode
 from engine_images.errors import CannotBeServed
-from engine_images.memory import Model
+from engine_images.memory import KV_CACHE, UTILIZATION, Footprint, Model, footprint, on_shared_gpus
+from engine_images.model import GpuShare
 from engine_images.shape import longest_input, shape_of
 from engine_images.spec import EngineSettings, sampling_defaults
 
@@ -42,12 +47,73 @@ def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: i
     else:
         yield from configuration_obstacles(files, model.shape, wanted, vllm)
     yield from companion_obstacles(files, wanted)
-    draft = draft_folder(wanted)
-    if draft:
-        model = model.model_copy(update={"draft": _model(files, inside_version(draft))})
     if model.tensors and model.shape.layers:
-        tokens = wanted.max_model_len or (1 if wanted.length_fits else _own_length(files))
-        yield from room_obstacles(model, settings, wanted, tokens=tokens, machine_bytes=machine_bytes)
+        whole, tokens = _with_draft(files, model, wanted), _tokens(files, wanted)
+        yield from room_obstacles(whole, settings, wanted, tokens=tokens, machine_bytes=machine_bytes)
+
+
+def footprint_of(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int | None = None) -> Footprint:
+    """What an engine of these files and settings needs on each accelerator, term by term.
+
+    `machine_bytes` is as in `problems_of`.
+    """
+    wanted = settings.require_vllm().serving
+    return footprint(
+        _with_draft(files, _model(files, ""), wanted),
+        wanted,
+        settings.accelerator,
+        tokens=_tokens(files, wanted),
+        eager=settings.compile.mode is CompileMode.NONE,
+        machine_bytes=_machine_bytes() if machine_bytes is None else machine_bytes,
+    )
+
+
+def sharing_gpus(settings: EngineSettings) -> EngineSettings:
+    """The settings of an engine that shares its GPUs; as they are where it computes on a CPU."""
+    if settings.torch or settings.accelerator is Accelerator.CPU:
+        return settings
+    vllm = settings.require_vllm()
+    return settings.model_copy(update={"vllm": vllm.model_copy(update={"args": on_shared_gpus(vllm.args)})})
+
+
+def share_of(files: VersionFiles, settings: EngineSettings) -> GpuShare | None:
+    """What an engine of these files takes of GPUs that it shares with others; None where it computes on a CPU.
+
+    Even with a KV cache of fixed size vLLM does not start unless `gpu-memory-utilization` of the whole GPU is free
+    (`request_memory` of `v1/worker/utils.py`), which the second engine on a GPU would not find.
+    """
+    device = DEVICES[settings.accelerator]
+    if device.memory_bytes is None:
+        return None
+    said = settings.require_vllm().args
+    needed = footprint_of(files, sharing_gpus(settings))
+    told: dict[str, str] = {}
+    # A share that the spec says is taken whole: vLLM makes what is left of it the KV cache.
+    needed_bytes = needed.available if UTILIZATION in said else needed.needed
+    if UTILIZATION not in said:
+        told[UTILIZATION] = f"{min(ceil(needed_bytes / device.memory_bytes * 1000) / 1000, 1):g}"
+        if KV_CACHE not in said:
+            told[KV_CACHE] = str(needed.cache)
+    return GpuShare(
+        count=settings.accelerator_count,
+        each_bytes=needed_bytes,
+        names=device.names,
+        arguments=tuple(f"--{name}={value}" for name, value in told.items()),
+    )
+
+
+def _with_draft(files: VersionFiles, model: Model, wanted: Serving) -> Model:
+    draft = draft_folder(wanted)
+    return model.model_copy(update={"draft": _model(files, inside_version(draft))}) if draft else model
+
+
+def _tokens(files: VersionFiles, wanted: Serving) -> int:
+    """Of the longest answer."""
+    return wanted.max_model_len or (1 if wanted.length_fits else _own_length(files))
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _model(files: VersionFiles, folder: str) -> Model:
@@ -67,7 +133,7 @@ def problems_of(
 
     `machine_bytes` is the memory of the machine that serves, where the accelerator is a CPU; of this one by default.
     """
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if machine_bytes is None else machine_bytes
+    machine = _machine_bytes() if machine_bytes is None else machine_bytes
     return tuple(obstacles(files, settings, machine_bytes=machine))
 
 

@@ -13,9 +13,9 @@ from engine_images.adapters.model_version import read_version
 from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine
-from engine_images.checks.servable import problems_of, require_servable, sampling_of
+from engine_images.checks.servable import problems_of, require_servable, sampling_of, share_of, sharing_gpus
 from engine_images.manifest import ModelContract
-from engine_images.model import EngineEnvironment, LaunchCommand
+from engine_images.model import EngineEnvironment, GpuShare, LaunchCommand
 from engine_images.spec import EngineSettings
 from pipelines.adapters.samples.local import file_of
 from pipelines.ports import Registry
@@ -100,6 +100,8 @@ class LocalEngines:
     """What one engine may use."""
     spec_folder: Path = Path()
     """Where files that the settings name lie."""
+    shares_gpus: bool = False
+    """Whether an engine leaves room on its GPUs for others, as in a fleet of this machine."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared."""
@@ -150,10 +152,13 @@ class LocalEngines:
     def _order(self, version: ModelVersion, source: str) -> BuildRequest:
         folder = self.folder(version)
         sampling: Mapping[str, float] = {}
+        share: GpuShare | None = None
         if self.settings.torch is None:
             files = read_version(folder)
-            require_servable(problems_of(files, self.settings), version.uri)
+            wanted = sharing_gpus(self.settings) if self.shares_gpus else self.settings
+            require_servable(problems_of(files, wanted), version.uri)
             sampling = sampling_of(files, self.settings)
+            share = share_of(files, self.settings) if self.shares_gpus else None
         contract = ModelContract(
             name=version.name,
             version=version.version,
@@ -163,7 +168,13 @@ class LocalEngines:
             sampling=sampling,
         )
         return build_request(
-            contract, folder, self.settings, self.environment, name=self.name, spec_folder=self.spec_folder
+            contract,
+            folder,
+            self.settings,
+            self.environment,
+            name=self.name,
+            spec_folder=self.spec_folder,
+            share=share,
         )
 
     def _workdir(self, version: ModelVersion) -> Path:

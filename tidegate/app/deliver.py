@@ -38,6 +38,7 @@ from tidegate.app.wiring.backends import (
     refuse_users_of_clusters,
     require_packages,
 )
+from tidegate.app.wiring.engines.providers import require_gpus_here
 from tidegate.app.wiring.fleets import require_contexts
 from tidegate.app.wiring.model import BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.running import (
@@ -149,6 +150,7 @@ def _checks_of_start(options: DeliverOptions) -> tuple[Callable[[], object], ...
     approvers = options.trusted.trust.approvers
     return (
         partial(require_packages, options.opener, spec),
+        *([partial(require_gpus_here, spec)] if options.opener is open_backends else []),
         partial(refuse_users_of_clusters, spec, users=options.users),
         partial(require_contexts, spec, every=True),
         partial(refuse_unanswerable, spec, approvers, requester_known=options.requester is not None),
@@ -190,6 +192,7 @@ async def deliver_plan(
 def _request_of(options: DeliverOptions) -> _DeliveryRequest:
     require_packages(options.opener, options.spec)
     if options.opener is open_backends:
+        require_gpus_here(options.spec)
         refuse_users_of_clusters(options.spec, users=options.users)
         require_contexts(options.spec, every=True)
     refuse_unanswerable(options.spec, options.trusted.trust.approvers, requester_known=options.requester is not None)

@@ -20,7 +20,7 @@ from registry.model import EngineRecord, ModelVersion
 from rollouts.model import Engine
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
-from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.app.wiring.engines.providers import local_engines, require_gpus_here
 from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.specs import on_this_machine, read_delivery, read_spec
 from tidegate.app.wiring.stores import open_registry
@@ -55,6 +55,7 @@ async def _serve_until_stopped(
 ) -> None:
     on_this_machine(spec)
     require_local_fleet()
+    require_gpus_here(spec)
     if await running_host(state.root) is not None:
         raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
     registry = await call_in_thread(open_registry, state.root, options.tracking_uri)

@@ -40,6 +40,7 @@ from tidegate.app.wiring.attached import (
     require_fleet,
 )
 from tidegate.app.wiring.backends import open_backends
+from tidegate.app.wiring.engines.providers import require_gpus_here
 from tidegate.app.wiring.fleets import CarriedFleet, standing_fleets
 from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.running import DeliveryDisplay, attached_context
@@ -94,6 +95,7 @@ def open_stages(options: StageOpenOptions) -> OpenedDelivery:
 def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
     spec = read_delivery(options.spec)
     refuse_unkeepable(spec)
+    require_gpus_here(spec)
     asker, trusted = options.credentials.prover, options.credentials.trusted
     refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
     registry = open_registry(options.state, options.tracking_uri)

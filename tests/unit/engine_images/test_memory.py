@@ -18,9 +18,12 @@ from engine_images.memory import (
     answer_bytes,
     block_tokens,
     bytes_per_token,
+    capture_sizes,
     estimate_memory,
     footprint,
+    graph_bytes,
     rank_bytes,
+    token_bytes,
     weight_bytes,
 )
 from engine_images.model import Weights
@@ -201,6 +204,53 @@ def test_vllm_may_take_its_share_only() -> None:
     assert on(Accelerator.L4, SMALL, gpu_memory_utilization=0.5).available == memory // 2
     # A KV cache of fixed size switches the share off.
     assert on(Accelerator.L4, SMALL, kv_cache_memory_bytes="1G").available == memory
+
+
+def test_every_term_of_an_engine_on_a_gpu_is_counted() -> None:
+    whole = on(Accelerator.H100, SMALL, kv_cache_memory_bytes="4G")
+    # 8192 tokens at once, and 1024 answers, which choose among 128256 words: once in 16 bits, twice in 32.
+    assert whole.activations == 8192 * 2 * (4 * 4096 + 3 * 14336)
+    assert whole.sampling == (2 + 4 + 4) * 1024 * 128256
+    assert (whole.collectives, whole.process, whole.cache) == (0, GIBIBYTE, 4 * GIBIBYTE)
+    assert whole.needed == whole.weights + 4 * GIBIBYTE + whole.working + whole.process
+    assert on(Accelerator.H100, SMALL, tensor_parallel_size=2).collectives > 0
+
+
+def test_activations_grow_with_the_batch_and_are_cut_by_tensor_parallelism() -> None:
+    usual, half = on(Accelerator.H100, SMALL), on(Accelerator.H100, SMALL, max_num_batched_tokens=4096)
+    assert usual.activations == 2 * half.activations
+    assert on(Accelerator.H100, SMALL, dtype="float32").activations == 2 * usual.activations
+    # What lies between the layers is whole on each rank.
+    cut = on(Accelerator.H100, SMALL, tensor_parallel_size=4)
+    assert usual.activations / 4 < cut.activations < usual.activations
+
+
+def test_every_expert_that_sees_a_token_takes_room() -> None:
+    experts = shape_of(MIXTURE | {"num_experts_per_tok": 8, "moe_intermediate_size": 768})
+    assert token_bytes(experts, wanted()) == 2 * (4 * 2048 + 8 * (3 * 768 + 2048))
+
+
+def test_batches_are_captured_as_vllm_0_32_lists_them() -> None:
+    # `VllmConfig._set_cudagraph_sizes`: 1, 2, 4, then 8 apart below 256 and 16 apart up to 512; 51 of them, as its log
+    # of captures counts.
+    usual = capture_sizes(wanted(), Accelerator.H100)
+    assert (usual[:5], usual[-3:], len(usual)) == ((1, 2, 4, 8, 16), (480, 496, 512), 51)
+    assert capture_sizes(wanted(max_num_seqs=3), Accelerator.H100) == (1, 2, 3, 4)
+    assert capture_sizes(wanted(max_num_seqs=8, max_num_batched_tokens=12), Accelerator.H100) == (1, 2, 4, 8, 12)
+    assert capture_sizes(wanted(cudagraph_capture_sizes=[16, 1, 9999]), Accelerator.H100) == (1, 16)
+    assert capture_sizes(wanted(max_cudagraph_capture_size=8), Accelerator.H100) == (1, 2, 4, 8)
+    assert capture_sizes(wanted(), Accelerator.B200)[-1] == 1024
+
+
+def test_graphs_take_more_with_each_size_and_nothing_when_none_is_captured() -> None:
+    few = graph_bytes(SMALL.shape, wanted(cudagraph_capture_sizes=[1, 512]), Accelerator.H100)
+    many = graph_bytes(SMALL.shape, wanted(), Accelerator.H100)
+    assert 0 < few < many
+    # Two kinds of graphs for each of 49 further sizes; the pool of the largest batch is the same.
+    assert many - few == 2 * 49 * 32 * 256 * 1024
+    assert graph_bytes(SMALL.shape, wanted(compilation_config={"cudagraph_mode": "NONE"}), Accelerator.H100) == 0
+    assert on(Accelerator.H100, SMALL, enforce_eager=True).graphs == 0
+    assert on(Accelerator.CPU, SMALL).working == 0
 
 
 def test_adapters_and_a_draft_model_take_room_too() -> None:

@@ -21,7 +21,7 @@ from engine_images.errors import CannotBeServed
 from engine_images.manifest import CompileKey
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.ports import EngineServer
-from engine_images.spec import EngineSettings
+from engine_images.spec import EngineSettings, VllmSpec
 from pipelines.adapters.local_engines import LocalEngines
 from pipelines.state import StateFolder
 from registry.errors import DigestMismatch
@@ -180,3 +180,30 @@ async def test_a_version_that_cannot_be_served_becomes_no_engine_with_every_reas
     assert any("NobodyKnows" in line for line in lines)
     assert any("chat template" in line for line in lines)
     assert all(line.startswith("models:/support-llm/3: ") for line in lines)
+
+
+GPU = {"accelerator": "nvidia-h100-80gb", "vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}}
+
+
+async def test_engines_of_this_machine_share_its_gpus_and_are_built_as_any_other(machine: Machine) -> None:
+    alone = replace(machine.engines(), settings=EngineSettings.model_validate(GPU | {"compile": {"mode": "none"}}))
+    engine = await replace(alone, shares_gpus=True).prepare(machine.first, machine.said.append)
+    assert engine.gpus == 1 and engine.gpu_bytes > machine.first.size_bytes
+    assert engine.gpu_names == ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")
+    told = engine.command[engine.command.index("--") + 1 :]
+    assert [argument.partition("=")[0] for argument in told] == ["--gpu-memory-utilization", "--kv-cache-memory-bytes"]
+    # Not in the manifest: the same engine, packed into an image, has its GPU for itself.
+    shared = manifest_of(engine)
+    assert not {"--gpu-memory-utilization", "--kv-cache-memory-bytes"} & set(shared["launch"]["arguments"])
+    own = await alone.prepare(machine.first, machine.said.append)
+    assert (own.gpus, "--" in own.command) == (0, False)
+    assert manifest_of(own)["engine"] == shared["engine"]
+
+
+async def test_an_engine_on_a_gpu_keeps_its_weights_there(machine: Machine) -> None:
+    settings = EngineSettings.model_validate(GPU | {"compile": {"mode": "none"}})
+    engine = await replace(machine.engines(), settings=settings).prepare(machine.first, machine.said.append)
+    # The machine's own memory holds two processes, whatever the KV cache.
+    larger = settings.model_copy(update={"vllm": VllmSpec(version="0.32.0", args={"kv-cache-memory-bytes": "8G"})})
+    other = await replace(machine.engines(), settings=larger).prepare(machine.second, machine.said.append)
+    assert engine.memory_bytes == other.memory_bytes > 2**30

@@ -139,8 +139,9 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
         ),
         (
             5,
-            "engine: {vllm: {version: 0.32.0}, accelerator: nvidia-l4}",
-            "5: engine.accelerator: found nvidia-l4 in the local fleet; expected cpu, all that this machine has",
+            "engine: {vllm: {version: 0.32.0}, accelerator: amd-mi300x}",
+            "5: engine.accelerator: found amd-mi300x in the local fleet; expected cpu, or a GPU of NVIDIA's, whose "
+            "driver tells how much memory is free",
         ),
         (
             6,

@@ -111,7 +111,7 @@ async def refuse_unready_machine(spec: Delivery, state: StateFolder) -> None:
     """
     if isinstance(spec.fleet, ArgoFleetSpec):
         return
-    require_engine_environment()
+    require_engine_environment(spec.engine)
     if host := await running_host(state.root):
         _require_regions(host, spec.regions.names)
 

@@ -20,13 +20,14 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.git.preview import GitPreview, preview_git
 from tidegate.app.plan import images_of, offline_plan, plan_for, require_files
+from tidegate.app.wiring.engines.providers import require_gpus_here
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import trust_next_to, trusted_images
 from tidegate.cli.output import OutputForm, PlanOutput, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.core.adapters.extras import NotInstalled
-from tidegate.core.errors import ExitCode, Refused, TidegateError
+from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError
 from tidegate.core.text import in_bytes
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | N
     try:
         require_files(spec, plan, registry)
     except NotInstalled as error:
+        refusals.append(error)
+    try:
+        require_gpus_here(spec)
+    except OutsideError as error:
         refusals.append(error)
     try:
         images = images_of(plan, spec, registry, trusted_images(trust_next_to(spec_path.parent)))

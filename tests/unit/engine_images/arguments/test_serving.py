@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from engine_images.arguments.serving import LoraAdapter, Speculation, serving
+import pytest
+
+from engine_images.arguments.serving import CudaGraphs, LoraAdapter, Speculation, serving
+from engine_images.arguments.values import ArgumentValue
 
 
 def test_nothing_said_is_what_vllm_does_by_itself() -> None:
@@ -40,3 +43,22 @@ def test_speculation_is_the_same_in_both_spellings() -> None:
     config = {"method": "eagle3", "model": "model/draft", "num_speculative_tokens": 3}
     assert serving({"speculative-config": config}).speculation == told
     assert serving({"spec-method": "eagle3", "spec-model": "model/draft", "spec-tokens": 3}).speculation == told
+
+
+@pytest.mark.parametrize(
+    ("args", "graphs"),
+    [
+        ({}, CudaGraphs()),
+        ({"enforce-eager": True}, CudaGraphs(full=False, piecewise=False)),
+        ({"optimization-level": 0}, CudaGraphs(full=False, piecewise=False)),
+        ({"optimization-level": 1}, CudaGraphs(full=False)),
+        ({"compilation-config": {"cudagraph_mode": "piecewise"}}, CudaGraphs(full=False)),
+        ({"compilation-config": {"cudagraph_mode": "FULL_DECODE_ONLY"}}, CudaGraphs(piecewise=False)),
+        ({"compilation-config": {"cudagraph_mode": "NONE"}}, CudaGraphs(full=False, piecewise=False)),
+        ({"compilation-config": {"cudagraph_capture_sizes": [4, 8]}}, CudaGraphs(sizes=(4, 8))),
+        ({"cudagraph-capture-sizes": [1, 2]}, CudaGraphs(sizes=(1, 2))),
+        ({"max-cudagraph-capture-size": 64}, CudaGraphs(largest=64)),
+    ],
+)
+def test_the_graphs_that_vllm_is_told_to_capture(args: dict[str, ArgumentValue], graphs: CudaGraphs) -> None:
+    assert serving(args).graphs == graphs

@@ -15,6 +15,7 @@ from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -82,6 +83,7 @@ def local_engines(
         name=name,
         threads=threads,
         spec_folder=spec_folder,
+        shares_gpus=isinstance(spec.fleet, LocalFleet),
     )
 
 
@@ -100,15 +102,27 @@ def require_machine_for(settings: EngineSettings) -> None:
     find_engine_environment(settings.accelerator.platform)
 
 
-def require_engine_environment() -> None:
-    """Look whether the environment of engines on this machine is there.
+def require_gpus_here(spec: Delivery) -> None:
+    """Look whether a fleet on this machine has the accelerators of its engines; nothing of clusters.
 
     Raises:
-        OutsideError: it is not; the hint says how to make it.
+        OutsideError: it has others, or fewer.
+    """
+    from engine_images.adapters.gpus import TO_SERVE, require_accelerator
+
+    if isinstance(spec.fleet, LocalFleet):
+        require_accelerator(spec.engine.accelerator, spec.engine.accelerator_count, hint=TO_SERVE)
+
+
+def require_engine_environment(settings: EngineSettings) -> None:
+    """Look whether the environment of these engines is there on this machine.
+
+    Raises:
+        OutsideError: it is not, or is for other accelerators; the hint says how to make it.
     """
     from engine_images.adapters.environment import find_engine_environment
 
-    find_engine_environment()
+    find_engine_environment(settings.accelerator.platform)
 
 
 def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
