@@ -23,8 +23,9 @@ GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compat
 help: ## Show this list.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: setup ## Deliver a real model on this machine and take back two bad ones.
-	@$(BIN)/python examples/demo/run.py
+demo: $(VENV)/installed ## Deliver a real model on this machine and take back two bad ones; ACCELERATOR=nvidia-...: on its GPU.
+	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
+	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
 test: setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs

@@ -2,8 +2,8 @@
 
 Weights are counted from the headers of their files, as vLLM spreads them over accelerators; the KV cache as vLLM 0.32
 counts it (`v1/kv_cache_interface.py`): whole blocks for each layer, keys and values for the heads of one
-tensor-parallel rank. What is besides these on a GPU is counted with the names of vLLM's code, with guesses where it
-measures at start; `benchmarks/gpu.sh` holds it against what `nvidia-smi` shows.
+tensor-parallel rank. What is besides these on a GPU vLLM measures at start; here it is counted by the sizes that vLLM
+measures with, and guessed where its code says none.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 from e2e.given import register, write_export
 from e2e.machine import Finished, Machine
 from e2e.spec import MODEL, REGION, write_spec
+from fakes.engines.nvidia_smi import H100, driver_tool
 
 from registry.model import Alias
 
@@ -105,3 +106,38 @@ def test_prometheus_that_is_not_there(machine: Machine) -> None:
 def test_users_without_a_fleet(machine: Machine) -> None:
     line = refused(machine.tidegate("traffic"), 4)
     assert line == "tidegate: no fleet runs here; start it with `tidegate fleet up`"
+
+
+ON_GPUS = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
+
+
+def test_a_gpu_that_this_machine_does_not_have(machine: Machine, tmp_path: Path) -> None:
+    write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
+    other = {"PATH": driver_tool(tmp_path, ("NVIDIA L4", 23_000)).path}
+    expected = (
+        "the engine is for 1 of nvidia-h100-80gb; this machine has NVIDIA L4 (nvidia-smi); "
+        "deliver where the accelerator is, or set engine.accelerator to cpu"
+    )
+    for begun in ("deliver", "fleet up"):
+        assert refused(machine.tidegate(*begun.split(), environment=other), 4) == f"tidegate: {expected}"
+    for planned in ("plan", "deliver --dry-run"):
+        shown = machine.tidegate(*planned.split(), environment=other)
+        assert (shown.code, shown.out.count(f"`deliver` would not begin: {expected}")) == (4, 1), shown
+
+
+def test_fewer_gpus_than_an_engine_takes(machine: Machine, tmp_path: Path) -> None:
+    args = {"max-model-len": 512, "tensor-parallel-size": 2}
+    engine = {**ON_GPUS, "vllm": {"version": "0.32.0", "args": args}, "accelerator_count": 2}
+    write_spec(machine.folder, engine={**engine, "accelerator": "nvidia-h100-80gb"})
+    one = {"PATH": driver_tool(tmp_path, (H100, 80_000)).path}
+    line = refused(machine.tidegate("deliver", environment=one), 4)
+    assert "the engine is for 2 of nvidia-h100-80gb; this machine has 1 of them (nvidia-smi)" in line
+
+
+def test_an_engine_environment_for_cpus_where_the_gpu_is(machine: Machine, tmp_path: Path) -> None:
+    write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
+    there = {"PATH": driver_tool(tmp_path, (H100, 80_000)).path}
+    reason = failed(machine, machine.tidegate("deliver", environment=there), 4)
+    assert reason.startswith("the engine environment at ") and "is for cpu; expected one for cuda" in reason
+    planned = machine.tidegate("deliver", "--dry-run", environment=there)
+    assert planned.code == 4 and "is for cpu; expected one for cuda" in planned.out, planned
