@@ -25,7 +25,7 @@ from gates.analyses.errors import ErrorsGate, ErrorsKind
 from gates.analyses.judge import JudgeKind
 from gates.analyses.latency import LatencyGate, LatencyKind
 from gates.analyses.load import CostGate, CostKind, ThroughputGate, ThroughputKind
-from gates.analyses.outside.kinds import CommandKind, WebhookKind
+from gates.analyses.outside.kinds import CommandKind, EvalKind, WebhookKind
 from gates.analyses.quality import QualityGate, QualityKind
 from gates.analyses.queries.guard import GuardKind
 from gates.analyses.queries.mean import MeanKind
@@ -57,6 +57,7 @@ GATE_KINDS: dict[str, GateKind[Any]] = {
         GuardKind(),
         CommandKind(),
         WebhookKind(),
+        EvalKind(),
     )
 }
 """By name, in the order in which a sequential test lists its verdicts."""

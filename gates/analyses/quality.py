@@ -9,6 +9,7 @@ prompts could explain it, the verdict is `inconclusive`: it does not promote, an
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
@@ -115,11 +116,14 @@ class QualityKind(GateKind[QualityGate]):
     several = False
 
 
-def quality_forecast(settings: QualityGate, *, prompts: int, rollback: float) -> GateForecast:
+def quality_forecast(
+    settings: QualityGate, *, prompts: int | None, rollback: float, unit: Literal["prompts", "questions"] = "prompts"
+) -> GateForecast:
     """A golden set passes a version at once, or never; what it can prove depends on how many prompts it has.
 
-    `rollback` is the gate's share of the delivery's chance of a false rollback. The regression asked about is
-    the worst of all: every prompt that the champion answers rightly is answered wrongly.
+    `prompts` is None where it is unknown how many there are; `rollback` is the gate's share of the delivery's chance of
+    a false rollback. The regression asked about is the worst of all: every prompt that the champion answers rightly is
+    answered wrongly.
     """
     log_fail = -math.log(rollback)
 
@@ -128,14 +132,14 @@ def quality_forecast(settings: QualityGate, *, prompts: int, rollback: float) ->
         drops.feed(np.repeat([1.0, 0.0], [wrong, of - wrong]), 0.0)
         return float(drops.log_worse) >= log_fail and wrong > settings.max_drop * of
 
-    wrong = next((count for count in range(1, prompts + 1) if proven(count, prompts)), None)
+    wrong = None if prompts is None else next((n for n in range(1, prompts + 1) if proven(n, prompts)), None)
     return GateForecast(
         gate=GATE,
-        unit="prompts",
+        unit=unit,
         scale="score",
         canary_requests_to_pass=settings.min_prompts,
         regression_share=1.0,
         canary_requests_to_fail=next((count for count in range(1, MOST_PROMPTS) if proven(count, count)), None),
-        smallest_regression_share=None if wrong is None else wrong / prompts,
-        reachable=prompts >= settings.min_prompts,
+        smallest_regression_share=None if wrong is None or prompts is None else wrong / prompts,
+        reachable=prompts is None or prompts >= settings.min_prompts,
     )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from gates.analyses.drift.spec import DriftReference
-from gates.analyses.outside.spec import CommandGate
+from gates.analyses.outside.spec import ProgramGate
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
@@ -279,8 +279,8 @@ def named_files(spec: Delivery) -> Iterator[Path]:
         yield from (path for _, path in spec.load.named_files())
     if spec.traffic and spec.traffic.prompts:
         yield spec.traffic.prompts
-    for command in spec.gates.of(CommandGate).values():
-        yield from command.files
+    for program in spec.gates.of(ProgramGate).values():
+        yield from program.files
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield spec.fleet.template.file
 

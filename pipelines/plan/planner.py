@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
+from gates.analyses.outside.answer import eval_forecast
+from gates.analyses.outside.evaluation_spec import EvalGate
 from gates.analyses.outside.spec import AskedOutside
 from gates.analyses.quality import QualityGate, quality_forecast
 from gates.evidence.batch import Source
@@ -149,6 +151,10 @@ def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:
 def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
     """Somebody else's answer costs no request that is known here, and its time limit at most."""
     settings = spec.gates.asked[gate]
+    if isinstance(settings, EvalGate):
+        forecast = eval_forecast(gate, settings, rollback=offline_rollback(spec))
+        seconds = settings.within.total_seconds()
+        return GatePlan(gate=gate, needs=settings.limit, seconds=seconds, forecasts=(forecast,))
     if isinstance(settings, AskedOutside):
         return GatePlan(gate=gate, needs=None, seconds=settings.within.total_seconds())
     return _golden_plan(spec, gate, prompts)

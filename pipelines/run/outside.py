@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from gates.analyses.outside.answer import AskedArm, Question, judge_answer
-from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.outside.spec import AskedAgain, AskedOutside
 from gates.errors import NotAnswered
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import VerdictPayload
@@ -121,7 +121,9 @@ class _Asked:
             return Verdict(gate=self._gate, outcome=GateOutcome.ERROR, reason=str(error)), 0.0
         self._keep(reply.output)
         verdict = judge_answer(self._gate, self._settings, reply.answer, rollback=self._rollback)
-        return verdict, self._settings.poll.total_seconds()
+        # Who cannot answer `running` is not asked for more.
+        later = self._settings.poll.total_seconds() if isinstance(self._settings, AskedAgain) else 0.0
+        return verdict, later
 
     def _too_late(self, verdict: Verdict | None) -> Verdict:
         limit = format_duration(self._settings.within)

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine_images.arguments.validation import external_references
-from gates.analyses.outside.spec import CommandGate, WebhookGate
+from gates.analyses.outside.spec import ProgramGate, WebhookGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
@@ -47,7 +47,7 @@ def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
             # Not the name: the one who mistook the field for the key's own place must not find it in a log.
             yield _variable(("gates", gate, "api_key_env"), "a variable that specs may not read", "that name")
     named = [(gate, "secret_env", hook.secret_env) for gate, hook in spec.gates.of(WebhookGate).items()]
-    named += [(gate, "variables", name) for gate, each in spec.gates.of(CommandGate).items() for name in each.variables]
+    named += [(gate, "variables", name) for gate, each in spec.gates.of(ProgramGate).items() for name in each.variables]
     for gate, key, variable in named:
         if variable is not None and not trust.may_read(variable):
             yield _variable(("gates", gate, key), "a variable that specs may not read", "that name")
@@ -72,10 +72,10 @@ def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 def _commands(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Programs that gates start: they may do whatever this process may."""
-    for gate, command in spec.gates.of(CommandGate).items():
-        if command.run[0] not in trust.commands:
-            expected = f"none, or {command.run[0]} under `spec.commands` of trust.yaml"
-            yield SpecConflict(("gates", gate, "run"), f"the program {command.run[0]!r}", expected)
+    for gate, asked in spec.gates.of(ProgramGate).items():
+        if asked.run[0] not in trust.commands:
+            expected = f"none, or {asked.run[0]} under `spec.commands` of trust.yaml"
+            yield SpecConflict(("gates", gate, "run"), f"the program {asked.run[0]!r}", expected)
 
 
 def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
@@ -236,8 +236,8 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     for gate, judge in spec.gates.of(JudgeGate).items():
         if judge.control.labels:
             yield ("gates", gate, "control", "labels"), judge.control.labels
-    for gate, command in spec.gates.of(CommandGate).items():
-        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
+    for gate, program in spec.gates.of(ProgramGate).items():
+        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(program.files))
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield ("fleet", "template", "file"), spec.fleet.template.file
 

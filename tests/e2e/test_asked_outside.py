@@ -1,8 +1,9 @@
-"""Gates whose question is asked outside, of real engines: a command, and a web service."""
+"""Gates whose question is asked outside, of real engines: a command, a web service, and a task of a harness."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from e2e.spec import MODEL, PROMPTS, REGION
 from e2e.story import Story
 from e2e.then import Then
 from e2e.when import When
+from fakes import harness_program
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
@@ -111,7 +113,11 @@ def delivery(story: Story, service: Service, gates: list[str]) -> dict[str, Any]
     trust = {"apiVersion": "tidegate/v1", "kind": "Trust", "spec": {"commands": [sys.executable]}}
     (folder / "trust.yaml").write_text(yaml.safe_dump(trust), encoding="utf-8")
     check = {"kind": "command", "run": [sys.executable, "check.py"], "files": ["check.py"], "max_drop": 0.1}
+    (folder / "tasks").mkdir(exist_ok=True)
+    shutil.copy(folder / "golden.jsonl", folder / "tasks/sums.jsonl")
+    harness = {"kind": "eval", "task": "sums", "run": [sys.executable, harness_program.__file__], "api": "chat"}
     asked = {
+        "harness": harness | {"arguments": ["--include_path", "tasks"], "files": ["tasks/sums.jsonl"], "max_drop": 0.1},
         "same-answers": check | {"variables": ["TIDEGATE_TEAM_KEY"]},
         "webhook": {"url": service.url, "secret_env": "TIDEGATE_TEAM_KEY", "poll": "1s", "timeout": "5m"},
     }
@@ -133,7 +139,11 @@ def kept(story: Story, gate: str) -> str:
     return text
 
 
-def test_a_version_that_answers_otherwise_is_stopped_by_a_command_or_by_a_service(
+def runs_of_the_harness(story: Story) -> int:
+    return len((story.machine.folder / "asked.txt").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_version_that_answers_otherwise_is_stopped_by_a_command_a_service_or_a_harness(
     story: Story, given: Given, when: When, then: Then, service: Service
 ) -> None:
     given.a_fleet()
@@ -149,19 +159,28 @@ def test_a_version_that_answers_otherwise_is_stopped_by_a_command_or_by_a_servic
     then.region_serves(story.champion)
     assert [question["gate"] for question in service.questions] == ["webhook", "webhook"]
     assert service.secrets == {SECRET}
+    when.a_delivery_runs(**delivery(story, service, ["harness"]))
+    then.exits(1)
+    then.ledger_says("rolled-back", "gate harness: canary scores 0.00 against 1.00 of the champion on 16 questions")
+    then.region_serves(story.champion)
+    assert "canary, version" in kept(story, "harness") and "|sums|exact_match|0.0000|" in kept(story, "harness")
+    assert runs_of_the_harness(story) == 2
     nobody_was_told_the_secret(story)
 
 
-def test_one_that_answers_alike_passes_both_and_is_delivered(
+def test_one_that_answers_alike_passes_all_and_is_delivered(
     story: Story, given: Given, when: When, then: Then, service: Service
 ) -> None:
     given.a_fleet()
     given.a_healthy_challenger()
-    when.a_delivery_runs(**delivery(story, service, ["same-answers", "webhook"]))
+    when.a_delivery_runs(**delivery(story, service, ["same-answers", "webhook", "harness"]))
     then.exits(0)
     then.region_serves(story.challenger)
     question = service.questions[-1]
     assert (question["model"], question["region"], question["stage"]) == (MODEL, REGION, "offline")
     assert (question["stable"]["version"], question["canary"]["version"]) == (story.champion, story.challenger)
     assert "still asking" in kept(story, "webhook")
+    # The champion is the one of the story before: it has been asked.
+    assert "as it answered them before" in kept(story, "harness")
+    assert runs_of_the_harness(story) == 3
     nobody_was_told_the_secret(story)

@@ -7,10 +7,12 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from gates.analyses.outside.evaluation_spec import EvalGate
 from gates.analyses.outside.spec import AskedOutside
-from gates.analyses.quality import QualityGate, judge_quality
+from gates.analyses.quality import QualityGate, judge_quality, quality_forecast
 from gates.evidence.batch import PairedAnswer
 from gates.model import AnswerScores, GateOutcome, Scores, Verdict
+from gates.traffic import GateForecast
 from tidegate.core.model import Value
 
 MOST_REASON = 500
@@ -120,9 +122,18 @@ def judge_answer(gate: str, settings: AskedOutside, answer: Answer, *, rollback:
         reason = answer.reason or f"the answer is {answer.outcome}"
         return Verdict(gate=gate, outcome=OUTCOMES[answer.outcome], reason=reason, numbers=answer.numbers)
     scores = AnswerScores(stable=_scores(answer.pairs, "stable"), canary=_scores(answer.pairs, "canary"))
-    quality = QualityGate(max_drop=settings.max_drop, min_prompts=settings.min_pairs)
-    verdict = judge_quality(quality, scores, rollback=rollback, prompts="questions")
+    verdict = judge_quality(_as_golden(settings), scores, rollback=rollback, prompts="questions")
     return verdict.model_copy(update={"gate": gate, "numbers": {**answer.numbers, **verdict.numbers}})
+
+
+def eval_forecast(gate: str, settings: EvalGate, *, rollback: float) -> GateForecast:
+    """What a task can show, by its `limit`; how many questions it has, only the harness knows."""
+    found = quality_forecast(_as_golden(settings), prompts=settings.limit, rollback=rollback, unit="questions")
+    return found.model_copy(update={"gate": gate})
+
+
+def _as_golden(settings: AskedOutside) -> QualityGate:
+    return QualityGate(max_drop=settings.max_drop, min_prompts=settings.min_pairs)
 
 
 def _scores(pairs: Sequence[PairedAnswer], role: str) -> Scores:

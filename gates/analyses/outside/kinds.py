@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gates.analyses.base import GateKind, Settings, StageUse
+from gates.analyses.outside.evaluation_spec import EvalGate
 from gates.analyses.outside.spec import CommandGate, WebhookGate
 
 
@@ -17,6 +18,13 @@ class CommandKind(OutsideKind[CommandGate]):
 
     name = "command"
     spec = settings = CommandGate
+
+
+class EvalKind(OutsideKind[EvalGate]):
+    """What a task of lm-evaluation-harness finds of both arms."""
+
+    name = "eval"
+    spec = settings = EvalGate
 
 
 class WebhookKind(OutsideKind[WebhookGate]):

@@ -43,12 +43,17 @@ class AskedOutside(SpecModel):
     """For all tries together, and for an answer that is `running` first."""
     retries: int = Field(default=2, ge=0, le=10)
     """Of a question that found somebody or something not there."""
-    poll: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1))
-    """After an answer `running`, until it is asked again."""
     max_drop: Share = 0.03
     """Where it answers with scores: how far the canary's mean, 0 to 1, may be below the stable's."""
     min_pairs: Sample = 10
     """Where it answers with scores: questions with a score of both arms."""
+
+
+class AskedAgain(AskedOutside):
+    """Those that may answer that there is no answer yet."""
+
+    poll: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1))
+    """After an answer `running`, until it is asked again."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """A second question that would never be asked."""
@@ -57,10 +62,13 @@ class AskedOutside(SpecModel):
             yield SpecConflict(("poll",), format_duration(self.poll), expected)
 
 
-class CommandGate(AskedOutside):
-    """A command of yours says whether the canary is fine, or brings scores of both arms."""
+Words = tuple[Annotated[str, Field(min_length=1)], ...]
 
-    run: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+
+class ProgramGate(AskedOutside):
+    """What a spec says of a program that a gate starts."""
+
+    run: Words = Field(min_length=1)
     """Program and arguments. No shell reads them; `[sh, -c, "..."]` is one. It runs in the spec's folder."""
     files: tuple[RelativePath, ...] = ()
     """What it needs of the spec's folder: kept with the delivery, and brought to where a step runs."""
@@ -72,6 +80,10 @@ class CommandGate(AskedOutside):
     def _names(cls, said: object) -> object:
         return [_variable(each) for each in said] if isinstance(said, list | tuple) else said
 
+
+class CommandGate(ProgramGate, AskedAgain):
+    """A command of yours says whether the canary is fine, or brings scores of both arms."""
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """As above; and a variable that would hide a fact."""
         yield from super().contradictions()
@@ -80,7 +92,7 @@ class CommandGate(AskedOutside):
                 yield SpecConflict(("variables", index), name, "another name: that one tells it of the delivery")
 
 
-class WebhookGate(AskedOutside):
+class WebhookGate(AskedAgain):
     """A web service of yours says whether the canary is fine, or brings scores of both arms."""
 
     url: str = Field(pattern=r"^https?://[^\s/?#@]+(/[^\s#]*)?$")

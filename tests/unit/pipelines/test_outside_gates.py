@@ -15,13 +15,14 @@ from gates.errors import NotAnswered
 from gates.evidence.batch import PairedAnswer, PairedReply
 from pipelines.errors import Stopped
 from pipelines.events.artifacts import named_files
-from pipelines.model import Ending, PlanStep, StageName
+from pipelines.model import Ending, GatePlan, PlanStep, StageName
 from pipelines.plan.gates import offline_rollback
 from pipelines.run.context import Context, OutsideSources
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import not_for_a_spec
 from pipelines.spec.trust import SpecTrust
+from tidegate.cli.views.plan import forecast_cells
 from tidegate.core.spec import SpecError
 from tidegate.testing import an_engine
 
@@ -196,6 +197,14 @@ def test_gates_of_the_stage_share_its_budget_and_the_plan_tells_the_time_limit(t
         ("  command: {run: [a], files: [/etc/passwd]}", "command", "a path below the spec's folder"),
         ("  command: {run: [a], variables: [TIDEGATE_GATE]}", "command", "another name"),
         ("  command: {run: [a], poll: 20m}", "command", "less than `within`, which is 10m"),
+        ("  eval: {task: a b}", "eval", "gates.eval.task"),
+        ("  eval: {task: sums, poll: 1s}", "eval", "gates.eval"),
+        ("  eval: {task: sums, arguments: [--limit, '5']}", "eval", "another argument: this one follows from the gate"),
+        ("  eval: {task: sums, arguments: ['--model_args=x']}", "eval", "another argument: this one follows from the"),
+        ("  eval: {task: sums, model_args: {base_url: x}}", "eval", "another name: this one follows from the arm"),
+        ("  eval: {task: sums, model_args: {tokenizer: 'a,model=b'}}", "eval", "gates.eval.model_args.tokenizer"),
+        ("  eval: {task: sums, limit: 5}", "eval", "10 or more, which is `min_pairs`"),
+        ("  eval: {task: sums, files: [../x]}", "eval", "a path below the spec's folder"),
         ("  command: {run: [a]}", "program", "'program' without settings"),
     ],
 )
@@ -205,11 +214,29 @@ def test_a_spec_that_cannot_be_asked_is_refused_with_its_line(gates: str, asked:
     assert told in str(caught.value)
 
 
+@pytest.mark.parametrize("gate", ["command", "eval"])
 @pytest.mark.parametrize("stage", ["shadow", "canary"])
-def test_stages_with_users_do_not_ask_outside(stage: str) -> None:
-    lines = {"shadow": "  - shadow: {gates: [command]}", "canary": "  - canary: {weights: [10], gates: [command]}"}
-    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found 'command'; expected "):
-        a_spec(quality="  quality: {}\n  command: {run: [a]}", **{stage: lines[stage]})
+def test_stages_with_users_do_not_ask_outside(stage: str, gate: str) -> None:
+    lines = {"shadow": f"  - shadow: {{gates: [{gate}]}}", "canary": f"  - canary: {{weights: [10], gates: [{gate}]}}"}
+    settings = {"command": "{run: [a]}", "eval": "{task: sums}"}
+    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found '{gate}'; expected "):
+        a_spec(quality=f"  quality: {{}}\n  {gate}: {settings[gate]}", **{stage: lines[stage]})
+
+
+def test_the_plan_tells_what_a_task_can_show_by_its_limit(tmp_path: Path) -> None:
+    def planned(limit: str) -> GatePlan:
+        spec = spec_with(f"  sums: {{kind: eval, task: sums, within: 5m{limit}}}", "sums")
+        (gate,) = Outside(tmp_path, spec=spec).step.gates
+        return gate
+
+    known, unknown = planned(", limit: 200"), planned("")
+    assert (known.needs, known.seconds, unknown.needs) == (200, 300.0, None)
+    cells = {"known": forecast_cells(known.forecasts[0]), "unknown": forecast_cells(unknown.forecasts[0])}
+    needed = known.forecasts[0].canary_requests_to_fail
+    assert needed is not None and 10 < needed < 200
+    after = ("sums", "10 questions", "all wrong", f"{needed} questions")
+    assert cells["known"][:4] == after and cells["known"][4].startswith("from 0.0")
+    assert cells["unknown"] == (*after, "-")
 
 
 def test_a_spec_starts_no_program_and_reads_no_variable_that_the_operator_has_not_allowed() -> None:
@@ -219,6 +246,10 @@ def test_a_spec_starts_no_program_and_reads_no_variable_that_the_operator_has_no
     refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(spec, SpecTrust())}
     assert list(refused) == ["gates.hook.secret_env", "gates.safety.variables", "gates.safety.run"]
     assert refused["gates.safety.run"] == "none, or python under `spec.commands` of trust.yaml"
+    harness = spec_with("  sums: {kind: eval, task: sums, variables: [HOME_KEY]}", "sums")
+    refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(harness, SpecTrust())}
+    assert list(refused) == ["gates.sums.variables", "gates.sums.run"]
+    assert refused["gates.sums.run"] == "none, or lm_eval under `spec.commands` of trust.yaml"
     allowed = SpecTrust(commands=("python",), variables=("AWS_SECRET", "HOME_KEY"))
     assert list(not_for_a_spec(spec, allowed)) == []
 

@@ -109,7 +109,9 @@ def delivery_context(
         queries=backends.queries,
         samples=backends.samples,
         readers=readers_for(inputs.spec, inputs.folder),
-        outside=outside_sources(inputs.folder, inputs.state.delivery(written.journal.delivery) / "outside"),
+        outside=outside_sources(
+            inputs.folder, inputs.state.delivery(written.journal.delivery) / "outside", inputs.state.evaluations
+        ),
         identities=inputs.identities,
         git=git_access_for(inputs.spec, backends.clock),
         asker=inputs.asker,

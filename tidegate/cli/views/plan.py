@@ -81,7 +81,8 @@ def _after(count: int | None, unit: str, seconds: float | None) -> str:
 def _seen(forecast: GateForecast) -> str:
     if forecast.smallest_regression_share is not None:
         return f"from {regression_text(forecast, forecast.smallest_regression_share)}"
-    return "none" if forecast.source is None or forecast.seconds_to_pass is not None else NOTHING
+    known = forecast.unit == "prompts" or forecast.seconds_to_pass is not None
+    return "none" if known else NOTHING
 
 
 def _tight(forecast: GateForecast) -> bool:

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 from gates.analyses.outside.answer import OutsideSource
+from gates.analyses.outside.evaluation_spec import EvalGate
 from gates.analyses.outside.spec import AskedOutside, CommandGate, WebhookGate
 from pipelines.run.context import OutsideSources
 
 
-def outside_sources(folder: Path, kept: Path) -> OutsideSources:
-    """Commands run in `folder`, the spec's; what is said is kept below `kept`."""
+def outside_sources(folder: Path, kept: Path, evaluations: Path) -> OutsideSources:
+    """Programs run in `folder`, the spec's; what is said is kept below `kept`, scores for later in `evaluations`."""
 
     def source(settings: AskedOutside) -> OutsideSource:
         match settings:
@@ -23,6 +24,11 @@ def outside_sources(folder: Path, kept: Path) -> OutsideSources:
                 from gates.adapters.outside.webhook import Webhook
 
                 return Webhook(settings, os.environ)
+            case EvalGate():
+                from gates.adapters.outside.harness import AskedHarness
+                from gates.adapters.outside.kept_evaluations import KeptEvaluations
+
+                return AskedHarness(settings, folder, os.environ, KeptEvaluations(evaluations))
             case _:
                 raise AssertionError(f"nobody is asked for {type(settings).__name__}")
 
