@@ -4,7 +4,8 @@
 
 The healthy version 2 is delivered again and again, taken back by `tidegate rollback` in between; then the broken
 version 3 and the slow version 4. For each: how it ended, how long it took, by which gate and after how many
-requests of the canary. Needs `make demo` to have run once, which makes the models.
+requests of the canary; and what became of all users' requests. Needs `make demo` to have run once, which makes the
+models.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 import run
 from run import NAME, fleet, register, say, tidegate, users
 
+from engine_images.accelerators import Accelerator
+from gates.evidence.request_record import RequestRecord
 from gates.transcript import BatchLine, read
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
@@ -37,25 +40,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Deliver the demo's models and tell how each ended.")
     parser.add_argument("--healthy", type=int, default=10, help="deliveries of version 2")
     parser.add_argument("--bad", type=int, default=1, help="deliveries of versions 3 and 4, each")
+    parser.add_argument("--bad-versions", nargs="+", default=["3", "4"], choices=["3", "4"], help="which of them")
     parser.add_argument("--waves", type=int, default=2, help="of the demo's two; each has one region")
+    parser.add_argument(
+        "--accelerator",
+        default="cpu",
+        choices=list(map(str, Accelerator)),
+        metavar="NAME",
+        help="cpu, or this machine's GPU",
+    )
     parser.add_argument("--state", type=Path, default=Path(".tidegate/deliveries"))
     parser.add_argument("--models", type=Path, default=Path(".tidegate/models"))
     parser.add_argument("--to", type=Path, default=Path("deliveries.json"))
     options = parser.parse_args()
     register(options.state, options.models)
     found = []
-    with spec(options.waves), fleet(options.state), users(options.state):
-        for version in ["2"] * options.healthy + ["3", "4"] * options.bad:
+    with spec(options.waves, Accelerator(options.accelerator)), fleet(options.state), users(options.state):
+        for version in ["2"] * options.healthy + options.bad_versions * options.bad:
             found.append(one(version, options.state) | {"waves": options.waves})
             say(json.dumps(found[-1]))
-            options.to.write_text(json.dumps(summary(found), indent=2) + "\n", encoding="utf-8")
+            told = summary(found) | {"users": of_users(options.state)}
+            options.to.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     print(options.to.read_text(encoding="utf-8"))
 
 
 @contextmanager
-def spec(waves: int) -> Iterator[None]:
+def spec(waves: int, accelerator: Accelerator) -> Iterator[None]:
     """The demo's own spec with its first waves only; next to it, because paths in it are relative."""
-    whole = Path(run.SPEC)
+    whole = run.spec_on(accelerator)
     data = yaml.safe_load(whole.read_text(encoding="utf-8"))
     data["regions"]["waves"] = data["regions"]["waves"][:waves]
     part = whole.with_name("first-waves.yaml")
@@ -102,6 +114,15 @@ def seen(transcript: Path) -> dict[str, int]:
 def batches_of(transcript: Path) -> Iterator[BatchLine]:
     with transcript.open(encoding="utf-8") as lines:
         yield from (line for line in read(lines, file=transcript.name) if isinstance(line, BatchLine))
+
+
+def of_users(state: Path) -> dict[str, int]:
+    """What became of every request that was over by now."""
+    # The last line may be half written.
+    *lines, _ = (state / "traffic" / f"{NAME}.jsonl").read_text(encoding="utf-8").split("\n")
+    records = [RequestRecord.model_validate_json(line) for line in lines]
+    cut = sum(record.cut for record in records)
+    return {"requests": len(records), "failed": sum(not record.ok for record in records), "cut": cut}
 
 
 def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
