@@ -298,7 +298,7 @@ def _lacking_in(base: Base, *, python: str = "", libraries: frozenset[str] = fro
     assert base.layout is not None, "only of a base on this disk"
     source = OciLayout(base.layout)
     places: frozenset[str] = frozenset().union(*(places_in(source.path(each)) for each in base.layers))
-    return " and ".join(lacking(places, python=python, libraries=libraries))
+    return ", ".join(lacking(places, python=python, libraries=libraries))
 
 
 def build_environment(layout: OciLayout, *, name: str, base: Base, environment: EngineEnvironment) -> Descriptor:
