@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gates.transcript import Line, read, written
-from tidegate.core.spec import text_in
+from tidegate.core.spec import Problem, SpecError, text_in
+
+BEGINS = '{"kind":"terms"'
+"""The first line of every transcript."""
 
 
 class SessionJournal:
@@ -33,9 +36,13 @@ class SessionJournal:
         text = text_in(self.path, "the transcript of a session")
         # By their ends alone: a reason may quote other characters that Python takes for the end of a line.
         *whole, torn = text.split("\n")
+        # First, because what is none of ours is left as it is.
+        found = list(read((f"{line}\n" for line in whole), file=str(self.path)))
         if torn:
+            if not (found or BEGINS.startswith(torn) or torn.startswith(BEGINS)):
+                raise SpecError([Problem(str(self.path), 1, "", "something else", "the transcript of a session")])
             os.truncate(self.path, self.path.stat().st_size - len(torn.encode()))
-        return list(read((f"{line}\n" for line in whole), file=str(self.path)))
+        return found
 
     def write(self, lines: Sequence[Line]) -> None:
         """Add them.

@@ -72,13 +72,23 @@ def check(
     stable: Annotated[str, typer.Option(help="The label `version` of the stable version.")] = "",
     canary: Annotated[str, typer.Option(help="The label `version` of the canary.")] = "",
     since: Annotated[Duration, typer.Option(parser=duration, help="How far back, such as 30m.")] = Duration(minutes=30),
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on where the last call with this file ended.")
+    ] = None,
+    within: Annotated[
+        Duration | None,
+        typer.Option(parser=duration, help="With --state: time until no verdict is inconclusive."),
+    ] = None,
     output: Annotated[Report, typer.Option("-o", "--output", help="Output format.")] = Report.TEXT,
     target: Annotated[
         Path | None, typer.Option("--to", help="Write the report to this file instead of stdout.")
     ] = None,
     reporting: ReportOptions,
 ) -> int:
-    """Judge evidence from a file or from Prometheus, for CI. Changes nothing.
+    """Judge evidence from a file or from Prometheus, for CI. Changes nothing but the file of --state.
+
+    Each call is a test of its own, which spends the whole error budget. To ask again and again, give --state: calls
+    with the same FILE are one sequential test, which reads each stretch of time once, and a fail is final.
 
     Exit code: 0 every gate passed, 1 one failed, 2 the evidence or a spec is wrong, 3 too little evidence,
     4 Prometheus did not answer.
@@ -89,6 +99,7 @@ def check(
       tidegate gate check gates.yaml --evidence evidence.jsonl --output junit --to gate.xml
       tidegate gate check gates.yaml --evidence evidence.jsonl --ci
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
+      tidegate gate check gates.yaml --prometheus http://localhost:9090 --stable 6 --canary 7 --state canary-7.jsonl
     """
     from gates.reports.check_report import REPORTS
     from tidegate.cli.ci import errors_told, reports_wanted
@@ -96,7 +107,7 @@ def check(
     from tidegate.cli.views.gate import print_report
 
     reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
-    asked = PrometheusTarget(url=prometheus, region=region, stable=stable, canary=canary, since=since, access=access)
+    asked = PrometheusTarget(prometheus, region, stable, canary, since, access, state, within)
     with errors_told(reports):
         judgement = judge(gates, evidence, asked)
     reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))

@@ -23,12 +23,14 @@ from gates.traffic import Assumptions, Exposure
 from gates.transcript import BatchLine, Replay, ReplayDifference, TermsLine, VerdictsLine, read
 from pipelines.events.artifacts import FOLDER
 from pipelines.state import StateFolder
+from tidegate.app.gates.continued import ContinuedCheck, continued
 from tidegate.app.process import note
 from tidegate.app.wiring.gates.gate_sets import GateSet, read_gates
 from tidegate.app.wiring.gates.prometheus import evidence_in
 from tidegate.app.wiring.stores import open_deliveries
 from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.plan import print_forecasts
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.spec import Problem, SpecError, text_in
 
@@ -44,6 +46,10 @@ class PrometheusTarget:
     since: timedelta = timedelta(minutes=30)
     access: Path | None = None
     """How it is told who asks."""
+    state: Path | None = None
+    """The file of a test that several calls carry on; None where one call is all."""
+    within: timedelta | None = None
+    """From the begin of that test until what has no verdict is inconclusive."""
 
 
 def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckReport:
@@ -64,7 +70,7 @@ def judge(gates: Path, evidence: Path | None, asked: PrometheusTarget) -> CheckR
 
 def refuse_unused(asked: PrometheusTarget) -> None:
     """Raises UsageError when an option is given that only a Prometheus has a use for."""
-    options = {"region": "region", "stable": "stable", "canary": "canary", "since": "since"}
+    options = {name: name for name in ("region", "stable", "canary", "since", "state", "within")}
     for name, option in {**options, "access": "prometheus-access"}.items():
         if getattr(asked, name) != getattr(PrometheusTarget, name):
             raise UsageError(f"--{option} is of no use with --evidence", hint="the batches of the file say it")
@@ -112,15 +118,20 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
         )
     terms = judged.terms("proxy")
     source = evidence_in(url, asked.access, judged, terms)
-    arms = [
-        ArmKey(region=asked.region, role=role, version=version)
-        for role, version in (("stable", asked.stable), ("canary", asked.canary))
-    ]
+    stable = ArmKey(region=asked.region, role="stable", version=asked.stable)
+    canary = ArmKey(region=asked.region, role="canary", version=asked.canary)
+    if asked.state is not None:
+        check = ContinuedCheck(
+            judged.name, terms, judged.look, stable, canary, asked.since, asked.within, judged.not_asked
+        )
+        return continued(check, source, asked.state, SystemClock())
+    if asked.within is not None:
+        raise UsageError("--within is of no use without --state", hint="one call judges what is there")
     stream = VerdictStream(terms)
     until = datetime.now(UTC) - source.settles_within
     times: list[float] = []
     for start, end in _windows(until - asked.since, until, judged.look):
-        batch: Batch = source.batch(arms[0], arms[1], start, end)
+        batch: Batch = source.batch(stable, canary, start, end)
         stream.take(batch)
         times = [*times[:1], batch.time]
     return _judgement(judged, stream, times, asked_of="proxy")

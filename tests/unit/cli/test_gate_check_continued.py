@@ -1,0 +1,234 @@
+"""`gate check --state`: one test that many calls carry on, and a file that no other test can be taken for."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gates.evidence.batch import Batch
+from gates.model import ArmKey, GateOutcome
+from gates.reports.check_report import CheckReport
+from gates.reports.gate_file import GateFile
+from gates.sessions.model import SessionKey, SessionLimits
+from gates.sessions.registry import Sessions, SessionTerms
+from gates.transcript import BatchLine, read, replay
+from tidegate.app.gates.continued import ContinuedCheck, continued
+from tidegate.cli import main
+from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.spec import SpecError, parse_spec
+from tidegate.testing import FakeClock, FakeEvidence
+
+GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {errors: {max_increase: 5pp}}\n"
+LOOK = timedelta(seconds=10)
+
+
+def arm(role: str, version: str, region: str = "eu") -> ArmKey:
+    return ArmKey.model_validate({"region": region, "role": role, "version": version})
+
+
+class Calls:
+    """A state file, and the world that calls look at."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.file, self.clock, self.evidence = folder / "canary-7.jsonl", FakeClock(), FakeEvidence()
+        self.evidence.serves("stable", "6")
+        self.evidence.serves("canary", "7")
+
+    def call(
+        self,
+        gates: str = GATES,
+        *,
+        look: timedelta = LOOK,
+        canary: ArmKey | None = None,
+        since: timedelta = timedelta(0),
+        within: timedelta | None = None,
+    ) -> CheckReport:
+        terms = parse_spec(gates, GateFile, file="gates.yaml").terms(counted_by="proxy")
+        asked = ContinuedCheck("gates", terms, look, arm("stable", "6"), canary or arm("canary", "7"), since, within)
+        return continued(asked, self.evidence, self.file, self.clock)
+
+    def called_every(self, seconds: float, total: float, **asked: timedelta) -> CheckReport:
+        report = self.call(**asked)
+        for _ in range(round(total / seconds)):
+            self.clock.elapsed += seconds
+            report = self.call(**asked)
+        return report
+
+    def batches(self) -> Sequence[Batch]:
+        with self.file.open() as lines:
+            return [line.batch for line in read(lines, file=str(self.file)) if isinstance(line, BatchLine)]
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Calls:
+    return Calls(tmp_path)
+
+
+@pytest.mark.parametrize("every", [7.0, 50.0, 100.0])
+def test_however_often_it_is_called_it_judges_the_same_batches(tmp_path: Path, every: float) -> None:
+    often, once = Calls(tmp_path / "often"), Calls(tmp_path / "once")
+    assert often.called_every(every, 700) == once.called_every(700, 700)
+    assert often.batches() == once.batches()
+    assert len(often.batches()) == 70
+    for each in (often, once):
+        with each.file.open() as lines:
+            assert replay(read(lines, file=str(each.file))) == []
+
+
+def test_calls_say_what_one_session_of_the_server_says(tmp_path: Path) -> None:
+    calls, server = Calls(tmp_path / "calls"), Calls(tmp_path / "server")
+    limits = SessionLimits(within=timedelta(hours=1))
+    terms = SessionTerms(parse_spec(GATES, GateFile, file="gates.yaml").terms(counted_by="proxy"), LOOK)
+    sessions = Sessions(terms, server.evidence, tmp_path / "sessions", server.clock, limits=limits)
+    key = SessionKey(name="support-llm", stable="6", canary="7", region="eu")
+    said = sessions.ask(key)
+    for _ in range(30):
+        server.clock.elapsed += 60
+        said = sessions.ask(key)
+    report = calls.called_every(60, 1800, within=timedelta(hours=1))
+    assert (report.verdicts, report.batches, report.until) == (said.verdicts, said.batches, said.until)
+    assert report.outcome is GateOutcome.PASS
+
+
+def test_a_second_call_in_the_same_window_changes_nothing(calls: Calls) -> None:
+    first = calls.called_every(60, 300)
+    kept, windows = calls.file.read_bytes(), len(calls.evidence.windows)
+    calls.clock.elapsed += 3
+    assert [calls.call() for _ in range(50)] == [first] * 50
+    assert calls.file.read_bytes() == kept
+    assert len(calls.evidence.windows) == windows
+
+
+def test_windows_touch_and_none_is_read_twice(calls: Calls) -> None:
+    calls.called_every(3, 600)
+    windows = calls.evidence.windows
+    assert len(windows) == 60
+    assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
+
+
+def test_the_first_call_begins_in_the_past_and_later_ones_go_on(calls: Calls) -> None:
+    calls.call(since=timedelta(minutes=5))
+    assert len(calls.evidence.windows) == 30
+    calls.clock.elapsed += 60
+    calls.call(since=timedelta(minutes=30))
+    assert len(calls.evidence.windows) == 36
+
+
+def test_a_fail_is_final(calls: Calls) -> None:
+    calls.evidence.serves("canary", "7", failed=0.5)
+    assert calls.called_every(60, 600).outcome is GateOutcome.FAIL
+    calls.evidence.serves("canary", "7")
+    assert calls.called_every(600, 3600).outcome is GateOutcome.FAIL
+
+
+def test_without_a_verdict_in_time_it_is_inconclusive_and_no_more_is_read(calls: Calls) -> None:
+    within = timedelta(minutes=1)
+    calls.evidence.serves("canary", "7", per_second=0.1)
+    assert calls.call(within=within).outcome is GateOutcome.RUNNING
+    assert calls.called_every(30, 90, within=within).outcome is GateOutcome.INCONCLUSIVE
+    assert calls.called_every(60, 3600, within=within).outcome is GateOutcome.INCONCLUSIVE
+    assert len(calls.evidence.windows) == 6
+
+
+@pytest.mark.parametrize(
+    ("another", "told"),
+    [
+        ({"gates": GATES.replace("5pp", "9pp")}, "it was begun with other gates"),
+        ({"canary": arm("canary", "8")}, "it is of canary 7 in eu, not of 8 in eu"),
+        ({"canary": arm("canary", "7", "us")}, "it is of canary 7 in eu, not of 7 in us"),
+        ({"look": timedelta(seconds=30)}, "it was begun with windows of 10s"),
+        ({"within": timedelta(hours=1)}, "it was begun with no --within"),
+    ],
+)
+def test_what_was_begun_otherwise_is_refused_and_left_as_it_is(
+    calls: Calls, another: dict[str, object], told: str
+) -> None:
+    calls.called_every(60, 120)
+    kept = calls.file.read_bytes()
+    with pytest.raises(UsageError) as caught:
+        calls.call(**another)  # type: ignore[arg-type]
+    assert caught.value.message == f"--state {calls.file}: {told}"
+    assert calls.file.read_bytes() == kept
+
+
+def test_a_file_that_another_call_has_is_refused(calls: Calls) -> None:
+    calls.call()
+    with calls.file.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="another `gate check` uses it"):
+            calls.call()
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("content", ["hello", "a: 1\nb: 2", '{"kind":"batch"}', "\0\1", GATES.strip()])
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(calls: Calls, content: str, end: str) -> None:
+    calls.file.write_text(content + end)
+    with pytest.raises(SpecError) as caught:
+        calls.call()
+    assert len(str(caught.value).splitlines()) == 1
+    assert calls.file.read_text() == content + end
+
+
+def test_the_transcript_of_a_delivery_is_refused(calls: Calls) -> None:
+    calls.called_every(60, 120)
+    lines = calls.file.read_text().splitlines(keepends=True)
+    calls.file.write_text("".join(line for line in lines if '"kind":"opened"' not in line))
+    with pytest.raises(UsageError, match="a transcript that no `gate check` has begun"):
+        calls.call()
+
+
+def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
+    calls.called_every(60, 120)
+    lines = calls.file.read_text().splitlines(keepends=True)
+    calls.file.write_text("".join([*lines[:3], "{}\n", *lines[4:]]))
+    with pytest.raises(SpecError, match=r"canary-7.jsonl:4"):
+        calls.call()
+
+
+@pytest.mark.parametrize("cut", [1, 40])
+def test_a_line_that_was_torn_with_its_process_is_read_again(calls: Calls, tmp_path: Path, cut: int) -> None:
+    whole = Calls(tmp_path / "whole").called_every(60, 600)
+    calls.called_every(60, 300)
+    calls.file.write_bytes(calls.file.read_bytes()[:-cut])
+    for _ in range(5):
+        calls.clock.elapsed += 60
+        report = calls.call()
+    assert report == whole
+
+
+def test_what_was_read_before_prometheus_went_away_is_not_lost(calls: Calls, tmp_path: Path) -> None:
+    whole = Calls(tmp_path / "whole").called_every(60, 600)
+    calls.called_every(60, 300)
+    calls.evidence.gone = True
+    calls.clock.elapsed += 60
+    with pytest.raises(OutsideError):
+        calls.call()
+    calls.evidence.gone = False
+    calls.clock.elapsed += 240
+    assert calls.call() == whole
+
+
+def test_options_that_need_a_state_or_a_prometheus_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    gates = tmp_path / "gates.yaml"
+    gates.write_text(GATES)
+    evidence = ["--evidence", "a.jsonl", "--state", "s.jsonl"]
+    asked = ["--prometheus", "http://127.0.0.1:9", "--region", "eu", "--stable", "6", "--canary", "7"]
+    for options, told in (
+        (evidence, "--state is of no use with --evidence"),
+        ([*asked, "--within", "1h"], "--within is"),
+    ):
+        assert main(["gate", "check", str(gates), *options]) == 2
+        assert told in capsys.readouterr().err
+    # Begun, though Prometheus was not there: the next call goes on from the same moment.
+    state = tmp_path / "kept" / "s.jsonl"
+    assert main(["gate", "check", str(gates), *asked, "--state", str(state)]) == 4
+    assert "Prometheus at http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+    begun = state.read_text()
+    assert main(["gate", "check", str(gates), *asked, "--state", str(state)]) == 4
+    assert state.read_text() == begun
+    assert main(["gate", "replay", str(state)]) == 0
