@@ -30,6 +30,7 @@ async def measure(task: Task, report: PartReport) -> None:
     await asyncio.to_thread(make_demo_models, task.demo_models)
     state, to = _paths(task)
     await asyncio.to_thread(_clean, state, to)
+    content: dict[str, Any] | None = None
     try:
         await _run(task)
     finally:
@@ -39,6 +40,8 @@ async def measure(task: Task, report: PartReport) -> None:
             report.put("as_expected", as_expected(content))
     if task.small:
         report.leave_out("version 4, which is slow, and the second region", "--small")
+    if content is None or not as_expected(content):
+        raise OutsideError("a delivery ended as it must not, or users' requests failed", hint="see the part's log")
 
 
 async def _run(task: Task) -> None:

@@ -47,7 +47,7 @@ def test_starts_are_measured_once(tmp_path: Path, no_gpu: str) -> None:
     loaded = {way: [start["loaded"] for start in found] for way, found in starts.items()}
     assert loaded == {"cold": [False], "kept": [True], "eager": [False]}
     cold, kept = (starts[way][0]["init_seconds"] for way in ("cold", "kept"))
-    assert kept < cold / 2
+    assert kept < cold
     assert report["found"]["medians"]["model"]["cold_over_kept_init"] == round(cold / kept, 1)
     assert report["found"]["builds"]["model"]["largest"] <= report["found"]["builds"]["model"]["tolerance"]
 
