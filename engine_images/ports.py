@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine_images.build.model import BuildRequest
-from engine_images.build.proof import Agreement, EngineStart, OutputAgreement, ScoredPrompt
+from engine_images.build.proof import Agreement, EngineStart, OutputAgreement, QuantizationEffect, ScoredPrompt
 from engine_images.manifest import CACHE_FOLDER, CompileKey
 from engine_images.model import LaunchCommand
 
@@ -20,7 +20,7 @@ class StartAttempt:
     """One start of a build, and where it leaves what is known of it."""
 
     what: str
-    """`cold`, `eager` or `built`."""
+    """`cold`, `eager`, `built`, or `original`: eagerly and without quantization, after `eager`."""
     folder: Path
     """For its log and its key; an eager start leaves here what the one after it is compared with."""
     run: Path
@@ -44,6 +44,8 @@ class StartResult:
     """With the eager start before it; None where there was none, or when it did not answer."""
     rebuilt: int = 0
     """Kernels that were built although there was a cache."""
+    quantization: QuantizationEffect | None = None
+    """What quantization changed, of an `original` start."""
 
 
 class BuildRunner(Protocol):

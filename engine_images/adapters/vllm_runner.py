@@ -18,7 +18,15 @@ from pydantic import TypeAdapter
 
 from engine_images.build.engine_root import digests_of, import_path, serve, tidy_cache, write_root
 from engine_images.build.model import BuildRequest
-from engine_images.build.proof import EngineStart, ScoredPrompt, compare, kernels_added, read_start_log, timing_of
+from engine_images.build.proof import (
+    EngineStart,
+    ScoredPrompt,
+    compare,
+    compare_quantized,
+    kernels_added,
+    read_start_log,
+    timing_of,
+)
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import CACHE_FOLDER, CompileKey, EngineManifest
 from engine_images.oci.entrypoint_files import PACKAGE
@@ -116,7 +124,7 @@ REPEATABLE = {"PYTHONHASHSEED": "0", "TIDEGATE_REPRODUCIBLE": "1"}
 MUST_LOAD = {"VLLM_FORCE_AOT_LOAD": "1"}
 """For the start that proves: vLLM fails instead of compiling again. It is not in the key."""
 
-ARGUMENTS = {"eager": ("--enforce-eager",)}
+ARGUMENTS = {"eager": ("--enforce-eager",), "original": ("--enforce-eager",)}
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"cold": REPEATABLE, "built": MUST_LOAD}
 """By what a start is for."""
 
@@ -154,6 +162,9 @@ class VllmRunner:
         eager = attempt.folder / EAGER_ANSWERS
         if attempt.what == "eager":
             eager.write_bytes(_ANSWERS.dump_json(scored))
+        if attempt.what == "original":
+            quantized = _ANSWERS.validate_json(eager.read_bytes())
+            return StartResult(started, quantization=compare_quantized(scored, quantized))
         if attempt.what == "cold":
             tidy_cache(attempt.cache)
         if attempt.what != "built":

@@ -24,6 +24,12 @@ ONLINE = {
 the scales of the last two included."""
 
 
+QUANTIZATION = ("quantization", "quantization-config")
+"""The arguments that say how weights are quantized."""
+
+FAILS_ON_CPU = ("fp8", "fp8_per_tensor", "mxfp8")
+"""Methods of `ONLINE` that were seen to fail while vLLM 0.32 loads weights on a CPU."""
+
 DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
 DEFAULT_LORA_RANK = 16

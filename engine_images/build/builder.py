@@ -19,8 +19,9 @@ from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelCont
 from engine_images.memory import estimate_memory, host_bytes
 from engine_images.model import EngineEnvironment, GpuShare
 from engine_images.oci.entrypoint_files import entrypoint_digest
-from engine_images.ports import BuildRunner, Progress, StartAttempt
+from engine_images.ports import BuildRunner, Progress, StartAttempt, StartResult
 from engine_images.spec import EngineSettings, TorchSpec
+from tidegate.core.errors import OutsideError
 
 
 def prompts() -> tuple[str, ...]:
@@ -47,6 +48,7 @@ def build_request(
         NotAModel: there are no weights, or they cannot be read.
     """
     asked, module = settings.compile, settings.torch
+    unquantized = settings.unquantized
     options = CompileOptions(mode=asked.mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph)
     if module:
         workload = _workload(module, spec_folder)
@@ -65,6 +67,10 @@ def build_request(
         prompts=prompts(),
         tolerance=asked.tolerance,
         floor=settings.floor,
+        original=(
+            build_request(model, folder, unquantized, environment, name=name, share=share) if unquantized else None
+        ),
+        quantization_tolerance=asked.quantization_tolerance,
         memory_bytes=_process_bytes(settings, folder),
         share=share,
     )
@@ -125,7 +131,8 @@ class Builder:
         """The engine, found or built; `progress` gets a line before each long step.
 
         Raises:
-            NotProven: the compile cache is missed, or the compiled model is another one than the eager, or too slow.
+            NotProven: the compile cache is missed, the compiled model is another one than the eager, or too slow, or
+                quantization changed more than is accepted.
             TidegateError: it did not start.
         """
         key = await self._runner.key(request, self._store.work_folder(f"key-{request.model.digest[:16]}"))
@@ -137,7 +144,11 @@ class Builder:
             if request.compiled:
                 return await self._proven(request, engine, key, progress)
             self._write(request, EngineManifest(engine=engine, model=request.model, launch=request.launch), cache=None)
-            return self._store.keep(BuildRecord(engine=engine, model=request.model.uri, tolerance=request.tolerance))
+            record = BuildRecord(engine=engine, model=request.model.uri, tolerance=request.tolerance)
+            if request.original:
+                eager = await self._eager(request, engine, progress)
+                record = await self._quantized(request, record.model_copy(update={"eager": eager.start}), progress)
+            return self._store.keep(record)
 
     async def _proven(self, request: BuildRequest, engine: str, key: CompileKey, progress: Progress) -> BuiltEngine:
         name = request.compile_name(key)
@@ -153,7 +164,46 @@ class Builder:
             # The next build compiles again: what is wrong may have been this cache alone.
             self._store.drop_compiled(name)
             raise NotProven("; ".join(problems), hint=f"see the logs in {self._store.work_folder(engine)}")
-        return self._store.keep(BuildRecord.of(engine, request.model.uri, proof))
+        record = await self._quantized(request, BuildRecord.of(engine, request.model.uri, proof), progress)
+        return self._store.keep(record)
+
+    async def _eager(self, request: BuildRequest, engine: str, progress: Progress) -> StartResult:
+        folder = self._store.work_folder(engine)
+        progress("starting it eagerly, to compare with")
+        return await self._runner.start(
+            request, self._store.root(engine), StartAttempt("eager", folder, folder / "eager")
+        )
+
+    async def _quantized(self, request: BuildRequest, record: BuildRecord, progress: Progress) -> BuildRecord:
+        """The record with what quantization changed, once the eager engine has answered.
+
+        Raises:
+            NotProven: it changed more than is accepted.
+            TidegateError: the original did not start, and somebody asked what may change.
+        """
+        if request.original is None:
+            return record
+        original, allowed = (
+            request.original.model_copy(update={"prompts": request.prompts}),
+            request.quantization_tolerance,
+        )
+        folder = self._store.work_folder(record.engine)
+        root = folder / "original-root"
+        write_root(root, EngineManifest(engine="", model=original.model, launch=original.launch), original.folder, None)
+        progress("starting it without quantization, to compare with")
+        try:
+            found = await self._runner.start(original, root, StartAttempt("original", folder, folder / "original"))
+        except OutsideError as error:
+            # Weights that are quantized because they are too large for the machine have nothing to be compared with.
+            if allowed is not None:
+                raise
+            progress(f"not compared with the original: {error.message}")
+            return record
+        effect = found.quantization
+        assert effect is not None, "the original answered after the eager engine"
+        if allowed is not None and not effect.within(allowed):
+            raise NotProven(effect.problem(allowed), hint=f"see the logs in {folder}")
+        return record.model_copy(update={"quantization": effect})
 
     async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> CompiledModel:
         """Start once with an empty cache; what is put there is kept."""
@@ -169,8 +219,7 @@ class Builder:
         self, request: BuildRequest, manifest: EngineManifest, compiled: CompiledModel, progress: Progress
     ) -> CompileProof:
         folder, root = self._store.work_folder(manifest.engine), self._store.root(manifest.engine)
-        progress("starting it eagerly, to compare with")
-        eager = await self._runner.start(request, root, StartAttempt("eager", folder, folder / "eager"))
+        eager = await self._eager(request, manifest.engine, progress)
         progress("starting what was built")
         built = await self._runner.start(request, root, StartAttempt("built", folder, folder / "built"))
         return CompileProof(

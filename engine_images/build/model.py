@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.build.proof import Agreement, CompileProof, EngineStart, OutputAgreement
+from engine_images.build.proof import Agreement, CompileProof, EngineStart, OutputAgreement, QuantizationEffect
 from engine_images.build.torch_run import CompileOptions, TorchWorkload
 from engine_images.manifest import CompileKey, Launch, ModelContract
 from engine_images.model import EngineEnvironment, GpuShare
@@ -42,6 +42,10 @@ class BuildRequest(Value):
     """The largest difference of compiled and eager that is accepted: of log-probabilities, or of outputs."""
     floor: float | None = None
     """The smallest speedup that is accepted."""
+    original: BuildRequest | None = None
+    """The same without quantization, to compare with; None where no weights are quantized while they are loaded."""
+    quantization_tolerance: float | None = None
+    """The largest mean difference from `original` that is accepted; None accepts any."""
     memory_bytes: int
     """What a process of it is expected to need."""
     share: GpuShare | None = None
@@ -86,6 +90,8 @@ class BuildRecord(Value):
     agreement: Agreement | OutputAgreement | None = None
     tolerance: float
     floor: float | None = None
+    quantization: QuantizationEffect | None = None
+    """None where nothing is quantized, or where the original did not start and nobody asked for the comparison."""
 
     @classmethod
     def of(cls, engine: str, model: str, proof: CompileProof) -> BuildRecord:
@@ -103,6 +109,9 @@ class BuildRecord(Value):
 
     def holds(self, request: BuildRequest) -> bool:
         """Whether what was proven then is enough now."""
+        allowed, effect = request.quantization_tolerance, self.quantization
+        if allowed is not None and (effect is None or not effect.within(allowed)):
+            return False
         if self.agreement is None:
             return True
         speedups = [timing.speedup or 0 for timing in self.built.timings] if self.built else []

@@ -56,6 +56,27 @@ class Agreement(Value):
         return f"compiled and eager differ by up to {self.largest:.3g} in log-probability; {tolerance:g} is accepted"
 
 
+class QuantizationEffect(Agreement):
+    """How far an engine whose weights are quantized while they are loaded is from the same version without that."""
+
+    mean: float
+    """The mean difference of all tokens."""
+    same_choice: float
+    """Share of the places, 0 to 1, at which both hold the same token for the likeliest: of each greedy answer those up
+    to the first at which they part."""
+
+    def within(self, tolerance: float) -> bool:
+        """Whether tokens differ by no more in the mean; a single one may, for a quantized model is another model."""
+        return self.mean <= tolerance
+
+    def problem(self, tolerance: float) -> str:
+        """Why it is not."""
+        return (
+            f"quantized and original differ by {self.mean:.3g} in the mean log-probability of a token; "
+            f"{tolerance:g} is accepted by engine.compile.quantization_tolerance"
+        )
+
+
 class OutputAgreement(Value):
     """How far a torch module's outputs are from the eager ones, over every element of every output of every shape."""
 
@@ -100,6 +121,30 @@ def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> 
         p99=differences[math.ceil(0.99 * len(differences)) - 1],
         answers_alike=sum(one.answer == other.answer for one, other in zip(eager, compiled, strict=True)),
     )
+
+
+def compare_quantized(original: Sequence[ScoredPrompt], quantized: Sequence[ScoredPrompt]) -> QuantizationEffect:
+    """Both scored the same prompts, in the same order.
+
+    Raises:
+        ValueError: when they did not, or when there was nothing to compare.
+    """
+    pairs = list(zip(original, quantized, strict=True))
+    differences = [difference for one, other in pairs for difference in _differences(one, other)]
+    choices = [same for one, other in pairs for same in _choices(one, other)]
+    return QuantizationEffect(
+        **compare(original, quantized).model_dump(),
+        mean=sum(differences) / len(differences),
+        same_choice=sum(choices) / len(choices) if choices else 1.0,
+    )
+
+
+def _choices(one: ScoredPrompt, other: ScoredPrompt) -> Iterator[bool]:
+    """Whether both chose the same token, at every place at which they had the same text before them."""
+    for token, other_token in zip(one.answer, other.answer, strict=False):
+        yield token == other_token
+        if token != other_token:
+            return
 
 
 def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]:

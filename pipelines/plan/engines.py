@@ -14,7 +14,7 @@ from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 
-JUDGED_ONLY = ("floor", "tolerance")
+JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
 """Of `compile`: what a build accepts, which changes no engine."""
 
 

@@ -111,3 +111,30 @@ async def test_another_value_of_an_argument_misses_and_is_named(build: Build) ->
     assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
     # The entrypoint says so too, before vLLM starts.
     assert "argument:--max-num-seqs" in log_of(attempt).read_text(encoding="utf-8")
+
+
+async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_with_themselves(tmp_path: Path) -> None:
+    """In 8 bits by channel, on a CPU: another model than the original, and near to it."""
+    model = write_tiny_model(tmp_path)
+    files = digest_files(model)
+    contract = ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
+    environment = find_engine_environment()
+    vllm = {
+        "version": environment.vllm,
+        "args": {"max-model-len": 256, "dtype": "float16", "quantization": "fp8_per_channel"},
+    }
+    asked = {"mode": "none", "quantization_tolerance": 2.0}
+    settings = EngineSettings.model_validate({"vllm": vllm, "compile": asked})
+    order = build_request(contract, model, settings, environment, name="tiny")
+    few = {"prompts": order.prompts[:3]}
+    order = order.model_copy(update=few)
+    assert order.original is not None
+
+    built = await Builder(EngineStore(tmp_path / "store"), RUNNER).build(order, print)
+
+    effect = built.record.quantization
+    assert effect is not None
+    print(effect)
+    assert effect.prompts == 3
+    assert 0 < effect.mean < effect.largest
+    assert 0 <= effect.same_choice <= 1

@@ -210,3 +210,25 @@ def test_what_only_a_gpus_vllm_takes_is_refused_on_a_cpu() -> None:
     with pytest.raises(SpecError, match=r"mm-processor-device: found 'cuda' on cpu; expected one of auto, cpu"):
         parse(text + "cpu")
     assert parse(text + "nvidia-l4").require_vllm().args == {"mm-processor-device": "cuda"}
+
+
+def test_the_original_of_weights_that_are_quantized_while_they_are_loaded_is_the_same_without_that() -> None:
+    args = "quantization: fp8_per_channel, quantization-config: {ignore: [lm_head]}, dtype: bfloat16"
+    quantized = parse(f"{{vllm: {{version: 0.32.0, args: {{{args}}}}}, compile: {{quantization_tolerance: 0.2}}}}")
+    original = quantized.unquantized
+    assert original is not None
+    assert original.require_vllm().args == {"dtype": "bfloat16"}
+    assert original.unquantized is None
+    assert parse("vllm: {version: 0.32.0, args: {quantization: compressed-tensors}}").unquantized is None
+
+
+@pytest.mark.parametrize("method", ["fp8", "fp8_per_tensor", "mxfp8"])
+def test_a_method_that_fails_while_a_cpu_loads_is_refused_there(method: str) -> None:
+    on_cpu = f"vllm: {{version: 0.32.0, args: {{quantization: {method}}}}}"
+    assert f"vllm.args.quantization: found {method} on a cpu; expected fp8_per_channel or" in problem(on_cpu)
+    assert parse(f"accelerator: nvidia-h100-80gb\n{on_cpu}").unquantized is not None
+
+
+def test_a_tolerance_of_what_is_not_quantized_is_refused() -> None:
+    found = problem("{vllm: {version: 0.32.0}, compile: {quantization_tolerance: 0.2}}")
+    assert "compile.quantization_tolerance: found nothing that is quantized while it is loaded; expected" in found

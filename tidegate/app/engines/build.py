@@ -88,10 +88,13 @@ def _runtime(order: BuildRequest) -> Runtime:
 
 def in_one_line(record: BuildRecord) -> str:
     """What was proven, for the model version."""
+    changed = (
+        f"; quantized, {record.quantization.mean:.2g} from the original in the mean" if record.quantization else ""
+    )
     if not (record.cold and record.built and record.agreement):
-        return "runs eagerly: nothing is compiled"
+        return f"runs eagerly: nothing is compiled{changed}"
     agreement = record.agreement
     return (
         f"first answer after {record.built.seconds:.1f} s, {record.cold.seconds:.1f} s without its compile cache; "
-        f"{agreement.what} within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted"
+        f"{agreement.what} within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted{changed}"
     )

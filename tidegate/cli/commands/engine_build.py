@@ -47,6 +47,11 @@ def lines_of(record: BuildRecord) -> Iterator[str]:
             f"outputs differ from eager's by {agreement.largest:.2g} at most "
             f"(largest {agreement.largest_output:.2g}, accepted {record.tolerance:g})"
         )
+    if effect := record.quantization:
+        yield (
+            f"quantized: log-probabilities of {effect.tokens:,} tokens differ from the original's by {effect.mean:.2g} "
+            f"in the mean, {effect.largest:.2g} at most; {effect.same_choice:.1%} of likeliest tokens are the same"
+        )
     asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
     for timing in built.timings if built else ():
         if timing.speedup is not None:
