@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,7 +150,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    # What is compiled runs in a folder that its inputs name, in that of the machine for temporary files: here, each test
+    # is a machine of its own.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return Machine(tmp_path)
 
 
