@@ -151,8 +151,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    # What is compiled runs in a folder that its inputs name, in that of the machine for temporary files: here, each test
-    # is a machine of its own.
+    # What is compiled runs in a folder that its inputs name, below that for temporary files: each test has its own.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return Machine(tmp_path)
 
