@@ -76,7 +76,8 @@ def client_of(engine: Process1) -> httpx.AsyncClient:
 
 
 async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: Path, start_vllm: Start) -> None:
-    engine = start_vllm(root).until_ready()
+    # On a busy machine they take longer than half a minute, the usual time.
+    engine = start_vllm(root, "--grace", "180").until_ready()
     async with client_of(engine) as client:
         status = (await client.get("/tidegate/status")).json()
         assert (status["state"], status["model"]["version"]) == ("ready", "7")
