@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.pinned import PinnedVllm, known_versions, pinned_vllm
+from engine_images.arguments.serving import LOADERS
 from engine_images.arguments.validation import wrong_arguments
 from engine_images.arguments.values import ArgumentValue, command_line
 from engine_images.choices import CompileMode
-from engine_images.errors import VersionMismatch
+from engine_images.errors import EnvironmentMissing, VersionMismatch
 from engine_images.manifest import MODEL_FOLDER, Launch
 from engine_images.memory import kv_cache_bytes
 from engine_images.model import EngineEnvironment
@@ -34,6 +35,8 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 
+SAFE_LOADER = "safetensors"
+
 CPU_ENVIRONMENT = {
     # One process less: 1 GB and 5 s less for each engine.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -45,8 +48,10 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
+        EnvironmentMissing: it has not the package of the loader that the settings name.
     """
     _require_version(settings.require_vllm().version, environment)
+    _require_loader(settings.require_vllm().serving.load_format, environment)
     return Launch(
         arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
         environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
@@ -63,10 +68,19 @@ def _require_version(pinned: str, environment: EngineEnvironment) -> None:
         )
 
 
+def _require_loader(load_format: str | None, environment: EngineEnvironment) -> None:
+    package = LOADERS[load_format] if load_format else None
+    if package and package not in environment.loaders:
+        raise EnvironmentMissing(
+            f"engine.vllm.args.load-format is {load_format}, and {environment.python} has no {package}",
+            hint=f"install {package} there, or leave load-format out: safetensors needs nothing",
+        )
+
+
 def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--model", MODEL_FOLDER, "--served-model-name", name)
     # Without it vLLM falls back to pickled weights when it finds no others.
-    yield from ("--load-format", "safetensors")
+    yield from ("--load-format", settings.require_vllm().serving.load_format or SAFE_LOADER)
     yield "--enable-tokenizer-info-endpoint"
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
     if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.require_vllm().args:
@@ -77,7 +91,7 @@ def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
 
 def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
     """What the spec says in vLLM's own words, and its sampling defaults."""
-    args = dict(settings.require_vllm().args)
+    args = {name: value for name, value in settings.require_vllm().args.items() if name != "load-format"}
     if settings.compile.mode is CompileMode.MAX_AUTOTUNE:
         args["compilation-config"] = _autotuned(args.get("compilation-config"))
     if settings.sampling.said:
@@ -133,12 +147,14 @@ def prebuilt_arguments(
     """The words behind the image's entrypoint."""
     vllm = settings.require_vllm()
     args: dict[str, ArgumentValue] = dict(vllm.args)
+    # What the hub has is read as vLLM finds it, unless the spec says otherwise.
+    loader = args.pop("load-format", SAFE_LOADER if place.is_folder else None)
     if settings.sampling.said:
         args["override-generation-config"] = settings.sampling.generation_config
     return (
         *("--model", place.model, "--served-model-name", name, "--port", str(port)),
         *(("--revision", place.revision) if place.revision else ()),
-        *(("--load-format", "safetensors") if place.is_folder else ()),
+        *(("--load-format", str(loader)) if loader else ()),
         *(("--shutdown-timeout", str(drain_seconds)) if ends_its_answers(vllm) else ()),
         *(("--enforce-eager",) if settings.compile.mode is CompileMode.NONE else ()),
         *command_line(args, nearest_catalogue(vllm.version)),

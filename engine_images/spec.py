@@ -246,6 +246,7 @@ class EngineSettings(SpecModel):
             yield from _taken_there(self, self.vllm)
             yield from _prebuilt(self)
             yield from _parallelism(self, self.vllm)
+            yield from _loading(self, self.vllm)
             yield from _precision(self, self.vllm)
             yield from _compiled_by_vllm(self.compile, self.vllm)
             if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
@@ -314,6 +315,12 @@ def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConfl
     for name in _NEVER_ON_CPU if settings.accelerator is Accelerator.CPU else ():
         if vllm.args.get(name) is True:
             yield SpecConflict(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
+
+
+def _loading(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
+    if settings.accelerator is Accelerator.CPU and vllm.serving.load_format == "fastsafetensors":
+        expected = "safetensors or runai_streamer: it reads into the memory of a GPU of NVIDIA's"
+        yield SpecConflict(("vllm", "args", "load-format"), "fastsafetensors on a cpu", expected)
 
 
 def _precision(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:

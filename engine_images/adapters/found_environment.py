@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from engine_images.arguments.serving import loaders_in
 from engine_images.choices import EnginePlatform
 from engine_images.environment.found import EnvironmentFacts, environment_problems
 from engine_images.environment.recipe import RECIPES
@@ -38,6 +39,7 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
         recipe=facts.digest,
         platform=facts.platform,
         site_packages=facts.site_packages,
+        loaders=loaders_in(facts.packages.__contains__),
     )
 
 

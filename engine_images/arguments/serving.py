@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 
 from pydantic import JsonValue
@@ -29,6 +29,16 @@ QUANTIZATION = ("quantization", "quantization-config")
 
 FAILS_ON_CPU = ("fp8", "fp8_per_tensor", "mxfp8")
 """Methods of `ONLINE` that were seen to fail while vLLM 0.32 loads weights on a CPU."""
+
+LOADERS = {"safetensors": None, "runai_streamer": "runai-model-streamer", "fastsafetensors": "fastsafetensors"}
+"""Values of `load-format` that read safetensors and nothing else: the others may unpickle what a model version brings.
+Each with the package that vLLM needs for it."""
+
+
+def loaders_in(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The packages of `LOADERS` that an environment has, which is asked for each by its name."""
+    return tuple(package for package in LOADERS.values() if package and has(package))
+
 
 DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
@@ -102,6 +112,8 @@ class Serving(Value):
     """vLLM takes the greatest length that fits into memory: `max-model-len: auto`."""
     max_num_batched_tokens: int | None
     max_num_seqs: int | None
+    load_format: str | None
+    """One of `LOADERS`; None where the spec does not say."""
     kv_cache_dtype: str
     kv_cache_bytes: int | None
     memory_utilization: float
@@ -135,6 +147,7 @@ def serving(args: Arguments) -> Serving:
         length_fits=read.text("max-model-len") == AUTO,
         max_num_batched_tokens=read.count("max-num-batched-tokens"),
         max_num_seqs=read.count("max-num-seqs"),
+        load_format=read.text("load-format"),
         kv_cache_dtype=read.text("kv-cache-dtype") or AUTO,
         kv_cache_bytes=read.count("kv-cache-memory-bytes"),
         memory_utilization=read.number("gpu-memory-utilization", DEFAULT_MEMORY_UTILIZATION),

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from engine_images.arguments.pinned import Option, OptionKind, PinnedVllm
+from engine_images.arguments.serving import LOADERS
 from engine_images.arguments.values import AUTO, Arguments, complaint, nearest
 
 RESERVED = {
@@ -24,7 +25,7 @@ RESERVED = {
         *("model", "model-tag", "tokenizer", "hf-config-path", "chat-template", "download-dir"),
         *("revision", "code-revision", "tokenizer-revision"),
     ),
-    "rule that no code or pickle of a model version is run": ("trust-remote-code", "load-format"),
+    "rule that no code or pickle of a model version is run": ("trust-remote-code",),
     "rest of the spec": ("enforce-eager", "config", "generation-config", "override-generation-config"),
     "way an engine is watched and stopped": ("shutdown-timeout", "enable-tokenizer-info-endpoint", "api-key"),
     "rule that a spec holds no secrets": ("hf-token",),
@@ -54,7 +55,7 @@ class WrongArgument:
 def wrong_arguments(args: Mapping[str, JsonValue], vllm: PinnedVllm | None) -> Iterator[WrongArgument]:
     """Every argument that is wrong; without a known vLLM only the names can be judged."""
     for name, value in args.items():
-        wrong = _wrong_name(name) or (vllm and _not_of(vllm, name, value))
+        wrong = _wrong_name(name) or _unsafe_loader(name, value) or (vllm and _not_of(vllm, name, value))
         if wrong:
             yield wrong
 
@@ -73,6 +74,12 @@ def _wrong_name(name: str) -> WrongArgument | None:
     return WrongArgument(
         name, repr(name), f"an argument of vLLM that tidegate does not set itself; this one follows from the {owner}"
     )
+
+
+def _unsafe_loader(name: str, value: JsonValue) -> WrongArgument | None:
+    if name != "load-format" or (isinstance(value, str) and value in LOADERS):
+        return None
+    return WrongArgument(name, repr(value), f"one of {', '.join(LOADERS)}: no pickle of a model version is read")
 
 
 def _not_of(vllm: PinnedVllm, name: str, value: JsonValue) -> WrongArgument | None:
@@ -118,7 +125,8 @@ def arguments_schema(vllm: PinnedVllm) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: _property(option) for name, option in sorted(free.items())},
+        "properties": {name: _property(option) for name, option in sorted(free.items())}
+        | {"load-format": {"enum": list(LOADERS), "default": next(iter(LOADERS))}},
     }
 
 

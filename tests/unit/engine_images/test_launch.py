@@ -7,7 +7,7 @@ import pytest
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.values import ArgumentValue
 from engine_images.choices import CompileMode
-from engine_images.errors import VersionMismatch
+from engine_images.errors import EnvironmentMissing, VersionMismatch
 from engine_images.launch import launch_of
 from engine_images.manifest import Launch
 from engine_images.model import EngineEnvironment
@@ -49,6 +49,22 @@ def test_the_batches_of_the_spec_are_warmed_up() -> None:
 
 def test_weights_are_never_unpickled() -> None:
     assert follows(launch(settings()).arguments, "--load-format") == "safetensors"
+
+
+def test_weights_are_loaded_as_the_spec_says_where_the_environment_can() -> None:
+    streams = ENVIRONMENT.model_copy(update={"loaders": ("runai-model-streamer",)})
+    arguments = launch_of(settings(load_format="runai_streamer"), streams, name="llm").arguments
+    assert follows(arguments, "--load-format") == "runai_streamer"
+    assert not [each for each in arguments if each.startswith("--load-format=")]
+
+
+def test_a_loader_that_the_environment_lacks_is_told_before_anything_starts() -> None:
+    with pytest.raises(EnvironmentMissing) as caught:
+        launch(settings(load_format="runai_streamer"))
+    assert str(caught.value) == (
+        "engine.vllm.args.load-format is runai_streamer, and /engine/bin/python has no runai-model-streamer; "
+        "install runai-model-streamer there, or leave load-format out: safetensors needs nothing"
+    )
 
 
 def test_arguments_of_the_spec_are_passed_on_in_a_fixed_order() -> None:

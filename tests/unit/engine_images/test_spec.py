@@ -197,6 +197,15 @@ def test_what_vllm_decides_itself_is_not_asked_of_it(asked: str, expected: str) 
     assert expected in problem(f"vllm: {{version: 0.32.0}}\ncompile: {{{asked}}}")
 
 
+def test_a_loader_into_a_gpus_memory_is_refused_on_a_cpu() -> None:
+    text = "vllm: {version: 0.32.0, args: {load-format: fastsafetensors}}\naccelerator: "
+    with pytest.raises(
+        SpecError, match="load-format: found fastsafetensors on a cpu; expected safetensors or runai_st"
+    ):
+        parse(text + "cpu")
+    assert parse(text + "nvidia-l4").require_vllm().serving.load_format == "fastsafetensors"
+
+
 @pytest.mark.parametrize(
     ("said", "floor"),
     [("", None), ("accelerator: nvidia-l4", 0.95), ("accelerator: nvidia-l4\ncompile: {floor: 1.2}", 1.2)],

@@ -96,6 +96,13 @@ def test_its_own_entrypoint_gets_the_arguments_and_is_asked_for_its_health() -> 
     assert startup["periodSeconds"] * startup["failureThreshold"] == 30 * 60
 
 
+def test_weights_are_loaded_as_the_spec_says() -> None:
+    args = {"max-model-len": 8192, "load-format": "runai_streamer"}
+    (engine,) = pod(spec_of({"vllm": {"version": "0.32.0", "args": args}}))["spec"]["containers"]
+    loaders = [each for each in engine["args"] if each in ("safetensors", "runai_streamer") or "load-format" in each]
+    assert loaders == ["--load-format", "runai_streamer"]
+
+
 def test_a_vllm_that_ends_its_answers_is_told_to_stop_once_gateways_know() -> None:
     spec = pod(spec_of({}))["spec"]
     assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}

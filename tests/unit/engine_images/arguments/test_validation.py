@@ -50,6 +50,22 @@ def test_a_name_that_vllm_does_not_take_is_told_with_what_it_takes(name: str, in
     assert expected({name: True}) == [instead]
 
 
+@pytest.mark.parametrize(
+    "loader", ["auto", "pt", "npcache", "tensorizer", "sharded_state", "bitsandbytes", True, ["safetensors"]]
+)
+@pytest.mark.parametrize("vllm", [VLLM, None])
+def test_a_loader_that_may_unpickle_weights_is_refused(loader: JsonValue, vllm: PinnedVllm | None) -> None:
+    assert expected({"load-format": loader}, vllm) == [
+        "one of safetensors, runai_streamer, fastsafetensors: no pickle of a model version is read"
+    ]
+
+
+@pytest.mark.parametrize("loader", ["safetensors", "runai_streamer", "fastsafetensors"])
+def test_a_loader_of_safetensors_is_the_specs_to_choose(loader: str) -> None:
+    assert expected({"load-format": loader}) == []
+    assert loader in arguments_schema(VLLM)["properties"]["load-format"]["enum"]
+
+
 def test_an_abbreviation_that_vllm_would_complete_is_refused() -> None:
     # argparse takes `--por` for `--port`, which is reserved.
     assert expected({"por": 1}) != []
