@@ -13,7 +13,7 @@ def test_a_shape_that_is_none_is_refused(shape: str, capsys: pytest.CaptureFixtu
 
 def test_a_cache_is_either_made_or_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["engine", "torch", "models.py:encoder", "--save", "a", "--load", "b"]) == 2
-    assert "give either --save or --load" in capsys.readouterr().err
+    assert "--save and --load exclude each other" in capsys.readouterr().err
 
 
 def test_a_cache_that_is_there_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
