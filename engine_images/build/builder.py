@@ -183,10 +183,8 @@ class Builder:
         """
         if request.original is None:
             return record
-        original, allowed = (
-            request.original.model_copy(update={"prompts": request.prompts}),
-            request.quantization_tolerance,
-        )
+        original = request.original.model_copy(update={"prompts": request.prompts})
+        allowed = request.quantization_tolerance
         folder = self._store.work_folder(record.engine)
         root = folder / "original-root"
         write_root(root, EngineManifest(engine="", model=original.model, launch=original.launch), original.folder, None)

@@ -77,7 +77,7 @@ def check(
     ] = None,
     within: Annotated[
         Duration | None,
-        typer.Option(parser=duration, help="With --state: time until no verdict is inconclusive."),
+        typer.Option(parser=duration, help="With --state: how long it may take; then inconclusive."),
     ] = None,
     output: Annotated[Report, typer.Option("-o", "--output", help="Output format.")] = Report.TEXT,
     target: Annotated[
