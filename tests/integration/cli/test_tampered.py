@@ -256,8 +256,8 @@ TABLE: dict[Callable[[Scene], None], Found] = {
     swapped_spec: Found(f"{FILES}: changed: delivery.yaml", "changed: the spec"),
     swapped_questions: Found(f"{FILES}: changed: golden.jsonl", "changed: the spec"),
     added_file: Found(f"{FILES}: extra: trust.yaml", "changed: the spec"),
-    forged_transcript: Found(f"the evidence of {TRANSCRIPT.stem} is not what", f"changed: {TRANSCRIPT.stem}"),
-    cut_transcript: Found(f"the evidence of {TRANSCRIPT.stem} is shorter", f"removed: {TRANSCRIPT.stem}"),
+    forged_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was changed after", f"changed: {TRANSCRIPT.stem}"),
+    cut_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was cut off after", f"removed: {TRANSCRIPT.stem}"),
 }
 
 
