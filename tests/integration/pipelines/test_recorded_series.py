@@ -31,7 +31,12 @@ slos:
   - {name: cache, objective: 99, kv_cache: {below: 90%}}
 cost: {per_engine_hour: 2.50}
 """
-NEEDS_MORE = {"tidegate:spec_decode_acceptance:rate5m": "speculation", "tidegate:gpu_utilisation:avg": "a GPU"}
+NEEDS_MORE = {
+    "tidegate:spec_decode_acceptance:rate5m": "speculation",
+    "tidegate:gpu_utilisation:avg": "a GPU",
+    "tidegate:engine_start_seconds:max": "an engine's process 1",
+    "tidegate:engine_load_seconds:max": "an engine's process 1",
+}
 """What a stand-in has not."""
 WITHIN_SECONDS = 90
 
