@@ -241,13 +241,14 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     )
     differing = _differences(settings, engine, environment, model, journal)
     command = _command(settings, engine)
+    written = None if EAGER in command else cache
     return PreparedEngine(
         engine=engine,
         command=command,
         environment=environment,
         status=_status(settings, engine, differing),
-        cache=None if EAGER in command else cache,
-        compiled_files=compiled_files(cache),
+        cache=written,
+        compiled_files=compiled_files(written) if written else 0,
     )
 
 

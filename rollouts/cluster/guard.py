@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from rollouts.cluster.carrier import GUARD, Carrier, LeaseRecord, keep_renewing, read_lease, released_lease, taken_lease
 from rollouts.cluster.model import RegionConfig
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
-from rollouts.kube.ports import Cluster
+from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
 from rollouts.manifests.objects.access import Right
@@ -316,10 +316,7 @@ class Guard:
         self._may = True
 
     async def _lease(self) -> Json | None:
-        try:
-            return await self._cluster.get(LEASES, conventions.lease(self._config.name))
-        except NotFound:
-            return None
+        return await find(self._cluster, LEASES, conventions.lease(self._config.name))
 
 
 def _event(namespace: str, subject: Json, taken: GuardRollback) -> Json:

@@ -15,16 +15,15 @@ from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible, Overruled
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.model import Resource
 from rollouts.kube.pods import pod_problems, start_failure
-from rollouts.kube.ports import Cluster
+from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.kube.retry import time_left
 from rollouts.manifests.ownership import last_writer
 from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 
@@ -189,9 +188,10 @@ class RegionObserver:
             FleetError: when the API server does not answer, or does not let us see.
         """
         # First: whatever it speaks of is there in what is read after it.
-        rollout = await self._get(ROLLOUTS, self._config.name)
+        rollout = await find(self._cluster, ROLLOUTS, self._config.name)
         sets, route = await asyncio.gather(
-            self._cluster.list(REPLICA_SETS, labels=self._ours), self._get(self._routes.resource, self._config.route)
+            self._cluster.list(REPLICA_SETS, labels=self._ours),
+            find(self._cluster, self._routes.resource, self._config.route),
         )
         # Whatever is written is written onto these two, or decided by them.
         self._fence.allows(rollout)
@@ -237,12 +237,6 @@ class RegionObserver:
             if waited >= within or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
             await self._clock.sleep(POLL_SECONDS)
-
-    async def _get(self, resource: Resource, name: str) -> Json | None:
-        try:
-            return await self._cluster.get(resource, name)
-        except NotFound:
-            return None
 
     @property
     def _ours(self) -> str:

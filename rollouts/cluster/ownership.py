@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from rollouts.errors import NotFound, NotOurs
-from rollouts.kube.ports import ClusterReader
+from rollouts.errors import NotOurs
+from rollouts.kube.ports import ClusterReader, find
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
 from rollouts.model import ForeignObject
@@ -32,12 +32,8 @@ async def live_objects(cluster: ClusterReader, manifests: Sequence[Json]) -> lis
 
 async def live_object(cluster: ClusterReader, manifest: Json) -> Json | None:
     """The object of that kind and name as it is now; None when there is none, or no such kind."""
-    try:
-        return await cluster.get(
-            resource_of(manifest), manifest["metadata"]["name"], namespace=manifest["metadata"].get("namespace")
-        )
-    except NotFound:
-        return None
+    metadata = manifest["metadata"]
+    return await find(cluster, resource_of(manifest), metadata["name"], namespace=metadata.get("namespace"))
 
 
 def refuse_foreign(region: str, *found: ForeignObject | None) -> None:

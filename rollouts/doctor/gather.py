@@ -32,6 +32,7 @@ from rollouts.errors import (
 )
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
 from rollouts.kube.objects import at
+from rollouts.kube.ports import find
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -116,7 +117,7 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rollout = None if target.multi_node else await _one(region, ROLLOUTS, target.delivery)
+    rollout = None if target.multi_node else await find(region, ROLLOUTS, target.delivery)
     held = tuple(each for each in target.objects if each["kind"] in {kind.kind for kind in HELD_BY})
     names = _named_in(rollout, target.delivery) | _named_among(held)
     if target.multi_node:
@@ -206,19 +207,12 @@ async def _read(region: RegionReader, resource: Resource, names: Iterable[str], 
         pass
     wanted = tuple(names)
     try:
-        found = [await _one(region, resource, name, namespace) for name in wanted]
+        found = [await find(region, resource, name, namespace=namespace) for name in wanted]
     except Forbidden:
         found = []
         wanted = ()
     items = tuple(item for item in found if item is not None)
     return Reading(items=items, unread=None if wanted else Unread.FORBIDDEN)
-
-
-async def _one(region: RegionReader, resource: Resource, name: str, namespace: str | None = None) -> Json | None:
-    try:
-        return await region.get(resource, name, namespace=namespace)
-    except NotFound:
-        return None
 
 
 async def _foreign_objects(region: RegionReader, target: DiagnosisTarget) -> tuple[ForeignObject, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from rollouts.errors import NotFound
 from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
 from tidegate.core.model import Json
 
@@ -43,6 +44,14 @@ class ClusterReader(Protocol):
     async def text(self, path: str) -> str:
         """The plain answer to a GET, such as a controller's metrics through the API's service proxy."""
         ...
+
+
+async def find(cluster: ClusterReader, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
+    """One object as it is now; None when there is none, or no such kind."""
+    try:
+        return await cluster.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
 
 
 class ClusterWriter(Protocol):

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
 from rollouts.kube.model import Resource
-from rollouts.kube.ports import Cluster
+from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
@@ -115,7 +115,7 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectD
 
 async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
     try:
-        live = await _live(cluster, wanted)
+        live = await find(cluster, resource_of(wanted), wanted["metadata"]["name"])
         if live and (other := foreign_object(live, wanted["metadata"]["labels"][DELIVERY])):
             return ObjectDiff(kind=other.kind, name=other.name, state=DiffState.NOT_OURS, text=str(other))
         would_be = await cluster.apply(
@@ -125,13 +125,6 @@ async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
         metadata = wanted["metadata"]
         return ObjectDiff(kind=wanted["kind"], name=metadata["name"], state=DiffState.REFUSED, text=error.message)
     return difference(live, would_be)
-
-
-async def _live(cluster: Cluster, wanted: Json) -> Json | None:
-    try:
-        return await cluster.get(resource_of(wanted), wanted["metadata"]["name"])
-    except NotFound:
-        return None
 
 
 async def _left_over(cluster: Cluster, delivery: str) -> Iterable[tuple[str, str]]:

@@ -10,17 +10,16 @@ from dataclasses import replace
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import RouteKind
-from rollouts.errors import EngineDidNotStart, NotFound, Overruled
+from rollouts.errors import EngineDidNotStart, Overruled
 from rollouts.kube.model import Resource
 from rollouts.kube.pods import pod_problems, start_failure
-from rollouts.kube.ports import Cluster
+from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import LEADER_WORKER_SETS, PODS, SERVICES
 from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import LEADER, WORKER_INDEX, canary_service, stable_service
 from rollouts.multinode.model import EngineGroups
 from rollouts.multinode.snapshot import GroupsSnapshot
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 POLL_SECONDS = 1.0
@@ -55,7 +54,7 @@ class GroupsObserver:
             FleetError: when the API server does not answer, or does not let us see.
         """
         moving = moving_users(self._config, self._routes)
-        stable, canary, route = await asyncio.gather(*(self._get(kind, name) for kind, name in moving))
+        stable, canary, route = await asyncio.gather(*(find(self._cluster, kind, name) for kind, name in moving))
         for found in (stable, canary, route):
             # Whatever is written is written onto these.
             self._fence.allows(found)
@@ -104,12 +103,6 @@ class GroupsObserver:
                 message = f"{self._config.name}: version {version} did not come about within {waited:.0f} s"
                 raise EngineDidNotStart(f"{message}: {missing.splitlines()[-1]}", detail=missing)
             await self._clock.sleep(POLL_SECONDS)
-
-    async def _get(self, resource: Resource, name: str) -> Json | None:
-        try:
-            return await self._cluster.get(resource, name)
-        except NotFound:
-            return None
 
     @property
     def _ours(self) -> str:

@@ -35,6 +35,8 @@ class _Asked:
 
     role: str
     arm: AskedArm
+    key: str
+    """Under which it is kept."""
     evaluation: Evaluation
     output: str = ""
     """Of the program; empty where the evaluation was kept from before."""
@@ -62,7 +64,8 @@ class AskedHarness:
         if difference(*(each.evaluation for each in asked)):
             # What is kept is of another day, and may be of other questions.
             asked = [
-                each if each.output else await self._found(each.role, each.arm, question.model, end) for each in asked
+                each if each.output else await self._found(each.role, each.arm, each.key, question.model, end)
+                for each in asked
             ]
         output = "\n".join(each.shown for each in asked)
         stable, canary = (each.evaluation for each in asked)
@@ -73,11 +76,10 @@ class AskedHarness:
     async def _known(self, role: str, arm: AskedArm, model: str, end: float) -> _Asked:
         key = await call_in_thread(evaluation_key, arm, model, self._settings, self._folder)
         kept = await call_in_thread(self._kept.find, key)
-        return _Asked(role, arm, kept) if kept else await self._found(role, arm, model, end)
+        return _Asked(role, arm, key, kept) if kept else await self._found(role, arm, key, model, end)
 
-    async def _found(self, role: str, arm: AskedArm, model: str, end: float) -> _Asked:
+    async def _found(self, role: str, arm: AskedArm, key: str, model: str, end: float) -> _Asked:
         """Ask, and keep what is whole."""
-        key = await call_in_thread(evaluation_key, arm, model, self._settings, self._folder)
         with TemporaryDirectory(prefix="tidegate-eval-") as folder:
             left = max(end - asyncio.get_running_loop().time(), 0.0)
             ended = await self._programs.run(self._words(arm, model, folder), seconds=left, more={}, whole=False)
@@ -91,8 +93,10 @@ class AskedHarness:
             await call_in_thread(self._kept.keep, key, evaluation)
         except OSError as error:
             # It is as good as any; the next delivery asks again.
-            return _Asked(role, arm, evaluation, f"{ended.shown}\nnot kept for the next delivery: {error.strerror}")
-        return _Asked(role, arm, evaluation, ended.shown)
+            return _Asked(
+                role, arm, key, evaluation, f"{ended.shown}\nnot kept for the next delivery: {error.strerror}"
+            )
+        return _Asked(role, arm, key, evaluation, ended.shown)
 
     def _words(self, arm: AskedArm, model: str, folder: str) -> Sequence[str]:
         settings = self._settings
