@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -19,6 +17,7 @@ from e2e.story import Story
 from e2e.then import Then
 from e2e.when import When
 from fakes import harness_program
+from fakes.services.http import QuietHandler, answering
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
@@ -83,27 +82,15 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setenv("TIDEGATE_TEAM_KEY", SECRET)
     asked = Service()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             asked.secrets.add(self.headers["Authorization"])
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            content = json.dumps(asked.answer(question)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(json.dumps(asked.answer(question)))
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Not among a test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    asked.url = f"http://127.0.0.1:{server.server_address[1]}/judge?team=search"
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    yield asked
-    server.shutdown()
-    serving.join()
-    server.server_close()
+    with answering(Handler) as address:
+        asked.url = f"http://{address}/judge?team=search"
+        yield asked
 
 
 def delivery(story: Story, service: Service, gates: list[str]) -> dict[str, Any]:

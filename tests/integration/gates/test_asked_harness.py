@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import harness_program
+from fakes.services.http import QuietHandler, answering
 
 from gates.adapters.outside.harness import AskedHarness
 from gates.adapters.outside.kept_evaluations import KeptEvaluations
@@ -30,29 +29,15 @@ ROLLBACK = 0.0005
 def engine(wrong: int = 0) -> Iterator[str]:
     """Answers every prompt with itself in upper case, so many of them wrongly; gives its address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = said["messages"][0]["content"]
             answer = "?" if prompt in PROMPTS[:wrong] else prompt.upper()
-            content = json.dumps({"choices": [{"message": {"content": answer}}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(json.dumps({"choices": [{"message": {"content": answer}}]}))
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Not among a test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    with answering(Handler) as address:
+        yield f"http://{address}"
 
 
 class Asked:
