@@ -38,8 +38,8 @@ unit: $(VENV)/installed ## The tests that need nothing but Python.
 integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
 	@$(call beside,6,tests/integration)
 
-e2e: setup ## Whole deliveries with the real commands, and what kills them (minutes).
-	@$(call beside,2,tests/e2e)
+e2e: setup ## Whole deliveries with the real commands and real engines, and what kills them (minutes).
+	@export TIDEGATE_TEST_REAL_ENGINES=yes; $(call beside,2,tests/e2e)
 
 cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }

@@ -15,9 +15,7 @@ ENGINES = {
     "test_build": "engines 1",
     "test_engine": "engines 1",
     "test_endings": "engines 2",
-    "test_ledger_away": "engines 2",
     "test_users_quality": "engines 2",
-    "test_asked_outside": "engines 2",
     "test_real_engine": "engines 2",
     "test_real_engines": "engines 2",
     "test_compared_engines": "engines 2",
@@ -28,6 +26,8 @@ ENGINES = {
 
 LONGEST = (
     *ENGINES,
+    "test_asked_outside",
+    "test_ledger_away",
     "test_torch_compile",
     "test_workflow_deliveries",
     "test_rollback_alone",

@@ -16,7 +16,7 @@ from e2e.then import Then
 from e2e.when import When
 from fakes.services.mlflow_server import AwayServer
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.timeout(2400)
 
 LATENCY = {"latency": {"quantile": 0.5, "max_increase": "50%", "tolerance": "25%", "min_requests": 8}}
 STAGES = [{"canary": {"weights": [50], "at_least": "0s", "within": "20m", "gates": ["latency"]}}]

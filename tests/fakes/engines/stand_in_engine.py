@@ -14,7 +14,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -33,10 +34,12 @@ ENGINE = "0"
 class StandInMetrics:
     """Counters, gauges and histograms of one engine."""
 
-    def __init__(self, model: str) -> None:
-        self._registry = CollectorRegistry()
+    def __init__(self, model: str, registry: CollectorRegistry | None = None) -> None:
+        """A `registry` that is given has the process' own numbers."""
+        self._registry = registry or CollectorRegistry()
         self._values = {"model_name": model, "engine": ENGINE, "finished_reason": "stop"}
-        ProcessCollector(registry=self._registry)
+        if registry is None:
+            ProcessCollector(registry=self._registry)
         self.ttft = self._histogram(vllm.TTFT)
         self.itl = self._histogram(vllm.ITL)
         self.time_per_token = self._histogram(vllm.TIME_PER_OUTPUT_TOKEN)
@@ -59,21 +62,36 @@ class StandInMetrics:
         """One HTTP answer has ended."""
         self.http.labels(handler="/v1/chat/completions", method="POST", status=f"{status // 100}xx").inc()
 
-    def asked(self) -> float:
-        """A request is let in; returns when."""
+    @contextmanager
+    def request(self) -> Iterator[Callable[[], None]]:
+        """A request from its begin to its last token; what is given is called with each of them."""
+        self._asked()
+        times = [time.monotonic()]
+
+        def token() -> None:
+            times.append(time.monotonic())
+            (self.ttft if len(times) == 2 else self.itl).observe(times[-1] - times[-2])
+            self.generation_tokens.inc()
+
+        self.running.inc()
+        try:
+            yield token
+            self._finish(times)
+        finally:
+            self.running.dec()
+
+    def _asked(self) -> None:
         self.queue_time.observe(0.001)
         self.prompt_tokens.inc(8)
         self.prefix_queries.inc(8)
         self.prefix_hits.inc(4)
         self.cache.set(0.25)
-        return time.monotonic()
 
-    def finish(self, begun: float, first: float, tokens: int) -> None:
-        """A request got all its tokens; the first one after so many seconds."""
-        seconds = time.monotonic() - begun
-        self.e2e.observe(seconds)
-        if tokens > 1:
-            self.time_per_token.observe((seconds - first) / (tokens - 1))
+    def _finish(self, times: Sequence[float]) -> None:
+        begun, *tokens = times
+        self.e2e.observe(time.monotonic() - begun)
+        if len(tokens) > 1:
+            self.time_per_token.observe((tokens[-1] - tokens[0]) / (len(tokens) - 1))
         self.finished.inc()
 
     def text(self) -> bytes:
@@ -152,22 +170,11 @@ class StandInEngine:
         yield "data: [DONE]\n\n"
 
     async def _words(self, tokens: int) -> AsyncIterator[str]:
-        begun, first = self.metrics.asked(), 0.0
-        self.metrics.running.inc()
-        try:
+        with self.metrics.request() as token:
             for index in range(tokens):
-                asked = time.monotonic()
                 await asyncio.sleep(self.interval_seconds)
-                self._token(time.monotonic() - asked, first=not index)
-                first = first or time.monotonic() - begun
+                token()
                 yield f"{index} "
-            self.metrics.finish(begun, first, tokens)
-        finally:
-            self.metrics.running.dec()
-
-    def _token(self, seconds: float, *, first: bool) -> None:
-        (self.metrics.ttft if first else self.metrics.itl).observe(seconds)
-        self.metrics.generation_tokens.inc()
 
 
 def main() -> None:
