@@ -207,6 +207,16 @@ def test_sudo_keeps_the_proxies_that_apt_needs(tmp_path: Path, monkeypatch: pyte
     assert "hunter2" not in said.read_text()
 
 
+def test_what_apt_cannot_install_is_told_with_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin", "sudo", '[ "$2" = true ] || { echo "E: Unable to locate package"; exit 100; }')
+    program(tmp_path / "bin", "apt-get", "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(OutsideError, match=r"^apt-get could not install prometheus, g\+\+") as refused:
+        ensure_system_packages(lambda _: None)
+    assert "Unable to locate package" in str(refused.value.detail)
+
+
 def test_without_root_the_missing_packages_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OutsideError) as refused:

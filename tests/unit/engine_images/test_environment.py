@@ -68,6 +68,13 @@ def test_an_environment_for_another_platform_is_neither_used_nor_replaced(home: 
     assert (home / environment.STAMP).exists()
 
 
+def test_an_environment_that_has_lost_its_vllm_is_to_be_made_again(home: Path) -> None:
+    home.mkdir()
+    (home / environment.STAMP).write_text(recipe_digest(CUDA))
+    with pytest.raises(EnvironmentMissing, match=r"^no vllm in .*; remove .* and run: tidegate setup --platform cuda$"):
+        environment.find_engine_environment(CUDA)
+
+
 def test_no_environment_is_made_for_what_no_index_has(home: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"can be made for rocm.*TIDEGATE_ENGINE_PYTHON"):
         environment.ensure_engine_environment(lambda _: None, platform=ROCM)

