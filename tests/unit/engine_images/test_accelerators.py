@@ -86,3 +86,8 @@ def test_amds_tool_is_read_by_its_lines(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_cpu_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     require_accelerator(Accelerator.CPU, 1)
+
+
+def test_the_guide_names_every_accelerator() -> None:
+    guide = Path("docs/guides/gpu.md").read_text(encoding="utf-8")
+    assert [str(each) for each in Accelerator if f"`{each}`" not in guide] == []
