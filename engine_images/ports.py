@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from engine_images.build.model import BuildRequest
-from engine_images.build.proof import Agreement, EngineStart, OutputAgreement, QuantizationEffect, ScoredPrompt
+from engine_images.build.proof import (
+    Agreement,
+    EngineStart,
+    GoldenEffect,
+    OutputAgreement,
+    QuantizationEffect,
+    ScoredPrompt,
+)
 from engine_images.manifest import CACHE_FOLDER, CompileKey
 from engine_images.model import LaunchCommand
 
@@ -46,6 +53,8 @@ class StartResult:
     """Kernels that were built although there was a cache."""
     quantization: QuantizationEffect | None = None
     """What quantization changed, of an `original` start."""
+    golden: GoldenEffect | None = None
+    """The same on a golden set, where one was asked."""
 
 
 class BuildRunner(Protocol):
@@ -102,6 +111,18 @@ class LogprobScorer(Protocol):
 
     async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
         """The prompts' tokens and a short greedy answer to each, in the order of `prompts`.
+
+        Raises:
+            OutsideError: when the engine does not answer.
+        """
+        ...
+
+
+class GoldenSet(Protocol):
+    """Prompts whose good answers are known."""
+
+    async def scores(self, url: str, model: str) -> Mapping[str, float]:
+        """By prompt how good an engine's greedy answer is, 0 to 1.
 
         Raises:
             OutsideError: when the engine does not answer.

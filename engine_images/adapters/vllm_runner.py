@@ -14,7 +14,6 @@ from typing import Any
 
 from openai import APIError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types import CompletionChoice
-from pydantic import TypeAdapter
 
 from engine_images.build.engine_root import digests_of, import_path, serve, tidy_cache, write_root
 from engine_images.build.model import BuildRequest
@@ -22,6 +21,7 @@ from engine_images.build.proof import (
     EngineStart,
     ScoredPrompt,
     compare,
+    compare_golden,
     compare_quantized,
     kernels_added,
     read_start_log,
@@ -30,9 +30,10 @@ from engine_images.build.proof import (
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import CACHE_FOLDER, CompileKey, EngineManifest
 from engine_images.oci.entrypoint_files import PACKAGE
-from engine_images.ports import EngineServers, LogprobScorer, StartAttempt, StartResult
+from engine_images.ports import EngineServers, GoldenSet, LogprobScorer, StartAttempt, StartResult
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError
+from tidegate.core.model import Value
 
 ANSWER_TOKENS = 16
 """Enough to pass from prefill to decode, which runs other kernels."""
@@ -128,8 +129,20 @@ ARGUMENTS = {"eager": ("--enforce-eager",), "original": ("--enforce-eager",)}
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"cold": REPEATABLE, "built": MUST_LOAD}
 """By what a start is for."""
 
+GOLDEN_ASKED = ("eager", "original")
+"""The starts that tell what quantization changed."""
+
 EAGER_ANSWERS = "eager.answers.json"
-_ANSWERS = TypeAdapter(tuple[ScoredPrompt, ...])
+"""Of an eager start, for the one after it."""
+
+
+class Answers(Value):
+    """What was asked of one start."""
+
+    scored: tuple[ScoredPrompt, ...]
+    golden: Mapping[str, float] | None = None
+    """Scores by prompt; None where no golden set is asked."""
+
 
 KeyOf = Callable[[BuildRequest, Path], CompileKey]
 
@@ -137,10 +150,18 @@ KeyOf = Callable[[BuildRequest, Path], CompileKey]
 class VllmRunner:
     """`BuildRunner` for models that vLLM serves."""
 
-    def __init__(self, servers: EngineServers, scorer: LogprobScorer, *, key_of: KeyOf = key_of) -> None:
-        """`key_of` asks the engine environment."""
+    def __init__(
+        self,
+        servers: EngineServers,
+        scorer: LogprobScorer,
+        *,
+        golden: GoldenSet | None = None,
+        key_of: KeyOf = key_of,
+    ) -> None:
+        """`golden` is asked where a request has terms for it; `key_of` asks the engine environment."""
         self._servers = servers
         self._scorer = scorer
+        self._golden = golden
         self._key_of = key_of
 
     async def key(self, request: BuildRequest, folder: Path) -> CompileKey:
@@ -152,7 +173,7 @@ class VllmRunner:
         for file in (log_of(attempt), key_file_of(attempt)):
             file.unlink(missing_ok=True)
         try:
-            started, scored = await self._answers(request, root, attempt)
+            started, answers = await self._answers(request, root, attempt)
         except OutsideError:
             # Told to fail instead of compiling again, it did: its log and its key say why.
             missed = start_of(attempt)
@@ -161,24 +182,21 @@ class VllmRunner:
             return StartResult(missed)
         eager = attempt.folder / EAGER_ANSWERS
         if attempt.what == "eager":
-            eager.write_bytes(_ANSWERS.dump_json(scored))
+            eager.write_text(answers.model_dump_json(), encoding="utf-8")
         if attempt.what == "original":
-            quantized = _ANSWERS.validate_json(eager.read_bytes())
-            return StartResult(started, quantization=compare_quantized(scored, quantized))
+            return _quantized(request, started, answers, Answers.model_validate_json(eager.read_bytes()))
         if attempt.what == "cold":
             tidy_cache(attempt.cache)
         if attempt.what != "built":
-            return StartResult(started.model_copy(update={"timings": timing_of(scored)}))
-        expected = _ANSWERS.validate_json(eager.read_bytes())
+            return StartResult(started.model_copy(update={"timings": timing_of(answers.scored)}))
+        expected = Answers.model_validate_json(eager.read_bytes()).scored
         return StartResult(
-            started.model_copy(update={"timings": timing_of(scored, expected)}),
-            agreement=compare(expected, scored),
+            started.model_copy(update={"timings": timing_of(answers.scored, expected)}),
+            agreement=compare(expected, answers.scored),
             rebuilt=len(kernels_added(digests_of(root / CACHE_FOLDER), digests_of(attempt.cache))),
         )
 
-    async def _answers(
-        self, request: BuildRequest, root: Path, attempt: StartAttempt
-    ) -> tuple[EngineStart, tuple[ScoredPrompt, ...]]:
+    async def _answers(self, request: BuildRequest, root: Path, attempt: StartAttempt) -> tuple[EngineStart, Answers]:
         # The person's own VLLM_LOGGING_LEVEL may hide what the proof reads.
         environment = {
             "VLLM_LOGGING_LEVEL": "INFO",
@@ -190,11 +208,26 @@ class VllmRunner:
         launch = serve(request, root, attempt.run, arguments=arguments, environment=environment)
         server = await self._servers.start(launch, log_of(attempt))
         try:
-            scored = await self._scorer.score(server.url, request.served_name, request.prompts)
+            answers = await self._asked(server.url, request, attempt)
             memory = server.memory_bytes()
         finally:
             await server.stop()
-        return start_of(attempt, seconds=server.seconds, memory_bytes=memory), scored
+        return start_of(attempt, seconds=server.seconds, memory_bytes=memory), answers
+
+    async def _asked(self, url: str, request: BuildRequest, attempt: StartAttempt) -> Answers:
+        scored = await self._scorer.score(url, request.served_name, request.prompts)
+        if request.golden is None or attempt.what not in GOLDEN_ASKED:
+            return Answers(scored=scored)
+        assert self._golden is not None, "a request has terms for a golden set that nobody asks"
+        return Answers(scored=scored, golden=await self._golden.scores(url, request.served_name))
+
+
+def _quantized(request: BuildRequest, started: EngineStart, original: Answers, quantized: Answers) -> StartResult:
+    """What an `original` start shows next to the eager one before it."""
+    golden = None
+    if request.golden and original.golden is not None and quantized.golden is not None:
+        golden = compare_golden(request.golden, original.golden, quantized.golden)
+    return StartResult(started, quantization=compare_quantized(original.scored, quantized.scored), golden=golden)
 
 
 def log_of(attempt: StartAttempt) -> Path:

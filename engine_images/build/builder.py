@@ -9,7 +9,7 @@ from engine_images.accelerators import Accelerator
 from engine_images.build.engine_root import digests_of, fixed_run_folder, write_root
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
-from engine_images.build.proof import CompileProof
+from engine_images.build.proof import CompileProof, GoldenTerms
 from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
 from engine_images.checks.weights import read_weights
 from engine_images.choices import CompileMode
@@ -38,10 +38,12 @@ def build_request(
     name: str,
     spec_folder: Path = Path(),
     share: GpuShare | None = None,
+    golden: GoldenTerms | None = None,
 ) -> BuildRequest:
     """A build request for the version whose files are in `folder`, to be served under `name`.
 
-    `spec_folder` is where files that the settings name lie; `share` is what an engine takes of GPUs that it shares.
+    `spec_folder` is where files that the settings name lie; `share` is what an engine takes of GPUs that it shares;
+    `golden` is for weights that are quantized while they are loaded, and for nothing else.
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
@@ -71,6 +73,7 @@ def build_request(
             build_request(model, folder, unquantized, environment, name=name, share=share) if unquantized else None
         ),
         quantization_tolerance=asked.quantization_tolerance,
+        golden=golden if unquantized else None,
         memory_bytes=_process_bytes(settings, folder),
         share=share,
     )
@@ -183,7 +186,7 @@ class Builder:
         """
         if request.original is None:
             return record
-        original = request.original.model_copy(update={"prompts": request.prompts})
+        original = request.original.model_copy(update={"prompts": request.prompts, "golden": request.golden})
         allowed = request.quantization_tolerance
         folder = self._store.work_folder(record.engine)
         root = folder / "original-root"
@@ -197,11 +200,14 @@ class Builder:
                 raise
             progress(f"not compared with the original: {error.message}")
             return record
-        effect = found.quantization
+        effect, golden = found.quantization, found.golden
         assert effect is not None, "the original answered after the eager engine"
-        if allowed is not None and not effect.within(allowed):
-            raise NotProven(effect.problem(allowed), hint=f"see the logs in {folder}")
-        return record.model_copy(update={"quantization": effect})
+        problems = [effect.problem(allowed)] if allowed is not None and not effect.within(allowed) else []
+        if request.golden and golden and not golden.within(request.golden):
+            problems.append(golden.problem(request.golden))
+        if problems:
+            raise NotProven("; ".join(problems), hint=f"see the logs in {folder}")
+        return record.model_copy(update={"quantization": effect, "golden": golden})
 
     async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> CompiledModel:
         """Start once with an empty cache; what is put there is kept."""

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.build.proof import Agreement, CompileProof, EngineStart, OutputAgreement, QuantizationEffect
+from engine_images.build.proof import (
+    Agreement,
+    CompileProof,
+    EngineStart,
+    GoldenEffect,
+    GoldenTerms,
+    OutputAgreement,
+    QuantizationEffect,
+)
 from engine_images.build.torch_run import CompileOptions, TorchWorkload
 from engine_images.manifest import CompileKey, Launch, ModelContract
 from engine_images.model import EngineEnvironment, GpuShare
@@ -46,6 +54,8 @@ class BuildRequest(Value):
     """The same without quantization, to compare with; None where no weights are quantized while they are loaded."""
     quantization_tolerance: float | None = None
     """The largest mean difference from `original` that is accepted; None accepts any."""
+    golden: GoldenTerms | None = None
+    """What quantization may cost on a golden set; None where there is none, or where nobody asks it."""
     memory_bytes: int
     """What a process of it is expected to need."""
     share: GpuShare | None = None
@@ -93,6 +103,9 @@ class BuildRecord(Value):
     quantization: QuantizationEffect | None = None
     """None where nothing is quantized, or where the original did not start and nobody asked for the comparison."""
 
+    golden: GoldenEffect | None = None
+    """None as well where no golden set was asked."""
+
     @classmethod
     def of(cls, engine: str, model: str, proof: CompileProof) -> BuildRecord:
         """The record of an engine that was proven."""
@@ -112,11 +125,19 @@ class BuildRecord(Value):
         allowed, effect = request.quantization_tolerance, self.quantization
         if allowed is not None and (effect is None or not effect.within(allowed)):
             return False
+        if effect is not None and not self._holds_golden(request.golden):
+            return False
         if self.agreement is None:
             return True
         speedups = [timing.speedup or 0 for timing in self.built.timings] if self.built else []
         fast = request.floor is None or min(speedups, default=0) >= request.floor
         return fast and self.agreement.within(request.tolerance)
+
+    def _holds_golden(self, asked: GoldenTerms | None) -> bool:
+        """Whether the same golden set was asked, and nothing is wrong with what came of it."""
+        if asked is None:
+            return True
+        return self.golden is not None and self.golden.digest == asked.digest and self.golden.within(asked)
 
 
 class BuiltEngine(Value):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
+from statistics import mean, median
 from typing import ClassVar
 
 from pydantic import Field
@@ -75,6 +75,54 @@ class QuantizationEffect(Agreement):
             f"quantized and original differ by {self.mean:.3g} in the mean log-probability of a token; "
             f"{tolerance:g} is accepted by engine.compile.quantization_tolerance"
         )
+
+
+class GoldenTerms(Value):
+    """What quantization may cost on a golden set."""
+
+    digest: str
+    """Of the prompts, and of how their answers are scored."""
+    max_drop: float = Field(ge=0)
+    """Of the mean score, 0 to 1."""
+
+
+class GoldenEffect(Value):
+    """How an engine whose weights are quantized while they are loaded answers a golden set, and how the original."""
+
+    digest: str
+    """As in `GoldenTerms`."""
+    prompts: int = Field(ge=1)
+    original: float
+    """The mean score of the version as it is, 0 to 1."""
+    quantized: float
+
+    def within(self, terms: GoldenTerms) -> bool:
+        """Whether the score drops by no more."""
+        # 1 - 0.97 is a little more than 0.03 to a computer.
+        return self.original - self.quantized <= terms.max_drop + 1e-9
+
+    def problem(self, terms: GoldenTerms) -> str:
+        """Why it does not."""
+        return (
+            f"quantized scores {self.quantized:.3g} on {self.prompts:,} golden prompts and the original "
+            f"{self.original:.3g}; a drop of {terms.max_drop:g} is accepted by max_drop of the quality gate"
+        )
+
+
+def compare_golden(terms: GoldenTerms, original: Mapping[str, float], quantized: Mapping[str, float]) -> GoldenEffect:
+    """Of the scores of both by prompt.
+
+    Raises:
+        ValueError: when they are not of the same prompts, or of none.
+    """
+    if not original or original.keys() != quantized.keys():
+        raise ValueError(f"{len(original)} golden prompts of the original, {len(quantized)} of the quantized")
+    return GoldenEffect(
+        digest=terms.digest,
+        prompts=len(original),
+        original=mean(original.values()),
+        quantized=mean(quantized.values()),
+    )
 
 
 class OutputAgreement(Value):

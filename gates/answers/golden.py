@@ -5,12 +5,13 @@ An answer is scored against the expected one, 0 to 1, after the same normalisati
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -20,6 +21,7 @@ from gates.ports import Embedder
 from gates.text import nearness, similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
+from tidegate.core.threads import call_in_thread
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -194,6 +196,50 @@ def score_answers(
         elif answer is not None and kind is not Scorer.SEMANTIC:
             by_prompt[entry.prompt] = score(kind, answer, entry.expected)
     return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry in golden if entry.prompt in by_prompt})
+
+
+Asked = TypeVar("Asked")
+Ask = Callable[[GoldenPrompt], Awaitable[Asked]]
+
+CONCURRENT_QUESTIONS = 4
+"""For each engine: enough to batch, few enough not to crowd out users."""
+
+
+async def ask_golden(
+    golden: Sequence[GoldenPrompt],
+    scorer: Scorer,
+    *,
+    answer: Ask[str],
+    mean_logprob: Ask[float],
+    embedder: Embedder | None,
+) -> Scores:
+    """All answers of one engine, scored; a prompt that is scored by likelihood needs no answer.
+
+    Args:
+        golden: what is asked.
+        scorer: for prompts that name none themselves.
+        answer: gives the engine's own answer.
+        mean_logprob: gives what `LogLikelihood` says of the expected one.
+        embedder: for prompts scored by meaning.
+    """
+    limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
+
+    async def limited(ask: Ask[Asked], entry: GoldenPrompt) -> Asked:
+        async with limit:
+            return await ask(entry)
+
+    likely = [entry for entry in golden if entry.scored_by(scorer) is Scorer.LOG_LIKELIHOOD]
+    said = [entry for entry in golden if entry not in likely]
+    texts = await asyncio.gather(*(limited(answer, entry) for entry in said))
+    logprobs = await asyncio.gather(*(limited(mean_logprob, entry) for entry in likely))
+    return await call_in_thread(
+        score_answers,
+        tuple(golden),
+        {entry.prompt: text for entry, text in zip(said, texts, strict=True)},
+        scorer,
+        mean_logprobs={entry.prompt: value for entry, value in zip(likely, logprobs, strict=True)},
+        embedder=embedder,
+    )
 
 
 def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:

@@ -5,6 +5,7 @@ A build starts engines in order to learn from them, as a fleet starts engines.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +14,16 @@ from engine_images.adapters.model_version import read_version
 from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.build.proof import GoldenTerms
 from engine_images.checks.servable import problems_of, require_servable, sampling_of, share_of, sharing_gpus
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, GpuShare, LaunchCommand
 from engine_images.spec import EngineSettings
+from gates.answers.golden import GoldenPrompt, ask_golden
+from gates.model import Scorer
+from gates.ports import Embedder, LogLikelihood
 from pipelines.adapters.samples.local import file_of
-from pipelines.ports import Registry
+from pipelines.ports import Chat, Registry
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
 from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
@@ -82,6 +87,39 @@ class BuildServers:
         )
 
 
+@dataclass(frozen=True)
+class AskedGoldenSet:
+    """A `GoldenSet` of a build: asked and scored as in the offline stage."""
+
+    golden: tuple[GoldenPrompt, ...]
+    scorer: Scorer
+    """For prompts that name none themselves."""
+    chat: Chat
+    embedder: Embedder | None = None
+    """For prompts scored by meaning."""
+    likelihood: LogLikelihood | None = None
+    """For those scored by log-likelihood."""
+
+    @property
+    def digest(self) -> str:
+        """Of the prompts, and of how their answers are scored."""
+        lines = [self.scorer, *(entry.model_dump_json() for entry in self.golden)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    async def scores(self, url: str, model: str) -> Mapping[str, float]:
+        async def answer(entry: GoldenPrompt) -> str:
+            return (await self.chat.ask(url, model, entry.prompt, max_tokens=entry.max_tokens)).text
+
+        async def mean_logprob(entry: GoldenPrompt) -> float:
+            assert self.likelihood is not None, "a prompt is scored by log-likelihood, and nobody asks for it"
+            return await self.likelihood.mean_logprob(url, model, entry.prompt, entry.expected)
+
+        found = await ask_golden(
+            self.golden, self.scorer, answer=answer, mean_logprob=mean_logprob, embedder=self.embedder
+        )
+        return found.by_prompt
+
+
 Progress = Callable[[str], None]
 
 
@@ -100,6 +138,8 @@ class LocalEngines:
     """What one engine may use."""
     spec_folder: Path = Path()
     """Where files that the settings name lie."""
+    golden: GoldenTerms | None = None
+    """What quantization may cost on the golden set; None asks it nothing."""
     shares_gpus: bool = False
     """Whether an engine leaves room on its GPUs for others, as in a fleet of this machine."""
 
@@ -175,6 +215,7 @@ class LocalEngines:
             name=self.name,
             spec_folder=self.spec_folder,
             share=share,
+            golden=self.golden,
         )
 
     def _workdir(self, version: ModelVersion) -> Path:

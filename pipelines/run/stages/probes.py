@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 from gates.analyses.outside.spec import AskedOutside
 from gates.analyses.quality import QualityGate, judge_quality
-from gates.answers.golden import GoldenPrompt, score_answers
+from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.errors import BadAnswer
-from gates.model import AnswerScores, GateOutcome, Scorer, Scores, Verdict
+from gates.model import AnswerScores, GateOutcome, Scores, Verdict
 from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import offline_rollback
@@ -122,8 +123,6 @@ def _same_twice(first: ChatAnswer, second: ChatAnswer) -> Verdict:
 Answered = TypeVar("Answered")
 Ask = Callable[[EngineSet, GoldenPrompt], Awaitable[Answered]]
 
-CONCURRENT_QUESTIONS = 4
-"""For each arm: enough to batch, few enough not to crowd out users."""
 SHOWN = 60
 """Of a question that none answers, as many characters."""
 
@@ -171,26 +170,17 @@ class _Asked:
         self._done = 0
 
     async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
-        """All answers of one arm, scored; what is scored by likelihood needs no answer."""
-        limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
-        likely = [entry for entry in golden if entry.scored_by(settings.scorer) is Scorer.LOG_LIKELIHOOD]
-        said = [entry for entry in golden if entry not in likely]
-        texts = await asyncio.gather(*(self._limited(limit, self._answer, arm, entry) for entry in said))
-        logprobs = await asyncio.gather(*(self._limited(limit, self._logprob, arm, entry) for entry in likely))
-        return await call_in_thread(
-            score_answers,
-            tuple(golden),
-            {entry.prompt: text for entry, text in zip(said, texts, strict=True)},
+        """Of all answers of one arm."""
+        return await ask_golden(
+            golden,
             settings.scorer,
-            mean_logprobs={entry.prompt: value for entry, value in zip(likely, logprobs, strict=True)},
+            answer=partial(self._counted, self._answer, arm),
+            mean_logprob=partial(self._counted, self._logprob, arm),
             embedder=self._context.readers.embedder,
         )
 
-    async def _limited(
-        self, limit: asyncio.Semaphore, ask: Ask[Answered], arm: EngineSet, entry: GoldenPrompt
-    ) -> Answered:
-        async with limit:
-            answer = await (self._of_canary(ask, arm, entry) if arm.role is Role.CANARY else ask(arm, entry))
+    async def _counted(self, ask: Ask[Answered], arm: EngineSet, entry: GoldenPrompt) -> Answered:
+        answer = await (self._of_canary(ask, arm, entry) if arm.role is Role.CANARY else ask(arm, entry))
         self._done += 1
         self._context.journal.progress(self._step, "answers", self._done, self._total)
         return answer

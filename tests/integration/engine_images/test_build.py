@@ -4,29 +4,61 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
+import yaml
+from fakes.delivery.registry import FakeRegistry
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
+from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner, log_of, start_of
 from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
-from engine_images.build.proof import without_hashes
+from engine_images.build.proof import GoldenTerms, ScoredPrompt, without_hashes
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
 from pipelines.adapters.local_engines import BuildServers
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
 from registry.model_files import digest_files, whole_digest
+from tidegate.app.engines.build import in_one_line
+from tidegate.app.wiring.engines.providers import local_engines
+from tidegate.cli.commands.engine_build import lines_of
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import OutsideError
+from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-RUNNER = VllmRunner(BuildServers(SystemClock(), name="tiny"), CompletionScorer())
+
+class MetricsReader(CompletionScorer):
+    """Reads an engine's page of metrics before it asks it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        """What each start told of its compile cache, in turn."""
+
+    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            page = (await client.get(f"{url}/metrics")).text
+        starts = re.findall(
+            r'^tidegate_engine_(start|load)_seconds{compile_cache="(\w+)"} ([0-9.]+)$', page, re.MULTILINE
+        )
+        assert [what for what, *_ in starts] == ["start", "load"]
+        [told] = {told for _, told, _ in starts}
+        assert all(float(seconds) > 0 for *_, seconds in starts)
+        self.said.append(told)
+        return await super().score(url, model, prompts)
+
+
+READER = MetricsReader()
+RUNNER = VllmRunner(BuildServers(SystemClock(), name="tiny"), READER)
 
 
 @dataclass(frozen=True)
@@ -35,6 +67,8 @@ class Build:
     built: BuiltEngine
     store: EngineStore
     folder: Path
+    told: tuple[str, ...]
+    """What its starts told of their compile caches: the one that compiled, the eager one, the one that was built."""
 
     async def again(self) -> BuiltEngine:
         return await Builder(self.store, RUNNER).build(self.order, print)
@@ -47,20 +81,23 @@ class Build:
         return self.built.record.cold.key
 
 
+def contract_of(model: Path) -> ModelContract:
+    files = digest_files(model)
+    return ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     folder = tmp_path_factory.mktemp("build")
     model = write_tiny_model(folder)
-    files = digest_files(model)
-    contract = ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
     environment = find_engine_environment()
     args = {"max-model-len": 256, "dtype": "float32"}
     settings = EngineSettings.model_validate({"vllm": {"version": environment.vllm, "args": args}})
-    order = build_request(contract, model, settings, environment, name="tiny")
-    order = order.model_copy(update={"prompts": order.prompts[:10]})
+    order = build_request(contract_of(model), model, settings, environment, name="tiny")
+    order = order.model_copy(update={"prompts": order.prompts[:5]})
     store = EngineStore(folder / "store")
     built = asyncio.run(Builder(store, RUNNER).build(order, print))
-    return Build(order, built, store, folder)
+    return Build(order, built, store, folder, tuple(READER.said))
 
 
 def test_a_fresh_process_loads_what_was_compiled_and_builds_nothing_again(build: Build) -> None:
@@ -76,10 +113,14 @@ def test_a_fresh_process_loads_what_was_compiled_and_builds_nothing_again(build:
     assert built.key == cold.key
 
 
+def test_the_page_of_metrics_says_what_became_of_the_cache(build: Build) -> None:
+    assert build.told == ("missed", "none", "found")
+
+
 def test_compiled_and_eager_are_the_same_model(build: Build) -> None:
     agreement = build.built.record.agreement
     assert agreement is not None
-    assert agreement.prompts == 10
+    assert agreement.prompts == 5
     assert agreement.within(build.order.tolerance)
 
 
@@ -98,43 +139,66 @@ async def test_the_same_engine_is_found(build: Build) -> None:
 
 
 async def test_another_value_of_an_argument_misses_and_is_named(build: Build) -> None:
-    attempt = StartAttempt(
-        "other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",), dict(MUST_LOAD)
-    )
+    attempt = StartAttempt("other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",))
 
-    with pytest.raises(OutsideError):
-        await RUNNER.start(build.order, build.built.root, attempt)
+    # It is not told to fail: vLLM compiles again, and serves.
+    await RUNNER.start(build.order.model_copy(update={"prompts": build.order.prompts[:1]}), build.built.root, attempt)
 
     found = start_of(attempt)
+    assert found.log.saved
     assert not found.log.loaded
+    assert READER.said[-1] == "missed"
     assert found.key is not None
     assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
     # The entrypoint says so too, before vLLM starts.
     assert "argument:--max-num-seqs" in log_of(attempt).read_text(encoding="utf-8")
 
 
+GOLDEN = [
+    {"prompt": "What is the capital of France?", "expected": "Paris", "scorer": "log_likelihood"},
+    {"prompt": "What colour is the sky?", "expected": "blue", "scorer": "log_likelihood"},
+    {"prompt": "How much is 7 + 8?", "expected": "15"},
+]
+
+
+def quantized_spec(vllm: str) -> Delivery:
+    said = yaml.safe_load(Path("examples/demo/delivery.yaml").read_text(encoding="utf-8"))
+    args = {"max-model-len": 256, "dtype": "float16", "quantization": "fp8_per_channel"}
+    said["engine"] = {
+        "vllm": {"version": vllm, "args": args},
+        "compile": {"mode": "none", "quantization_tolerance": 2.0},
+    }
+    said["gates"]["quality"]["max_drop"] = 0.2
+    return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
+
+
 async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_with_themselves(tmp_path: Path) -> None:
     """In 8 bits by channel, on a CPU: another model than the original, and near to it."""
+    spec = quantized_spec(find_engine_environment().vllm)
+    (tmp_path / "golden.jsonl").write_text("\n".join(map(json.dumps, GOLDEN)), encoding="utf-8")
+    engines = local_engines(spec, StateFolder(tmp_path / "state"), FakeRegistry(), tmp_path, asks_golden_set=True)
     model = write_tiny_model(tmp_path)
-    files = digest_files(model)
-    contract = ModelContract(name="tiny", version="1", digest=whole_digest(files), files=files)
-    environment = find_engine_environment()
-    vllm = {
-        "version": environment.vllm,
-        "args": {"max-model-len": 256, "dtype": "float16", "quantization": "fp8_per_channel"},
-    }
-    asked = {"mode": "none", "quantization_tolerance": 2.0}
-    settings = EngineSettings.model_validate({"vllm": vllm, "compile": asked})
-    order = build_request(contract, model, settings, environment, name="tiny")
-    few = {"prompts": order.prompts[:3]}
-    order = order.model_copy(update=few)
+    order = build_request(
+        contract_of(model), model, spec.engine, engines.environment, name=engines.name, golden=engines.golden
+    )
+    order = order.model_copy(update={"prompts": order.prompts[:3]})
     assert order.original is not None
 
-    built = await Builder(EngineStore(tmp_path / "store"), RUNNER).build(order, print)
+    built = await engines.builder.build(order, print)
 
-    effect = built.record.quantization
+    effect, golden = built.record.quantization, built.record.golden
+    print(effect, golden)
     assert effect is not None
-    print(effect)
     assert effect.prompts == 3
     assert 0 < effect.mean < effect.largest
     assert 0 <= effect.same_choice <= 1
+    assert golden is not None
+    assert golden.prompts == 3
+    assert 0 < golden.quantized < 1
+    assert golden.quantized != golden.original
+    # What a delivery's gate accepts is what a build accepts.
+    assert order.golden == GoldenTerms(digest=golden.digest, max_drop=0.2)
+    assert golden.within(order.golden)
+    scores = f"{golden.quantized:.3g} in the mean, {golden.original:.3g} by the original"
+    assert f"quantized: 3 golden prompts score {scores}" in list(lines_of(built.record))
+    assert f"; golden set {golden.quantized:.3g}, {golden.original:.3g} by the original" in in_one_line(built.record)

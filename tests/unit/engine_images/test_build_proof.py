@@ -10,10 +10,12 @@ from engine_images.build.proof import (
     Agreement,
     CompileProof,
     EngineStart,
+    GoldenTerms,
     OutputAgreement,
     ScoredPrompt,
     StartLog,
     compare,
+    compare_golden,
     compare_quantized,
     kernels_added,
     read_start_log,
@@ -64,6 +66,26 @@ def test_a_quantized_model_is_judged_by_the_mean_and_by_the_tokens_it_holds_like
     assert effect.same_choice == pytest.approx(4 / 5)
     assert effect.within(0.2)
     assert not effect.within(0.1)
+
+
+def test_a_golden_set_compares_mean_scores_of_the_same_prompts() -> None:
+    terms = GoldenTerms(digest="set", max_drop=0.03)
+
+    effect = compare_golden(terms, {"a": 1.0, "b": 0.94}, {"b": 0.88, "a": 1.0})
+
+    assert (effect.digest, effect.prompts) == ("set", 2)
+    assert (effect.original, effect.quantized) == (pytest.approx(0.97), pytest.approx(0.94))
+    # 0.97 - 0.94 is a little more than 0.03 to a computer.
+    assert effect.within(terms)
+    assert not effect.within(terms.model_copy(update={"max_drop": 0.02}))
+    better = compare_golden(terms, {"a": 0.5}, {"a": 0.9})
+    assert better.within(terms.model_copy(update={"max_drop": 0}))
+
+
+@pytest.mark.parametrize("quantized", [{"a": 1.0}, {"a": 1.0, "c": 1.0}])
+def test_a_golden_prompt_that_one_of_both_was_not_asked_is_no_comparison(quantized: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="2 golden prompts of the original"):
+        compare_golden(GoldenTerms(digest="set", max_drop=1), {"a": 1.0, "b": 1.0}, quantized)
 
 
 def test_one_wild_token_of_a_hundred_is_largest_but_not_p99() -> None:

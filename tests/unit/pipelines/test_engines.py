@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,12 +23,14 @@ from engine_images.manifest import CompileKey
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.ports import EngineServer
 from engine_images.spec import EngineSettings, VllmSpec
-from pipelines.adapters.local_engines import LocalEngines
+from gates.answers.golden import GoldenPrompt
+from gates.model import Scorer
+from pipelines.adapters.local_engines import AskedGoldenSet, LocalEngines
 from pipelines.state import StateFolder
 from registry.errors import DigestMismatch
 from registry.model import ModelVersion
 from rollouts.model import PORT, Engine
-from tidegate.testing import write_tiny_model
+from tidegate.testing import FakeChat, write_tiny_model
 
 ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
@@ -207,3 +210,40 @@ async def test_an_engine_on_a_gpu_keeps_its_weights_there(machine: Machine) -> N
     larger = settings.model_copy(update={"vllm": VllmSpec(version="0.32.0", args={"kv-cache-memory-bytes": "8G"})})
     other = await replace(machine.engines(), settings=larger).prepare(machine.second, machine.said.append)
     assert engine.memory_bytes == other.memory_bytes > 2**30
+
+
+def golden_set_of(*lines: dict[str, Any], scorer: Scorer = Scorer.CONTAINS) -> AskedGoldenSet:
+    chat = FakeChat({"http://engine": lambda prompt: "It is Paris." if "France" in prompt else "No idea"})
+    return AskedGoldenSet(tuple(GoldenPrompt.model_validate(line) for line in lines), scorer, chat, None, Likelihoods())
+
+
+class Likelihoods:
+    """Holds every answer for as likely as not."""
+
+    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
+        return math.log(0.5)
+
+
+async def test_a_build_scores_a_golden_set_as_the_offline_stage_does() -> None:
+    asked = golden_set_of(
+        {"prompt": "Capital of France?", "expected": "Paris"},
+        {"prompt": "Capital of Spain?", "expected": "Madrid"},
+        {"prompt": "Capital of Italy?", "expected": "Rome", "scorer": "log_likelihood"},
+    )
+
+    scores = await asked.scores("http://engine", "support")
+
+    assert scores == {"Capital of France?": 1, "Capital of Spain?": 0, "Capital of Italy?": 0.5}
+
+
+def test_a_golden_set_is_another_where_answers_are_scored_otherwise() -> None:
+    line = {"prompt": "Capital of France?", "expected": "Paris"}
+    known = golden_set_of(line).digest
+    assert known == golden_set_of(line).digest
+    others = [
+        golden_set_of({**line, "expected": "Lyon"}),
+        golden_set_of({**line, "max_tokens": 5}),
+        golden_set_of(line, line | {"prompt": "Capital of Spain?"}),
+        golden_set_of(line, scorer=Scorer.EXACT),
+    ]
+    assert known not in {other.digest for other in others}

@@ -68,7 +68,8 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
         require_base_for(spec.engine, base)
     registry = open_registry(request.state, request.tracking_uri)
     version = registry.adopt(name, reference, progress=NotedAdoption())
-    order, built = asyncio.run(local_engines(spec, state, registry, request.spec.parent).build(version, note))
+    engines = local_engines(spec, state, registry, request.spec.parent, asks_golden_set=True)
+    order, built = asyncio.run(engines.build(version, note))
     registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
     if base is None:
         return PackedEngine(built)
@@ -91,6 +92,8 @@ def in_one_line(record: BuildRecord) -> str:
     changed = (
         f"; quantized, {record.quantization.mean:.2g} from the original in the mean" if record.quantization else ""
     )
+    if golden := record.golden:
+        changed += f"; golden set {golden.quantized:.3g}, {golden.original:.3g} by the original"
     if not (record.cold and record.built and record.agreement):
         return f"runs eagerly: nothing is compiled{changed}"
     agreement = record.agreement

@@ -12,7 +12,6 @@ from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
 from gates.model import Scorer
-from gates.ports import LogLikelihood
 from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
 from pipelines.run.context import Readers
@@ -21,7 +20,7 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
 from tidegate.app.process import note, note_sink
-from tidegate.app.wiring.gates.readers import answer_judge, embedder, languages, pair_judge
+from tidegate.app.wiring.gates.readers import answer_judge, embedder, languages, likelihood, pair_judge
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:
@@ -34,16 +33,10 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     return Readers(
         embedder=embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
         languages=languages() if by_language else None,
-        likelihood=_likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
+        likelihood=likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
         judges=partial(pair_judge, judge, folder) if judge else None,
         answer_judges=partial(answer_judge, judge, folder) if judge else None,
     )
-
-
-def _likelihood() -> LogLikelihood:
-    from gates.adapters.likelihood import EngineLikelihood
-
-    return EngineLikelihood()
 
 
 def notifier_for(notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger) -> Notifier:

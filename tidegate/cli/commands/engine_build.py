@@ -52,6 +52,11 @@ def lines_of(record: BuildRecord) -> Iterator[str]:
             f"quantized: log-probabilities of {effect.tokens:,} tokens differ from the original's by {effect.mean:.2g} "
             f"in the mean, {effect.largest:.2g} at most; {effect.same_choice:.1%} of likeliest tokens are the same"
         )
+    if golden := record.golden:
+        yield (
+            f"quantized: {golden.prompts:,} golden prompts score {golden.quantized:.3g} in the mean, "
+            f"{golden.original:.3g} by the original"
+        )
     asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
     for timing in built.timings if built else ():
         if timing.speedup is not None:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from engine_images.choices import CompileMode, EnginePlatform
 from engine_images.spec import EngineSettings
+from gates.analyses.quality import QualityGate
+from gates.answers.golden import scorers_of
+from gates.model import Scorer
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.policy import golden_set
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -25,9 +29,10 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 
 if TYPE_CHECKING:
+    from engine_images.build.proof import GoldenTerms
     from engine_images.model import EngineEnvironment
     from engine_images.ports import BuildRunner
-    from pipelines.adapters.local_engines import LocalEngines
+    from pipelines.adapters.local_engines import AskedGoldenSet, LocalEngines
 
 
 def engine_provider(
@@ -54,12 +59,20 @@ def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) 
 
 
 def local_engines(
-    spec: Delivery, state: StateFolder, registry: VersionRegistry, spec_folder: Path = Path()
+    spec: Delivery,
+    state: StateFolder,
+    registry: VersionRegistry,
+    spec_folder: Path = Path(),
+    *,
+    asks_golden_set: bool = False,
 ) -> LocalEngines:
     """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
 
+    With `asks_golden_set` a build judges quantization by the golden set of the spec, too. A delivery asks it anyway.
+
     Raises:
         OutsideError: when the environment is not there; the hint says how to make it.
+        SpecError: something is wrong with the golden set.
     """
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.torch_runner import TorchRunner
@@ -73,7 +86,8 @@ def local_engines(
     # A torch module is compiled for whatever the environment is for.
     platform = None if spec.engine.torch else spec.engine.accelerator.platform
     name, environment = spec.metadata.name, find_engine_environment(platform)
-    vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer())
+    golden, terms = _golden_set(spec, spec_folder) if asks_golden_set else (None, None)
+    vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer(), golden=golden)
     return LocalEngines(
         registry=registry,
         settings=spec.engine,
@@ -83,8 +97,31 @@ def local_engines(
         name=name,
         threads=threads,
         spec_folder=spec_folder,
+        golden=terms,
         shares_gpus=isinstance(spec.fleet, LocalFleet),
     )
+
+
+def _golden_set(spec: Delivery, folder: Path) -> tuple[AskedGoldenSet | None, GoldenTerms | None]:
+    """What is asked of engines with and without quantization, and what may come of it; nothing where none is made."""
+    from engine_images.build.proof import GoldenTerms
+    from pipelines.adapters.chat import OpenAIChat
+    from pipelines.adapters.local_engines import AskedGoldenSet
+    from tidegate.app.wiring.gates.readers import embedder, likelihood
+
+    quality, golden = spec.gates.only(QualityGate), golden_set(spec, folder)
+    if spec.engine.unquantized is None or quality is None or not golden:
+        return None, None
+    scorers = scorers_of(golden, quality.scorer)
+    asked = AskedGoldenSet(
+        golden,
+        quality.scorer,
+        OpenAIChat(),
+        # Now, so that a package that is not here is named before minutes of compiling.
+        embedder=embedder() if Scorer.SEMANTIC in scorers else None,
+        likelihood=likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
+    )
+    return asked, GoldenTerms(digest=asked.digest, max_drop=quality.max_drop)
 
 
 def require_machine_for(settings: EngineSettings) -> None:

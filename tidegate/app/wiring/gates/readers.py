@@ -10,7 +10,7 @@ from gates.judge.answer_judge import AnswerJudge
 from gates.judge.controlled import ControlledJudge
 from gates.judge.pair_judge import PairJudge
 from gates.judge.spec import JudgeGate
-from gates.ports import Embedder, LanguageDetector
+from gates.ports import Embedder, LanguageDetector, LogLikelihood
 
 Judge = TypeVar("Judge", bound=ControlledJudge)
 
@@ -30,6 +30,13 @@ def languages() -> LanguageDetector:
     from gates.adapters.text_models import LanguageIds
 
     return LanguageIds()
+
+
+def likelihood() -> LogLikelihood:
+    """Asks the engines themselves."""
+    from gates.adapters.likelihood import EngineLikelihood
+
+    return EngineLikelihood()
 
 
 async def pair_judge(settings: JudgeGate, folder: Path) -> PairJudge:
