@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from fakes.services.shared import begin_sharing, end_sharing
 from hypothesis import HealthCheck, settings
 from side_by_side import Files, require_marks, turn
 
@@ -14,6 +15,13 @@ os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidegate")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A worker of pytest-xdist shares with the others what the process that started them has begun.
+    if not hasattr(config, "workerinput"):
+        begin_sharing()
+        config.add_cleanup(end_sharing)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,8 +20,8 @@ from urllib.request import Request, urlopen
 
 import psutil
 from cryptography.fernet import Fernet
-from fakes.services.sockets import free_address, running
-from mlflow import MlflowClient
+from fakes.services.shared import shared
+from fakes.services.sockets import begun, end, free_address
 
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -48,20 +48,62 @@ def mlflow_server(
 ) -> Iterator[str]:
     """Its tracking URI while it runs; `folder` outlives it, and so may `address`, a free one otherwise.
 
-    `settings` are environment variables of the server alone, `options` more words of its command line; with
-    `bucket`, an address, it hands out no files itself.
+    `settings` are environment variables of the server alone; with `bucket`, an address, it hands out no files itself.
+    With `options`, more words of its command line, it is started by MLflow's own command.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     address = address or free_address()
+    process, uri = _begun(folder, address, settings=settings, bucket=bucket, options=options, scheme=scheme)
+    try:
+        yield uri
+    finally:
+        end(process)
+
+
+def shared_mlflow_server() -> str:
+    """The tracking URI of one that all processes of a test run share: names keep tests apart."""
+    return shared("mlflow", lambda folder: _begun(folder, free_address()))
+
+
+def _begun(
+    folder: Path,
+    address: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    bucket: str | None = None,
+    options: Sequence[str] = (),
+    scheme: str = "http",
+) -> tuple[subprocess.Popen[bytes], str]:
+    folder.mkdir(parents=True, exist_ok=True)
     host, _, port = address.partition(":")
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", port, "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
-    handed_out = ["--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts"]
-    command += ["--default-artifact-root", bucket, "--no-serve-artifacts"] if bucket else handed_out
-    command += options
-    ready, log = f"{scheme}://{address}/health", folder / "server.log"
-    with running(command, ready=ready, log=log, within=300, settings={**NO_JOBS, **(settings or {})}):
-        yield f"{scheme}://{address}"
+    own: Mapping[str, str]
+    if options:
+        own = {}
+        command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", port, "--workers", "1"]
+        command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
+        command += ["--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts", *options]
+    else:
+        own = _told(folder, bucket)
+        command = [sys.executable, "-m", "uvicorn", "--host", host, "--port", port, "mlflow.server.fastapi_app:app"]
+    uri, log = f"{scheme}://{address}", folder / "server.log"
+    every = {**NO_JOBS, **own, **(settings or {})}
+    process = begun(command, ready=f"{uri}/health", log=log, within=300, settings=every)
+    if not options:
+        # Asked by one alone, it makes its tables.
+        with urlopen(f"{uri}/api/2.0/mlflow/experiments/get?experiment_id=0", timeout=300):
+            pass
+    return process, uri
+
+
+def _told(folder: Path, bucket: str | None) -> dict[str, str]:
+    """What MLflow's own command, which loads all of MLflow once more, tells the server that it starts."""
+    store = {"_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder / 'mlflow.db'}", "_MLFLOW_SGI_NAME": "uvicorn"}
+    if bucket:
+        return store | {"_MLFLOW_SERVER_ARTIFACT_ROOT": bucket}
+    return store | {
+        "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
+        "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
+        "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+    }
 
 
 class AwayServer:
@@ -235,6 +277,9 @@ class TriggerGround:
 
     def set_alias(self, version: int) -> float:
         """Make it the challenger; returns the moment, of the monotonic clock."""
+        # Here: most who import this module need no library of MLflow, which takes seconds.
+        from mlflow import MlflowClient
+
         MlflowClient(self.uri).set_registered_model_alias(MODEL, "challenger", str(version))
         return time.monotonic()
 

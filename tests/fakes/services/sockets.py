@@ -36,11 +36,10 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-@contextmanager
-def running(
+def begun(
     command: Sequence[str], *, ready: str, log: Path, within: float = 120, settings: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """While `command` runs, once it answers at the URL `ready`, which it must `within` so many seconds.
+) -> subprocess.Popen[bytes]:
+    """Start `command`; returns once it answers at the URL `ready`, which it must `within` so many seconds.
 
     `settings` are environment variables besides our own.
     """
@@ -52,15 +51,33 @@ def running(
         while not _answers(ready):
             assert process.poll() is None and time.monotonic() < until, log.read_text()
             time.sleep(0.1)
+    except BaseException:
+        end(process)
+        raise
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End what was begun, and wait for it."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(60)
+    # Also what it started, and a server that takes its time: nothing may be left for the next test.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def running(
+    command: Sequence[str], *, ready: str, log: Path, within: float = 120, settings: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """While `command` runs; as `begun`."""
+    process = begun(command, ready=ready, log=log, within=within, settings=settings)
+    try:
         yield
     finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(60)
-        # Also what it started, and a server that takes its time: nothing may be left for the next test.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
 
 
 def _answers(url: str) -> bool:

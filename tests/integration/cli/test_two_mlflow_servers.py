@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import mlflow_server
+from fakes.services.mlflow_server import mlflow_server, shared_mlflow_server
 from fakes.terminal import Tidegate
 from mlflow import MlflowClient
 
@@ -24,9 +24,8 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses: of runs and artifacts, and of model versions."""
-    runs, versions = (tmp_path_factory.mktemp(of) for of in ("runs", "versions"))
-    with mlflow_server(runs) as one, mlflow_server(versions) as other:
-        yield one, other
+    with mlflow_server(tmp_path_factory.mktemp("versions")) as versions:
+        yield shared_mlflow_server(), versions
 
 
 @pytest.fixture

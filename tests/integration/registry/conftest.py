@@ -1,10 +1,9 @@
 """One SQLite store and one server for all tests of the room: making one takes seconds. Names keep them apart."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import mlflow_server
+from fakes.services.mlflow_server import shared_mlflow_server
 
 from registry.adapters.mlflow_store import embedded_uri
 from tidegate.testing import write_tiny_model
@@ -27,10 +26,9 @@ def library_uri(state: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> str:
     """A tracking server over another store."""
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
-        yield uri
+    return shared_mlflow_server()
 
 
 @pytest.fixture
