@@ -28,9 +28,10 @@ class LocalFleet(SpecModel):
 
 
 def _kind_of(fleet: object) -> str:
-    """Whose rules apply: a fleet that does not say is the one on this machine."""
-    said = fleet.get("kind", "local") if isinstance(fleet, Mapping) else getattr(fleet, "kind", "local")
-    return str(said)
+    """Whose rules apply: a fleet that does not say is the one on this machine, unless it has what clusters alone have."""
+    if isinstance(fleet, Mapping):
+        return str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
+    return str(getattr(fleet, "kind", "local"))
 
 
 Fleet = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from rollouts.cluster.ownership import foreign_objects
@@ -50,6 +50,7 @@ from rollouts.kube.resources import (
     NETWORK_POLICIES,
     NODES,
     POD_DISRUPTION_BUDGETS,
+    POD_MONITORS,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
@@ -119,7 +120,7 @@ async def gather(
     """
     rollout = None if target.multi_node else await find(region, ROLLOUTS, target.delivery)
     held = tuple(each for each in target.objects if each["kind"] in {kind.kind for kind in HELD_BY})
-    names = _named_in(rollout, target.delivery) | _named_among(held)
+    names = _named_in(rollout, target.delivery) | _named_among(target.objects)
     if target.multi_node:
         definition = f"{LEADER_WORKER_SETS.plural}.{LEADER_WORKER_SETS.group}"
         names |= {LEADER_WORKER_SETS: (), CUSTOM_RESOURCE_DEFINITIONS: (definition,)}
@@ -142,6 +143,7 @@ async def gather(
         gateways=() if target.multi_node else await _gateways(region, read, rollout or {}),
         access=tuple([AccessResult(question=right, allowed=await region.allowed(right)) for right in target.rights]),
         admission=held,
+        monitors=names.get(POD_MONITORS, ()),
         workflows_config=workflows,
         workflows_unread=workflows_unread,
         foreign_objects=await _foreign_objects(region, target),
@@ -179,9 +181,9 @@ def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, 
     }
 
 
-def _named_among(held: Iterable[Json]) -> dict[Resource, tuple[str, ...]]:
-    objects = list(held)
-    return {kind: tuple(each["metadata"]["name"] for each in objects if each["kind"] == kind.kind) for kind in HELD_BY}
+def _named_among(objects: Sequence[Json]) -> dict[Resource, tuple[str, ...]]:
+    kinds = (*HELD_BY, POD_MONITORS)
+    return {kind: tuple(each["metadata"]["name"] for each in objects if each["kind"] == kind.kind) for kind in kinds}
 
 
 async def _workflows(region: RegionReader, namespaces: Iterable[str]) -> tuple[Json | None, bool]:

@@ -11,7 +11,8 @@ from functools import wraps
 from rollouts.doctor.network_policies import Caller
 from rollouts.doctor.queries import QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.resources import POD_MONITORS, ROLLOUTS
+from rollouts.manifests.ownership import is_adopted
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json, Value
 
@@ -175,6 +176,8 @@ class Snapshot(Value):
     workflow carries deliveries."""
     workflows_unread: bool = False
     """Whether it may not be read."""
+    monitors: tuple[str, ...] = ()
+    """PodMonitors that a delivery brings, by name."""
     foreign_objects: tuple[ForeignObject, ...] = ()
     """Objects of others where the delivery's would be, as far as they may be read."""
     answers: tuple[QueryResult, ...] = ()
@@ -216,6 +219,12 @@ class Snapshot(Value):
         """Whether the Rollout is not there yet, or somebody else's."""
         theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.delivery) for each in self.foreign_objects)
         return theirs or self.rollout is None
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether it was adopted, and waits for the delivery that brings what scrapes its engines."""
+        waits = self.unread(POD_MONITORS) is None and any(not self.named(POD_MONITORS, name) for name in self.monitors)
+        return waits and self.rollout is not None and is_adopted(self.rollout)
 
 
 Inspection = Callable[[Snapshot], Iterator[Finding]]

@@ -142,7 +142,7 @@ class ReleaseOptions:
         str,
         typer.Option(
             "--version",
-            help="Number of the model version; not needed for `--part setup`.",
+            help="Number of the model version; needed where objects of `--part serving` are asked for.",
             show_default=False,
         ),
     ] = ""

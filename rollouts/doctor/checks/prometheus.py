@@ -64,8 +64,8 @@ NO_SAMPLES = Check(
 NO_ENGINES_YET = Check(
     code="no-engines-yet",
     severity=Severity.NOTE,
-    cause="no engine of this delivery was ever in this region, so nobody has series of one: what gates and SLOs ask "
-    "cannot be tried before the first delivery",
+    cause="the first delivery brings the PodMonitor by which engines are scraped, so nobody has series of one yet: "
+    "what gates and SLOs ask cannot be tried before",
     remediation="run the doctor again after it",
 )
 REFUSALS_BLIND = Check(
@@ -109,6 +109,7 @@ def tenant(snapshot: Snapshot) -> Iterator[Finding]:
 def samples(snapshot: Snapshot) -> Iterator[Finding]:
     """Every query has an answer now, as soon as there is somebody to ask about."""
     silent: list[str] = []
+    too_early = snapshot.is_empty or snapshot.is_unwatched
     for answer in snapshot.answers if not snapshot.empty_tenant else ():
         asked = answer.question
         if answer.refused:
@@ -116,8 +117,8 @@ def samples(snapshot: Snapshot) -> Iterator[Finding]:
         elif not _says_something(answer):
             found = tuple(_silence(answer))
             silent += [asked.asked_by] if found else []
-            yield from () if snapshot.is_empty else found
-    if silent and snapshot.is_empty:
+            yield from () if too_early else found
+    if silent and too_early:
         askers = ", ".join(dict.fromkeys(silent))
         yield NO_ENGINES_YET.found(f"{len(silent)} queries have no answer yet", f"of {askers}")
 

@@ -138,6 +138,8 @@ class Region:
         self.prometheus = FakePrometheus()
         self.questions: tuple[EvidenceQuery, ...] = ()
         self.tenant = ""
+        self.monitors: tuple[Json, ...] = ()
+        """Besides what is rendered: what deliveries bring to scrape engines."""
         self.last_delivery: Any = None
         self.log: list[str] = []
         """The controller's log, besides what the simulation writes into it."""
@@ -252,7 +254,7 @@ class Region:
             workflows_in=workflows_in,
             rights=required_access(self.spec, NAME, self.name, self.guard) if rights else (),
             guard=self.guard,
-            objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
+            objects=(*self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})), *self.monitors),
             last_delivery=self.last_delivery,
         )
         client = client_of(self.api)

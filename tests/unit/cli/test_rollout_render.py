@@ -42,6 +42,17 @@ def test_an_administrator_gets_what_a_delivery_may_not_do_itself(capsys: pytest.
     assert "Rollout" not in kinds
 
 
+@pytest.mark.parametrize("part", ["setup", "admission"])
+def test_what_an_administrator_applies_is_the_same_for_every_engine(
+    part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ("--region", "eu-west-1", "--part", part)
+    assert main(["rollout", "render", EXAMPLE, *wanted]) == 0
+    printed = capsys.readouterr().out
+    assert render(*wanted) == 0
+    assert capsys.readouterr().out == printed
+
+
 def test_parts_may_be_several(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for parts in (("setup",), ("serving",), ("serving", "setup")):

@@ -352,6 +352,11 @@ fleet:
 """
 
 
+def test_a_fleet_of_clusters_that_does_not_say_so_is_told_what_is_missing() -> None:
+    told = problems(SPEC + CLUSTERS.replace("  kind: argo\n", ""))
+    assert told == ["delivery.yaml:13: fleet.kind: found nothing; expected a value here"]
+
+
 def test_a_fleet_of_clusters_is_read_by_its_own_rules() -> None:
     fleet = read(SPEC + CLUSTERS).fleet
     assert isinstance(fleet, ArgoFleetSpec)

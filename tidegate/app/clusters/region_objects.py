@@ -42,7 +42,7 @@ class RegionRelease:
     image: str
     """Empty for the spec's own `engine.image`."""
     version: str
-    """Empty where nothing but the set-up is asked for."""
+    """Empty where nothing is asked for that depends on the engine."""
     digest: str
 
 
@@ -85,7 +85,7 @@ def diff_objects(asked: RegionRelease) -> Sequence[ObjectDiff]:
 def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPart)) -> _Rendered:
     spec, trusted = read_spec(asked.spec), trust_next_to(asked.spec.parent)
     fleet = on_clusters(spec)
-    if set(parts) == {RenderPart.SETUP} and not asked.version:
+    if RenderPart.SERVING not in parts and not asked.version:
         asked = _of_any_engine(asked)
     image = asked.image or (spec.engine.image.reference if spec.engine.image else "")
     _require_engine(asked, spec, image)

@@ -6,7 +6,9 @@ from fakes.clusters.doctor_region import NAME, NAMESPACE, Region
 from fakes.clusters.region import moved_in
 
 from rollouts.doctor import EvidenceQuery, Severity
-from rollouts.kube.resources import NETWORK_POLICIES
+from rollouts.kube.resources import NETWORK_POLICIES, POD_MONITORS
+from rollouts.manifests.conventions import BEFORE_ADOPTION
+from tidegate.core.model import Json
 
 
 async def test_a_release_of_somebody_else_is_told_object_by_object() -> None:
@@ -33,6 +35,25 @@ async def test_nothing_else_is_said_of_a_release_that_could_be_adopted() -> None
     assert findings["not-ours"].remediation.startswith("take a Rollout over while it serves with `tidegate rollout")
     assert findings["no-engines-yet"].severity is Severity.NOTE
     assert not {"metric-unknown", "query-without-samples", "reverted-by"} & set(findings)
+
+
+async def test_nobody_scrapes_an_adopted_rollout_before_its_first_delivery(region: Region) -> None:
+    metadata = {"name": f"{NAME}-engines", "namespace": NAMESPACE}
+    monitor: Json = {
+        "apiVersion": POD_MONITORS.api_version,
+        "kind": POD_MONITORS.kind,
+        "metadata": metadata,
+        "spec": {},
+    }
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(requests_total[5m]))"),)
+    region.prometheus.unknown = {"requests_total"}
+    region.rollout(lambda it: it["metadata"]["annotations"].update({BEFORE_ADOPTION: "{}"}))
+    region.monitors = (monitor,)
+    findings = {each.code: each for each in await region.examined()}
+    assert findings["no-engines-yet"].evidence == ("of gate errors",)
+    assert "metric-unknown" not in findings
+    region.put(monitor)
+    assert "metric-unknown" in await region.found()
 
 
 async def test_so_is_an_object_of_the_set_up(region: Region) -> None:
