@@ -209,4 +209,5 @@ async def close(context: Context) -> Result:
     if failure:
         reason = f"{failure.step}: {failure.reason}"
         return await abort(context, failure.ending, reason, ExitCode(failure.exit_code))
-    return await abort(context, Ending.INTERRUPTED, f"ended before {left[0]} was done", ExitCode.INTERRUPTED)
+    reason = asked_to_stop(events) or f"ended before {left[0]} was done"
+    return await abort(context, Ending.INTERRUPTED, reason, ExitCode.INTERRUPTED)

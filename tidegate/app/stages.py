@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pipelines.authority.verification import refuse_unanswerable, request_of
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
-from pipelines.events.history import done_steps, outcome_of, plan_of, step_of
+from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
 from pipelines.events.state import state_of
@@ -242,7 +242,20 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
         deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience, key=summary.key
     )
     display.story = state_of(events)
-    return asyncio.run(_run_step(attached, step.id, display))
+    try:
+        return asyncio.run(_run_step(attached, step.id, display))
+    except asyncio.CancelledError:
+        return _stopped(ledger, step)
+
+
+def _stopped(ledger: DeliveryLedger, step: PlanStep) -> StepResult:
+    """What becomes of a step that was stopped before it began: nothing was changed.
+
+    Worth another try when its machine was taken away, and not when somebody asked the whole delivery to end.
+    """
+    asked = asked_to_stop(ledger.recorded())
+    code = ExitCode.INTERRUPTED if asked else ExitCode.OUTSIDE
+    return StepResult(step=step.id, done=False, reason=asked or "asked to stop before it began", exit_code=code)
 
 
 async def _run_step(attached: AttachedDelivery, step: str, display: DeliveryDisplay) -> StepResult:
@@ -329,7 +342,7 @@ async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) 
     with display:
         async with (
             cancelled_by_signals() as impatient,
-            attached_context(attached, STAGES, open_backends, [display], impatient) as context,
+            attached_context(attached, STAGES, open_backends, [display], impatient, closes=True) as context,
         ):
             return await close(context)
 

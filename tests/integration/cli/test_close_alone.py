@@ -16,11 +16,14 @@ from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, 
 from fakes.terminal import Said, Tidegate
 from fakes.workflow.engine import engines
 
+from pipelines.events.payloads import StopRequest
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
+from tidegate.core.clock import SystemClock
 
 REGION = "eu-west-1"
 KEY = "workflow-1"
@@ -115,3 +118,17 @@ def test_a_delivery_that_is_through_stays(scene: Scene) -> None:
     assert scene.there.versions() == ["2"]
     assert scene.close("--tracking-uri", AWAY).code == 4
     assert (scene.there.versions(), scene.there.splits()) == (["2"], [(0, 0)])
+
+
+def test_a_delivery_that_somebody_asks_to_end_is_closed_by_the_next_close(scene: Scene) -> None:
+    """As `tidegate rollback` asks a workflow's: a step that comes later does nothing, and `close` ends it."""
+    deliveries = MlflowDeliveries(embedded_uri(scene.state))
+    asked = StopRequest().event(SystemClock().now(), "delivery", "asked to stop by ann")
+    deliveries.join(scene.delivery, carries=False).append(asked)
+    step = scene.tidegate("stage", f"smoke@{REGION}", "--delivery", scene.delivery, "--key", KEY)
+    assert (step.code, step.err.splitlines()[-1]) == (130, f"smoke@{REGION}: asked to stop by ann"), step.err
+    assert "Traceback" not in step.err
+    closed = scene.close("--output", "json")
+    assert (closed.code, closed.json["ending"], closed.json["reason"]) == (130, "interrupted", "asked to stop by ann")
+    assert scene.there.splits() == [(0, 0)]
+    assert deliveries.summary(scene.delivery).outcome == "interrupted"

@@ -160,7 +160,8 @@ def test_wrong_words_are_answered_with_what_is_right(
 
 def test_a_rollout_or_context_that_is_not_there(tidegate: Tidegate) -> None:
     missing = tidegate("get", "nobody")
-    assert (missing.code, 'rollouts.argoproj.io "nobody" not found' in missing.err) == (4, True)
+    where = '"nobody" not found; it was looked for in namespace default; -n and --context name other places'
+    assert (missing.code, where in missing.err) == (4, True)
     elsewhere = tidegate("get", NAME, "--context", "mars")
     assert (elsewhere.code, "no context mars in" in elsewhere.err) == (2, True)
 

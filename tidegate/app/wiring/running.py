@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -206,11 +206,12 @@ async def attached_context(
     impatient: asyncio.Event | None = None,
     *,
     hands_on: bool = False,
+    closes: bool = False,
 ) -> AsyncIterator[Context]:
     """The delivery's surroundings; its heart beats inside, and a canary on this machine may stay.
 
     `impatient` is set when a person waits no longer for regions that do not let themselves be taken back. Anyone who
-    `hands_on` leaves the delivery to its next process.
+    `hands_on` leaves the delivery to its next process; the one who `closes` it is not kept from that by being asked to.
     """
     inputs = DeliveryInputs(
         spec=attached.spec,
@@ -240,16 +241,17 @@ async def attached_context(
         spec_path = Path(attached.spec_path.name)
         trials = Trials(attached.folder, journal)
         written = Recording(journal, trials, attached.spec_file, spec_path, impatient or asyncio.Event())
-        async with heartbeat(_heartbeat_of(attached, journal)), opener(inputs, None) as backends:
+        async with heartbeat(_heartbeat_of(attached, journal, closes=closes)), opener(inputs, None) as backends:
             yield delivery_context(inputs, attached.plan, stages, written, backends)
 
 
-def _heartbeat_of(attached: AttachedDelivery, journal: Journal) -> Callable[[], Awaitable[None]]:
+def _heartbeat_of(attached: AttachedDelivery, journal: Journal, *, closes: bool) -> Callable[[], Awaitable[None]]:
     async def say() -> None:
         # First: the fleet on this machine must hear of it also while MLflow is away.
         if attached.patience and isinstance(attached.spec.fleet, LocalFleet):
             lend(attached.state.root, SystemClock().now() + attached.patience)
-        await journal.beat()
+        with suppress(*((StopAsked,) if closes else ())):
+            await journal.beat()
 
     return say
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -18,16 +19,19 @@ from rollouts.argo.state import health_of
 from rollouts.argo.view import RolloutSummary, RolloutView, read_owned_resources, rollout_summary, rollout_view
 from rollouts.argo.watch import WaitOutcome, WaitResult, observe, rollout_views, wait_for_rollout
 from rollouts.argo.workload import workload_of
-from rollouts.errors import NotPossible
+from rollouts.errors import NotFound, NotPossible
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.cli.output import ListOutput, OutputForm, data_line, print_data, print_names, say
-from tidegate.cli.rollout_options import RolloutOptions, location_of
+from tidegate.cli.rollout_options import RolloutLocation, RolloutOptions, location_of
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, UsageError
+
+if TYPE_CHECKING:
+    from rollouts.adapters.kube.client import KubeClient
 
 WIDE = 400
 """Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""
@@ -68,9 +72,20 @@ def print_renderable(renderable: RenderableType) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+@asynccontextmanager
+async def _cluster_of(place: RolloutLocation) -> AsyncIterator[KubeClient]:
+    """The Rollout's cluster, to be asked; who finds no Rollout there is told where it was looked for."""
+    async with cluster_client(place.context, place.namespace) as cluster:
+        try:
+            yield cluster
+        except NotFound as error:
+            hint = f"it was looked for in namespace {cluster.namespace}; -n and --context name other places"
+            raise NotFound(error.message, status=error.status, reason=error.reason, hint=hint) from error
+
+
 async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> RolloutView:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place.context, place.namespace) as cluster:
+    async with _cluster_of(place) as cluster:
         family = await read_owned_resources(cluster, place.name)
     now = clock.now()
     health = health_of(family.rollout, now=now, stuck_after_seconds=stuck_after_seconds, workload=family.workload)
@@ -79,7 +94,7 @@ async def _picture(asked: RolloutOptions, stuck_after_seconds: float) -> Rollout
 
 async def _rows(asked: RolloutOptions) -> list[RolloutSummary]:
     clock, place = SystemClock(), location_of(asked, named=False)
-    async with cluster_client(place.context, place.namespace) as cluster:
+    async with _cluster_of(place) as cluster:
         found = (await cluster.list(ROLLOUTS)).items
         workloads = await asyncio.gather(*(workload_of(cluster, rollout) for rollout in found))
     now = clock.now()
@@ -125,7 +140,7 @@ def report_status(asked: RolloutOptions, timeout: timedelta, stuck_after: timede
 
 async def _wait(asked: RolloutOptions, within_seconds: float, stuck_after_seconds: float) -> WaitResult:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place.context, place.namespace) as cluster:
+    async with _cluster_of(place) as cluster:
         return await wait_for_rollout(
             cluster, clock, place.name, within_seconds=within_seconds, stuck_after_seconds=stuck_after_seconds
         )
@@ -175,7 +190,7 @@ def _new_lines(line: Callable[[RolloutView], str]) -> Show:
 async def _follow(asked: RolloutOptions, show: Show, within_seconds: float | None, stuck_after_seconds: float) -> None:
     clock, place = SystemClock(), location_of(asked)
     begun = clock.monotonic()
-    async with cluster_client(place.context, place.namespace) as cluster:
+    async with _cluster_of(place) as cluster:
         stream = rollout_views(cluster, clock, place.name, stuck_after_seconds=stuck_after_seconds)
         async with aclosing(stream) as shown:
             async for picture in shown:
@@ -275,7 +290,7 @@ def _act_on(asked: RolloutOptions, done: str, act: Act, *, output: OutputForm) -
 
 async def _carry_out(asked: RolloutOptions, act: Act) -> tuple[ActionResult, RolloutSummary]:
     clock, place = SystemClock(), location_of(asked)
-    async with cluster_client(place.context, place.namespace) as cluster:
+    async with _cluster_of(place) as cluster:
         outcome = await act(RolloutClient(cluster, clock), place.name)
         look, _ = await observe(cluster, clock, outcome.rollout)
     return outcome, rollout_summary(outcome.rollout, look.health)
