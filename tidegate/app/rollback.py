@@ -35,7 +35,7 @@ from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.app.process import note, process_name
 from tidegate.app.wiring.fleets import FleetsOpener, require_contexts, standing_fleets
-from tidegate.app.wiring.records import RollbackLedger
+from tidegate.app.wiring.records import HasNotEnded, RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
@@ -192,6 +192,8 @@ async def roll_back(rollback: Rollback) -> list[str]:
         while True:
             try:
                 last = await stop_remote_delivery(rollback)
+            except HasNotEnded as error:
+                return [*wrong, *await _move_regions(rollback, before_by_others(_observed(now))), str(error)]
             except TidegateError as error:
                 note(f"not recorded, and no delivery elsewhere was told: {error}")
                 note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
@@ -283,7 +285,7 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     """The model's last delivery, once nobody carries it any more.
 
     Raises:
-        TidegateError: MLflow does not answer, or the delivery does not end.
+        TidegateError: MLflow does not answer, or the delivery does not end (`HasNotEnded`).
     """
     known = await rollback.records.known()
     if known.last is None or known.last.ended is not None:
@@ -299,9 +301,8 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
         if known.last is None or known.last.ended is not None or not known.alive:
             return known.last
         await rollback.clock.sleep(1.0)
-    raise OutsideError(
-        f"the delivery of {where} was told to end and has not; it may still move users", hint="end it there, and retry"
-    )
+    told = f"the delivery of {where} was told to end and has not; it may still move users"
+    raise HasNotEnded(told, hint="end it there, in a workflow wait for the step `close`, and retry")
 
 
 async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
@@ -434,7 +435,7 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
         try:
             await stop_remote_delivery(rollback)
         except TidegateError as error:
-            note(f"no delivery elsewhere was told: {error}")
+            note(str(error) if isinstance(error, HasNotEnded) else f"no delivery elsewhere was told: {error}")
         # The host of this machine takes a canary back that no delivery stands behind.
         with delivery_lock(rollback.state.lock):
             wrong += await _move_all(rollback, version)

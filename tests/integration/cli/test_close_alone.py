@@ -16,14 +16,12 @@ from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, 
 from fakes.terminal import Said, Tidegate
 from fakes.workflow.engine import engines
 
-from pipelines.events.payloads import StopRequest
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
-from tidegate.core.clock import SystemClock
+from tidegate.app import rollback
 
 REGION = "eu-west-1"
 KEY = "workflow-1"
@@ -120,15 +118,19 @@ def test_a_delivery_that_is_through_stays(scene: Scene) -> None:
     assert (scene.there.versions(), scene.there.splits()) == (["2"], [(0, 0)])
 
 
-def test_a_delivery_that_somebody_asks_to_end_is_closed_by_the_next_close(scene: Scene) -> None:
-    """As `tidegate rollback` asks a workflow's: a step that comes later does nothing, and `close` ends it."""
-    deliveries = MlflowDeliveries(embedded_uri(scene.state))
-    asked = StopRequest().event(SystemClock().now(), "delivery", "asked to stop by ann")
-    deliveries.join(scene.delivery, carries=False).append(asked)
-    step = scene.tidegate("stage", f"smoke@{REGION}", "--delivery", scene.delivery, "--key", KEY)
-    assert (step.code, step.err.splitlines()[-1]) == (130, f"smoke@{REGION}: asked to stop by ann"), step.err
-    assert "Traceback" not in step.err
-    closed = scene.close("--output", "json")
-    assert (closed.code, closed.json["ending"], closed.json["reason"]) == (130, "interrupted", "asked to stop by ann")
+def test_a_delivery_that_somebody_rolls_back_is_closed_by_its_own_close(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that comes later does nothing; the next `close` ends it."""
+    monkeypatch.setattr(rollback, "ENDS_WITHIN_SECONDS", 1.0)
+    told = scene.tidegate("rollback", "delivery.yaml")
+    assert (told.code, "was told to end and has not; it may still move users" in told.err) == (4, True), told.err
     assert scene.there.splits() == [(0, 0)]
-    assert deliveries.summary(scene.delivery).outcome == "interrupted"
+    step = scene.tidegate("stage", f"smoke@{REGION}", "--delivery", scene.delivery, "--key", KEY)
+    assert step.code == 130
+    assert step.err.splitlines()[-1].startswith(f"smoke@{REGION}: asked to stop by `tidegate rollback` of "), step.err
+    closed = scene.close("--output", "json")
+    assert (closed.code, closed.json["ending"]) == (130, "interrupted"), closed.err
+    assert closed.json["reason"].startswith("asked to stop by `tidegate rollback` of ")
+    again = scene.tidegate("rollback", "delivery.yaml")
+    assert (again.code, again.out) == (0, f"{REGION}: version 1\n"), again.err

@@ -39,6 +39,10 @@ class LastDelivery:
     """Whether somebody carries it."""
 
 
+class HasNotEnded(OutsideError):
+    """Somebody elsewhere carries a delivery still, although they were told to end it."""
+
+
 @dataclass(frozen=True)
 class RollbackLedger:
     """MLflow, as far as a rollback needs it. Every call raises `TidegateError` when it did not do its part."""
