@@ -41,16 +41,10 @@ from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError,
 from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 0.2
-
-
 ENDS_WITHIN_SECONDS = 120.0
 """For a delivery that was told to end: its next sign of life, and its own way back."""
-
-
 AGAIN_SECONDS = 1.0
 """Until a delivery that could not be closed, or a region that goes back, is looked at again."""
-
-
 PATIENCE = timedelta(seconds=30)
 """For a region that does not answer: a person waits, and may run it again."""
 
@@ -301,8 +295,10 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
         if known.last is None or known.last.ended is not None or not known.alive:
             return known.last
         await rollback.clock.sleep(1.0)
-    told = f"the delivery of {where} was told to end and has not; it may still move users"
-    raise HasNotEnded(told, hint="end it there, in a workflow wait for the step `close`, and retry")
+    raise HasNotEnded(
+        f"the delivery of {where} was told to end and has not; it may still move users",
+        hint="end it there, in a workflow wait for the step `close`, and retry",
+    )
 
 
 async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
