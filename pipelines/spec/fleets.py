@@ -28,7 +28,7 @@ class LocalFleet(SpecModel):
 
 
 def _kind_of(fleet: object) -> str:
-    """Whose rules apply: a fleet that does not say is the one on this machine, unless it has what clusters alone have."""
+    """Whose rules apply: one that does not say is on this machine, unless it has what clusters alone have."""
     if isinstance(fleet, Mapping):
         return str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
     return str(getattr(fleet, "kind", "local"))
