@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -20,6 +19,7 @@ from rollouts.argo.view import RolloutSummary, RolloutView, read_owned_resources
 from rollouts.argo.watch import WaitOutcome, WaitResult, observe, rollout_views, wait_for_rollout
 from rollouts.argo.workload import workload_of
 from rollouts.errors import NotFound, NotPossible
+from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
@@ -29,9 +29,6 @@ from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.rollout import change_line, health_text, rows_table, screen
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, UsageError
-
-if TYPE_CHECKING:
-    from rollouts.adapters.kube.client import KubeClient
 
 WIDE = 400
 """Columns of what is no terminal: nothing in a log or a pipe is cut to fit."""
@@ -73,7 +70,7 @@ def print_renderable(renderable: RenderableType) -> None:
 
 
 @asynccontextmanager
-async def _cluster_of(place: RolloutLocation) -> AsyncIterator[KubeClient]:
+async def _cluster_of(place: RolloutLocation) -> AsyncIterator[Cluster]:
     """The Rollout's cluster, to be asked; who finds no Rollout there is told where it was looked for."""
     async with cluster_client(place.context, place.namespace) as cluster:
         try:
