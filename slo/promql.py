@@ -6,8 +6,9 @@ selector gets matchers more, whatever stands around it; a query is never changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import lru_cache
 
 import promql_parser as promql
 
@@ -26,6 +27,8 @@ ARM = (SERVICE, "region", "role", "version")
 WINDOW = "{{.window}}"
 _STANDS_FOR_WINDOW = promql.display_duration(timedelta(seconds=123457))
 """Parsed in the window's place; so odd that no query of a person holds it."""
+KEPT = 1_000
+"""Queries whose rewriting is remembered: every look at a region asks again for those of its SLOs."""
 
 
 class Scope(Value):
@@ -139,7 +142,8 @@ def nonzero(query: str) -> str:
     return f"({query} > 0)"
 
 
-def of_service(query: str, service: str, *, but: Container[str] = ()) -> str:
+@lru_cache(KEPT)
+def of_service(query: str, service: str, *, but: frozenset[str] = frozenset()) -> str:
     """The same query of that service's series, whatever other services the same Prometheus knows.
 
     Series named in `but` are others', whose label `service` is absent or something else.
@@ -194,7 +198,12 @@ def of_arm(query: str, *, window: str, arm: Arm) -> str:
     Raises:
         ValueError: when the query is no PromQL that Prometheus 2 knows.
     """
-    return rewrite(query, lambda node: with_matchers(node, arm), window=window)
+    return _of_arm(query, window, tuple(arm.items()))
+
+
+@lru_cache(KEPT)
+def _of_arm(query: str, window: str, arm: tuple[tuple[str, str], ...]) -> str:
+    return rewrite(query, lambda node: with_matchers(node, dict(arm)), window=window)
 
 
 def count_of_arm(query: str, *, window: str, arm: Arm) -> str:
@@ -203,9 +212,15 @@ def count_of_arm(query: str, *, window: str, arm: Arm) -> str:
     Raises:
         ValueError: when the query is no PromQL that Prometheus 2 knows.
     """
-    return rewrite(query, lambda node: _counted(with_matchers(node, arm) or node), window=window)
+    return _count_of_arm(query, window, tuple(arm.items()))
 
 
+@lru_cache(KEPT)
+def _count_of_arm(query: str, window: str, arm: tuple[tuple[str, str], ...]) -> str:
+    return rewrite(query, lambda node: _counted(with_matchers(node, dict(arm)) or node), window=window)
+
+
+@lru_cache(KEPT)
 def series_of(query: str) -> frozenset[str]:
     """The names of the series that `query` reads; an empty one for a selector that does not say a name.
 
@@ -215,6 +230,7 @@ def series_of(query: str) -> frozenset[str]:
     return frozenset(node.name or "" for node in _nodes(query) if isinstance(node, promql.VectorSelector))
 
 
+@lru_cache(KEPT)
 def longest_step(query: str) -> timedelta:
     """Between two looks of a subquery; zero in a query without one.
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from tidegate.cli import command_line
+from tidegate.cli import command_tree
 from tidegate.cli.ci import JUNIT, SUMMARY
 
 FOLDER = Path(__file__).parents[2] / "examples/ci"
@@ -27,7 +26,7 @@ def calls(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.relative_to(FOLDER).as_posix())
 def test_every_call_is_one_that_tidegate_takes(path: Path) -> None:
-    root: Any = typer.main.get_command(command_line())
+    root: Any = command_tree()
     assert calls(path)
     for name, *arguments in calls(path):
         context = root.commands[name].make_context(name, arguments)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from cluster.quickstart import Merged, Typed, merged, shows, steps_of
 
@@ -21,7 +20,7 @@ from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli import command_line, main
+from tidegate.cli import command_tree, main
 from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -42,7 +41,7 @@ SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "example
 
 def commands() -> set[str]:
     """Every command by the words that call it, groups included."""
-    root: Any = typer.main.get_command(command_line())
+    root: Any = command_tree()
     inner = {f"{name} {verb}" for name, group in root.commands.items() for verb in getattr(group, "commands", ())}
     return set(root.commands) | inner
 

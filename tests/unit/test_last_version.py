@@ -20,7 +20,7 @@ from pipelines.spec.delivery import Delivery
 from rollouts.manifests.pod_spec import AutoscaleSpec
 from rollouts.manifests.spec import CanarySpec
 from rollouts.model import ForeignChange, ForeignObject, RegionState
-from tidegate.cli import command_line
+from tidegate.cli import command_tree
 from tidegate.cli.views.status import region_data
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import SpecError, load_spec, parse_spec
@@ -34,7 +34,7 @@ REFUSED = {"kubernetes": "fleet.gateway.direct"}
 
 def command(name: str) -> Any:
     """The command of that name, hidden ones included."""
-    found: Any = typer.main.get_command(command_line())
+    found: Any = command_tree()
     for word in name.split():
         found = found.commands[word]
     return found

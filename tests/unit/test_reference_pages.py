@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from pydantic import BaseModel
 
 from gates.answers.golden import GoldenPrompt
 from pipelines.spec.delivery import Delivery
-from tidegate.cli import command_line
+from tidegate.cli import command_tree
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, SecretKey
 from tidegate.core.errors import ExitCode
 from tidegate.core.metrics.model import RequestSeries, TimeSeries
@@ -31,7 +30,7 @@ PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
 
 def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
     """Every command as a person types it."""
-    kind = kind or typer.main.get_command(command_line())
+    kind = kind or command_tree()
     for name, command in kind.commands.items():
         yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate import __version__
 
 if TYPE_CHECKING:
     from typer import Typer
+
+    from tidegate.cli.command import Root
 
 
 ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
@@ -53,11 +56,10 @@ def _run(arguments: list[str]) -> int:
 
     from typer import Abort, Exit
     from typer.exceptions import TyperException
-    from typer.main import get_command
 
     from tidegate.cli.completion import VARIABLE, complete
 
-    command = get_command(command_line())
+    command = command_tree()
     if VARIABLE in os.environ:
         return complete(command)
     try:
@@ -81,11 +83,24 @@ def _complaint(message: str) -> str:
     return message.rstrip(".").replace("Value error, ", "").replace("Input should be ", "expected ")
 
 
+@cache
+def command_tree() -> Root:
+    """All of `command_line`, each command made when it is first looked at: all of them take longer than most calls."""
+    from typer.main import get_group
+
+    from tidegate.cli.command import LazyCommands
+
+    root: Any = get_group(_app(()))
+    root.commands = LazyCommands(_commands(), lambda command: get_group(_app((command,))))
+    return cast("Root", root)
+
+
 def command_line() -> Typer:
     """Every command's name, options and help; what a command does is imported when it is called."""
-    from typer import Typer
+    return _app(_commands())
 
-    from tidegate.cli.command import Root, add_command
+
+def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.groups.audit import audit
     from tidegate.cli.groups.delivery import approve, deliver, history, plan, report, resume, rollback, status
     from tidegate.cli.groups.engine import engine
@@ -99,6 +114,17 @@ def command_line() -> Typer:
     from tidegate.cli.groups.stage import stage
     from tidegate.cli.groups.workflow import workflow
 
+    return (
+        *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),
+        *(serve, traffic, schema, notify, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
+    )
+
+
+def _app(commands: Sequence[Callable[..., int] | Typer]) -> Typer:
+    from typer import Typer
+
+    from tidegate.cli.command import Root, add_command
+
     app = Typer(
         name="tidegate",
         cls=Root,
@@ -109,9 +135,6 @@ def command_line() -> Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for command in (
-        *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),
-        *(serve, traffic, schema, notify, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
-    ):
+    for command in commands:
         add_command(app, command)
     return app

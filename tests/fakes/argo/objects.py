@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from tidegate.core.model import Json
@@ -39,8 +40,14 @@ def safe_hash(value: object) -> str:
 
     It hashes JSON, upstream hashes Go's view of the object: equal in shape and in stability, not in letters.
     """
+    return _hash_of(json.dumps(value, sort_keys=True))
+
+
+@lru_cache(4096)
+def _hash_of(text: str) -> str:
+    """Kept: each look at a Rollout hashes its template and its steps, a byte at a time."""
     fnv = 0x811C9DC5
-    for byte in json.dumps(value, sort_keys=True).encode():
+    for byte in text.encode():
         fnv = ((fnv ^ byte) * 0x01000193) & 0xFFFFFFFF
     return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(fnv))
 

@@ -53,8 +53,11 @@ class Reconciliation:
 
     def _find_new(self) -> ReplicaSet | None:
         """By its hash, or by a template that is equal without what was injected into it (`FindNewReplicaSet`)."""
-        by_hash = next((rs for rs in self.all if rs.hash == self.rollout.pod_hash), None)
-        if by_hash is not None or not self.all:
+        if not self.all:
+            return None
+        wanted = self.rollout.pod_hash
+        by_hash = next((rs for rs in self.all if rs.hash == wanted), None)
+        if by_hash is not None:
             return by_hash
         desired = template_as_stored(self.world, self.rollout)
         return next((rs for rs in self.all if plain_template(rs) == desired), None)

@@ -33,12 +33,14 @@ from fakes.kube.requests import (
     call_of,
 )
 from fakes.kube.store import Kind, copied
+from pydantic_core import to_json
 
 from rollouts.kube.model import PatchKind, Resource
 from rollouts.kube.resources import PODS
 from rollouts.manifests.schema import SchemaProblem, problems_in
 from tidegate.core.model import Json
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -332,7 +334,7 @@ def _parsed(asked: Asked) -> Any:
         raise Refusal(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {content_type}")
     try:
         if "yaml" in content_type:
-            return yaml.safe_load(asked.body)
+            return yaml.load(asked.body, Loader=_LOADER)
         return json.loads(asked.body)
     except (ValueError, yaml.YAMLError) as error:
         raise bad_request(f"the object provided is unrecognized: {error}") from error
@@ -489,7 +491,7 @@ class Api:
         headers = self._headers("application/json")
         if warnings:
             headers["warning"] = ", ".join(f'299 - "{warning}"' for warning in warnings)
-        return Reply(code, json.dumps(body).encode(), headers)
+        return Reply(code, to_json(body), headers)
 
     def _headers(self, content_type: str) -> dict[str, str]:
         now = self.cluster.time.now()
@@ -498,4 +500,4 @@ class Api:
 
 
 def _line(event: Json) -> bytes:
-    return json.dumps(event).encode() + b"\n"
+    return to_json(event) + b"\n"

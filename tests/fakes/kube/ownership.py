@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from fakes.kube.refusal import Cause, Refusal, bad_request
@@ -172,12 +173,14 @@ class Owners:
         self._kind = kind
         self._entries = [dict(entry) for entry in managed]
         self._fields = [from_fields(entry.get("fieldsV1") or {}) for entry in self._entries]
+        self._as_read = tuple(self._fields)
 
     def written(self) -> list[Json]:
         """As `metadata.managedFields`."""
         return [
-            entry | {"fieldsType": "FieldsV1", "fieldsV1": to_fields(fields)}
-            for entry, fields in zip(self._entries, self._fields, strict=True)
+            # What nobody else's write has touched stands as it did: most of an object's fields, at most writes.
+            entry if fields == before else entry | {"fieldsType": "FieldsV1", "fieldsV1": to_fields(fields)}
+            for entry, fields, before in zip_longest(self._entries, self._fields, self._as_read)
             if fields
         ]
 

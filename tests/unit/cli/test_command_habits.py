@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from tidegate import __version__
 from tidegate.app.process import note
-from tidegate.cli import command_line, main
+from tidegate.cli import command_tree, main
 from tidegate.cli.command import SECTIONS
 from tidegate.cli.output import ListOutput, Output, data_line, print_data, print_objects
 
@@ -26,7 +25,7 @@ TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
 def root() -> Any:
-    return typer.main.get_command(command_line())
+    return command_tree()
 
 
 def groups() -> list[str]:

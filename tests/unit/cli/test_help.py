@@ -7,9 +7,8 @@ import sys
 from typing import Any
 
 import pytest
-import typer
 
-from tidegate.cli import command_line
+from tidegate.cli import command_tree
 
 HEAVY = ("mlflow", "openai", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
 """What no help and no usage error needs; each costs a person tenths of a second or more."""
@@ -21,7 +20,7 @@ READ_ONLY = {"plan", "status", "model list", "engine inspect", "engine diff", "e
 
 def commands() -> dict[str, Any]:
     """Every command by the words that call it."""
-    root: Any = typer.main.get_command(command_line())
+    root: Any = command_tree()
     found: dict[str, Any] = {}
     for name, command in root.commands.items():
         inner = getattr(command, "commands", None)

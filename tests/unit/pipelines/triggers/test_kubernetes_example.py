@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from pipelines.workflow.model import SPEC_FOLDER
 from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.manifests.schema import problems_in
 from tidegate.app.wiring.specs import read_delivery
-from tidegate.cli import command_line
+from tidegate.cli import command_tree
 
 EXAMPLES = Path("examples/kubernetes")
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all((EXAMPLES / "serve.yaml").read_text())}
@@ -44,7 +43,7 @@ def test_it_serves_the_delivery_that_workflows_run() -> None:
 
 
 def test_its_command_line_is_taken_and_its_service_leads_to_it() -> None:
-    command = typer.main.get_command(command_line()).commands["serve"]  # type: ignore[attr-defined]  # click's group has them
+    command = command_tree().commands["serve"]
     asked = command.make_context("serve", SERVE["args"][1:]).params
     items = {item["path"] for each in POD["volumes"] if "configMap" in each for item in each["configMap"]["items"]}
     assert str(asked["spec"].relative_to(SPEC_FOLDER)) in items
