@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, Union, cast
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, create_model
@@ -63,9 +64,15 @@ GATE_KINDS: dict[str, GateKind[Any]] = {
 """By name, in the order in which a sequential test lists its verdicts."""
 
 
-def tested_kinds() -> dict[str, GateKind[Any]]:
+def tested_kinds() -> Mapping[str, GateKind[Any]]:
     """Those that a sequential test can have; the others are judged once, by their stage."""
-    return {name: kind for name, kind in GATE_KINDS.items() if isinstance(kind, TestedGate | MonitoredGate)}
+    return _tested(tuple(GATE_KINDS.items()))
+
+
+@lru_cache(8)
+def _tested(kinds: tuple[tuple[str, GateKind[Any]], ...]) -> Mapping[str, GateKind[Any]]:
+    """Kept: a plan asks many times for each of its gates."""
+    return {name: kind for name, kind in kinds if isinstance(kind, TestedGate | MonitoredGate)}
 
 
 def kinds_from_batches() -> tuple[str, ...]:
@@ -111,8 +118,8 @@ class GatesByName(SpecModel):
     def asked(self) -> Mapping[str, SpecModel]:
         """The settings of each gate that has some, by name, in the order of their verdicts."""
         own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
-        named = [*own.items(), *(self.model_extra or {}).items()]
-        return {gate: each for kind in GATE_KINDS for gate, each in named if _kind_named(gate, each) == kind}
+        kinds, settings = {**dict(zip(own, own, strict=True)), **self.kinds}, {**own, **(self.model_extra or {})}
+        return {gate: settings[gate] for kind in GATE_KINDS for gate in settings if kinds[gate] == kind}
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -144,10 +151,6 @@ class GatesByName(SpecModel):
             if before != gate and not kind.several:
                 expected = f"one of this kind: evidence is made for the settings of '{before}'"
                 yield SpecConflict((gate,), f"a second gate of kind {kind.name}", expected)
-
-
-def _kind_named(gate: str, settings: object) -> object:
-    return getattr(settings, "kind", None) or gate
 
 
 def is_paired(kind: GateKind[Any]) -> bool:

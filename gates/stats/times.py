@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +37,22 @@ def stretch(edges: Array, factor: float) -> Array:
     Within a bin times are taken as evenly spread in their logarithm. The first bin is taken to be as wide
     as the second, the last as wide as the one before it; only what moves there is affected, not validity.
     """
-    logs = np.log(edges)
+    return _stretch(edges.tobytes(), factor)
+
+
+@lru_cache(64)
+def _stretch(edges: bytes, factor: float) -> Array:
+    """Kept, and not to be written: all tests of a delivery, and each forecast of its plan, ask for the same few."""
+    logs = np.log(np.frombuffer(edges))
     widths = np.diff(logs, prepend=logs[0] - (logs[1] - logs[0]) if len(logs) > 1 else logs[0] - math.log(2))
     low = np.concatenate([logs - widths, logs[-1:]])
     high = np.concatenate([logs, logs[-1:] + widths[-1]])
     begin, end = low + math.log(factor), high + math.log(factor)
     walls = np.concatenate([[-np.inf], logs, [np.inf]])
     overlap = np.minimum(end[:, None], walls[None, 1:]) - np.maximum(begin[:, None], walls[None, :-1])
-    return np.asarray(np.maximum(overlap, 0) / (high - low)[:, None])
+    moved = np.asarray(np.maximum(overlap, 0) / (high - low)[:, None])
+    moved.setflags(write=False)
+    return moved
 
 
 def relax(counts: Array, shrink: Array, scrape: int) -> Array:
@@ -75,7 +84,7 @@ class TimeHistory:
 
     def __init__(self, edges: Array, leading: tuple[int, ...] = ()) -> None:
         """`edges` in seconds, rising."""
-        self._smoothing = _smoothing(edges)
+        self._smoothing = _smoothing(edges.tobytes())
         self._counts = np.zeros((*leading, len(edges) + 1))
 
     def feed(self, stable: Array, seconds: float) -> None:
@@ -130,12 +139,15 @@ def nearest_edge(above: Array, quantile: float) -> NDArray[np.intp]:
     return np.asarray(distance.shape[-1] - 1 - np.argmin(distance[..., ::-1], axis=-1))
 
 
-def _smoothing(edges: Array) -> Array:
-    """Row-stochastic: what each bin lends to its neighbours, a normal kernel in the logarithm of seconds."""
-    logs = np.log(edges)
+@lru_cache(16)
+def _smoothing(edges: bytes) -> Array:
+    """Row-stochastic: what each bin lends to its neighbours, a normal kernel in the logarithm of seconds. Kept."""
+    logs = np.log(np.frombuffer(edges))
     middles = np.concatenate([logs[:1] - 0.05, (logs[:-1] + logs[1:]) / 2, logs[-1:] + 0.05])
     kernel = np.exp(-0.5 * ((middles[:, None] - middles[None, :]) / BANDWIDTH) ** 2)
-    return np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
+    lent = np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
+    lent.setflags(write=False)
+    return lent
 
 
 SCALES = (1.1, 1.2, 1.5, 3.0)
