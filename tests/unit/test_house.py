@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from statistics import quantiles
 
@@ -15,7 +17,6 @@ from benchmarks.house import import_figures
 ROOT = Path(__file__).parents[2]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = {path.relative_to(ROOT): path.read_text() for package in WHEEL for path in (ROOT / package).rglob("*.py")}
-TREES = {path: ast.parse(text) for path, text in MODULES.items()}
 
 OUTSIDE = {
     "dxf",
@@ -34,6 +35,12 @@ OUTSIDE = {
 the command line may import it."""
 
 
+@cache
+def trees() -> Mapping[Path, ast.Module]:
+    """Of all modules; parsed by the one who looks, not by everybody who collects tests."""
+    return {path: ast.parse(text) for path, text in MODULES.items()}
+
+
 def imports(tree: ast.Module) -> set[str]:
     """The top-level packages that a module imports, anywhere in it."""
     found = set()
@@ -48,7 +55,7 @@ def imports(tree: ast.Module) -> set[str]:
 def function_lengths() -> dict[str, int]:
     return {
         f"{path}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
@@ -60,7 +67,7 @@ def test_no_module_is_longer_than_a_reader_can_bear() -> None:
 
 def test_a_class_name_is_used_once() -> None:
     where = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where[node.name].append(str(path))
@@ -104,12 +111,12 @@ def test_every_package_is_in_the_wheel() -> None:
 @pytest.mark.parametrize("package", WHEEL)
 def test_every_package_is_typed_and_says_what_it_is(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
-    assert ast.get_docstring(TREES[Path(package, "__init__.py")])
+    assert ast.get_docstring(trees()[Path(package, "__init__.py")])
 
 
 def test_the_http_library_can_be_replaced_in_one_module_of_a_folder() -> None:
     users = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if "httpx" in imports(tree):
             users[path.parent].append(str(path))
     assert {package: modules for package, modules in users.items() if len(modules) > 1} == {}
@@ -118,7 +125,7 @@ def test_the_http_library_can_be_replaced_in_one_module_of_a_folder() -> None:
 def test_deciding_touches_nothing_outside() -> None:
     pure = {
         path: tree
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if not {"adapters", "environment", "entrypoint"} & set(path.parts)
         and path.parts[0] != "pipelines"
         and path.parts[:2] != ("tidegate", "cli")

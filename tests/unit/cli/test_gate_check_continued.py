@@ -69,12 +69,12 @@ def calls(tmp_path: Path) -> Calls:
     return Calls(tmp_path)
 
 
-@pytest.mark.parametrize("every", [7.0, 50.0, 100.0])
+@pytest.mark.parametrize("every", [7.0, 35.0, 70.0])
 def test_however_often_it_is_called_it_judges_the_same_batches(tmp_path: Path, every: float) -> None:
     often, once = Calls(tmp_path / "often"), Calls(tmp_path / "once")
-    assert often.called_every(every, 700) == once.called_every(700, 700)
+    assert often.called_every(every, 350) == once.called_every(350, 350)
     assert often.batches() == once.batches()
-    assert len(often.batches()) == 70
+    assert len(often.batches()) == 35
     for each in (often, once):
         with each.file.open() as lines:
             assert replay(read(lines, file=str(each.file))) == []
@@ -99,15 +99,15 @@ def test_a_second_call_in_the_same_window_changes_nothing(calls: Calls) -> None:
     first = calls.called_every(60, 300)
     kept, windows = calls.file.read_bytes(), len(calls.evidence.windows)
     calls.clock.elapsed += 3
-    assert [calls.call() for _ in range(50)] == [first] * 50
+    assert [calls.call() for _ in range(10)] == [first] * 10
     assert calls.file.read_bytes() == kept
     assert len(calls.evidence.windows) == windows
 
 
 def test_windows_touch_and_none_is_read_twice(calls: Calls) -> None:
-    calls.called_every(3, 600)
+    calls.called_every(3, 210)
     windows = calls.evidence.windows
-    assert len(windows) == 60
+    assert len(windows) == 21
     assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
 
 

@@ -110,15 +110,15 @@ FIRST_HOURS = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year, lift: 
 
 
 async def test_no_region_is_changed_before_it_ends_and_then_all_goes_on(tmp_path: Path) -> None:
-    world = frozen_world(tmp_path, FIRST_HOURS)
+    world = frozen_world(tmp_path, FIRST_HOURS.replace("06:00", "00:30"))
     result = await world.deliver()
     assert result.ending is Ending.DELIVERED, result.reason
     begun = {event.step: event.at for event in world.recorder.events if event.kind == "started"}
     assert begun["build"] < datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-    assert begun["deploy@eu-west-1"] >= datetime(2026, 1, 1, 6, tzinfo=UTC)
+    assert begun["deploy@eu-west-1"] >= datetime(2026, 1, 1, 0, 30, tzinfo=UTC)
     [waiting] = [event for event in world.recorder.events if event.kind == "waiting"]
     assert (waiting.step, waiting.message) == (
-        "deploy@eu-west-1", "until 2026-01-01 06:00 UTC: frozen: new year",
+        "deploy@eu-west-1", "until 2026-01-01 00:30 UTC: frozen: new year",
     )  # fmt: skip
 
 
