@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from tidegate import __version__
 from tidegate.app.process import note
-from tidegate.cli import command_tree, main
+from tidegate.cli import command_line, command_tree, main
 from tidegate.cli.command import SECTIONS
 from tidegate.cli.output import ListOutput, Output, data_line, print_data, print_objects
 
@@ -67,6 +68,17 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert main(["-q", "--version"]) == 0
     assert capsys.readouterr().out == f"tidegate {__version__}\n" * 2
+
+
+def test_commands_that_are_made_one_by_one_are_those_that_are_made_together() -> None:
+    whole: Any = typer.main.get_command(command_line())
+    one_by_one = root()
+    assert list(one_by_one.commands) == list(whole.commands)
+    for name, command in whole.commands.items():
+        alone = one_by_one.commands[name]
+        assert (type(alone), alone.hidden) == (type(command), command.hidden)
+        assert alone.get_help(typer.Context(alone)) == command.get_help(typer.Context(command))
+    assert one_by_one.commands["plan"] is one_by_one.commands["plan"]
 
 
 def test_the_version_imports_no_command() -> None:

@@ -20,6 +20,7 @@ def apart(edges: np.ndarray) -> bool:
 @given(edges=EDGES.filter(apart), factor=st.floats(0.2, 5))
 def test_stretching_loses_nothing_and_moves_one_way(edges: np.ndarray, factor: float) -> None:
     moves = stretch(edges, factor)
+    assert not moves.flags.writeable  # all who ask have the same one
     assert moves.sum(axis=1) == pytest.approx(1)
     assert moves.min() >= 0
     wrong_way = np.tril(moves, -1) if factor > 1 else np.triu(moves, 1)
