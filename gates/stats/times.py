@@ -145,9 +145,9 @@ def _smoothing(edges: bytes) -> Array:
     logs = np.log(np.frombuffer(edges))
     middles = np.concatenate([logs[:1] - 0.05, (logs[:-1] + logs[1:]) / 2, logs[-1:] + 0.05])
     kernel = np.exp(-0.5 * ((middles[:, None] - middles[None, :]) / BANDWIDTH) ** 2)
-    lent = np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
-    lent.setflags(write=False)
-    return lent
+    rows = np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
+    rows.setflags(write=False)
+    return rows
 
 
 SCALES = (1.1, 1.2, 1.5, 3.0)
