@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
@@ -132,6 +133,9 @@ ARENAS = "4"
 GPU_CACHES = {"TRITON_CACHE_DIR": "triton", "FLASHINFER_WORKSPACE_BASE": "flashinfer", "CUDA_CACHE_PATH": "cuda"}
 """Where compilers of kernels besides inductor keep them, as folders of the compile cache: so they are kept with it."""
 
+PRELOADED = "LD_PRELOAD"
+"""Libraries that a program has before its own, for all that is started from it."""
+
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -143,6 +147,7 @@ def child_environment(
     packages: Path,
     threads: int | None,
     allocator: str | None,
+    openmp: str | None = None,
     on_cpu: bool = True,
 ) -> dict[str, str]:
     """What vLLM's process sees.
@@ -154,10 +159,13 @@ def child_environment(
         packages: the folder that holds this package, for the middleware.
         threads: for computing on a CPU; None leaves them to vLLM.
         allocator: a library to allocate memory with; None means the C library's own.
+        openmp: the library to compute with by several threads; None leaves it to vLLM.
         on_cpu: whether nothing is compiled for a GPU, whose compilers keep what they made below the home otherwise.
     """
     merged = {**manifest, **inherited}
-    tuned = {"OMP_WAIT_POLICY": "passive"} | ({"LD_PRELOAD": allocator} if allocator else {"MALLOC_ARENA_MAX": ARENAS})
+    tuned = {"OMP_WAIT_POLICY": "passive"} | ({} if allocator else {"MALLOC_ARENA_MAX": ARENAS})
+    if preloaded := [library for library in (allocator, openmp) if library]:
+        tuned[PRELOADED] = os.pathsep.join(preloaded)
     if not on_cpu:
         tuned |= {name: str(cache / folder) for name, folder in GPU_CACHES.items()}
     if threads is not None:
@@ -183,8 +191,23 @@ def usable_cores(quota: Path = CGROUP_QUOTA) -> int:
 
 
 def find_allocator() -> str | None:
-    """tcmalloc, where this machine has it."""
-    return next((path for path in TCMALLOC if Path(path).exists()), None)
+    """tcmalloc, where this machine or the installed vLLM has it."""
+    ours = (path for path in TCMALLOC if Path(path).exists())
+    return next(ours, None) or next(_libraries("vllm", "libs/libtcmalloc*.so*"), None)
+
+
+def find_openmp() -> str | None:
+    """The OpenMP that torch brings, found as vLLM finds it: another one would not compute with the threads of torch."""
+    return next(chain(_libraries("torch", "../torch.libs/libgomp*.so*"), _libraries("torch", "lib/libgomp*.so*")), None)
+
+
+def _libraries(package: str, pattern: str) -> Iterator[str]:
+    """Files of an installed package, which is not imported for that."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        return
+    folder, _, names = pattern.rpartition("/")
+    yield from map(str, sorted((Path(found.origin).parent / folder).resolve().glob(names)))
 
 
 PACKAGE = Path(__file__).resolve().parent
@@ -195,6 +218,9 @@ QUIET_PATHS = ",".join(
 
 EAGER = "--enforce-eager"
 """Of vLLM: nothing is compiled, whatever a cache holds."""
+
+ONE_WORKER = "VLLM_ENABLE_V1_MULTIPROCESSING"
+"""Of vLLM, if it is 0: on a CPU the engine core computes itself."""
 
 TOKEN_VARIABLE = "TIDEGATE_WEIGHTS_TOKEN"
 """A secret is no option: everybody may read a process's arguments."""
@@ -229,18 +255,24 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
     if settings.model_infos is not None:
         run.share_model_infos(settings.model_infos)
+    # vLLM has no use for our secret.
+    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    on_cpu = compile_key.computes_on_cpu()
+    arguments = (*engine.arguments, *settings.vllm)
+    openmp = find_openmp() if on_cpu else None
+    forks = forks_core(settings.server, arguments, {**engine.environment, **inherited}, openmp=openmp)
     environment = child_environment(
-        # vLLM has no use for our secret.
-        {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
+        inherited,
         engine.environment,
         cache=cache,
         packages=PACKAGE.parent,
         threads=_threads(settings),
         allocator=find_allocator(),
-        on_cpu=compile_key.computes_on_cpu(),
+        openmp=openmp if forks else None,
+        on_cpu=on_cpu,
     )
     differing = _differences(settings, engine, environment, model, journal)
-    command = _command(settings, engine)
+    command = _command(settings, engine, forks=forks)
     written = None if EAGER in command else cache
     return PreparedEngine(
         engine=engine,
@@ -322,7 +354,19 @@ def _threads(settings: Settings) -> int | None:
     return usable_cores()
 
 
-def _command(settings: Settings, engine: ServedEngine) -> tuple[str, ...]:
+def forks_core(server: str, arguments: Container[str], variables: Mapping[str, str], *, openmp: str | None) -> bool:
+    """Whether vLLM's engine core may be a fork of its server; `server.forked` says why not always."""
+    return (
+        server == VLLM
+        and EAGER in arguments
+        and openmp is not None
+        and variables.get(ONE_WORKER) == "0"
+        # vLLM adds to the operator's for its core, and a fork would not have it.
+        and PRELOADED not in variables
+    )
+
+
+def _command(settings: Settings, engine: ServedEngine, *, forks: bool) -> tuple[str, ...]:
     ours = {
         "--host": settings.host,
         "--port": str(settings.port),
@@ -334,7 +378,8 @@ def _command(settings: Settings, engine: ServedEngine) -> tuple[str, ...]:
         ours["--logging-config.formatter"] = "json"
     theirs = without(ours.keys(), [*engine.arguments, *settings.vllm])
     gate = ["--middleware", f"{PACKAGE.name}.gate.EngineGate"]
-    return (sys.executable, "-m", settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
+    server = (f"{PACKAGE.name}.server.forked", settings.server) if forks else (settings.server,)
+    return (sys.executable, "-m", *server, *theirs, *chain.from_iterable(ours.items()), *gate)
 
 
 def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from fakes.engines.engine_image import Process1, until_open, until_refused, writ
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.entrypoint.compile_key import NEUTRAL_VARIABLES
+from engine_images.entrypoint.journal import Died
 from tidegate.testing import write_tiny_model
 
 pytestmark = pytest.mark.engine
@@ -103,6 +104,43 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
     # One who asked just before is finished too.
     assert drained["finished"] >= STREAMS
     assert (drained["cut"], drained["stuck"]) == (0, 0)
+
+
+def test_the_core_is_a_fork_that_computes_with_all_threads_and_holds_no_socket_of_the_server(
+    root: Path, start_vllm: Start
+) -> None:
+    engine = start_vllm(root, "--threads", "2").until_ready()
+    core = core_of(engine)
+    server = parent_of(core)
+    # At the same place by chance alone, were it loaded once more.
+    assert place_of("libtorch_cpu.so", core) == place_of("libtorch_cpu.so", server)
+    assert sockets_of(server)
+    assert not sockets_of(core) & sockets_of(server)
+    assert "leaving Torch threads at 2" in engine.output.read_text(encoding="utf-8")
+    os.kill(core, signal.SIGKILL)
+    assert engine.wait() == Died.code
+
+
+def core_of(engine: Process1) -> int:
+    """vLLM's engine core."""
+    (core,) = [pid for pid in engine.family() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"VLLM::Engine")]
+    return core
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+
+
+def place_of(library: str, pid: int) -> str:
+    """The address of a loaded library."""
+    lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+    return next(line.partition("-")[0] for line in lines if line.endswith(library))
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Its open sockets; what two processes have in common has the same name."""
+    open_files = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
+    return {name for name in open_files if name.startswith("socket:")}
 
 
 async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
