@@ -31,7 +31,7 @@ from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import UnknownModel
 from registry.model_files import digest_files, whole_digest
 from tidegate.cli import main
-from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.errors import ExitCode, TidegateError, UsageError
 
 HERE = Path(__file__).parent
 SPEC = str(HERE / "delivery.yaml")
@@ -85,9 +85,16 @@ def spec_on(accelerator: Accelerator, folder: Path = HERE) -> Path:
 
 
 def tidegate(*arguments: str) -> int:
-    """One command, as typed."""
+    """One command, as typed.
+
+    Raises:
+        KeyboardInterrupt: it was asked to stop, and with it all that is to come.
+    """
     print(f"$ tidegate {' '.join(arguments)}", flush=True)
-    return main(arguments)
+    code = main(arguments)
+    if code == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
 
 
 def make_models(folder: Path, accelerator: Accelerator) -> None:
@@ -212,7 +219,11 @@ if __name__ == "__main__":
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     SPEC = str(spec_on(on))
-    good = run(where, arguments.models, arguments.report, arguments.only or list(EXPECTED), on)
+    try:
+        good = run(where, arguments.models, arguments.report, arguments.only or list(EXPECTED), on)
+    except KeyboardInterrupt:
+        say("stopped, as asked")
+        sys.exit(ExitCode.INTERRUPTED)
     say(f"{'as it must be' if good else 'NOT as it must be'}, in {time.monotonic() - began:.0f} s")
     print(
         f"open {arguments.report}, or look at the runs: .venv/bin/mlflow ui --backend-store-uri {embedded_uri(where)}"
