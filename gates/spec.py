@@ -118,8 +118,8 @@ class GatesByName(SpecModel):
     def asked(self) -> Mapping[str, SpecModel]:
         """The settings of each gate that has some, by name, in the order of their verdicts."""
         own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
-        kinds, settings = {**dict(zip(own, own, strict=True)), **self.kinds}, {**own, **(self.model_extra or {})}
-        return {gate: settings[gate] for kind in GATE_KINDS for gate in settings if kinds[gate] == kind}
+        kinds, settings = self.kinds, {**own, **(self.model_extra or {})}
+        return {gate: settings[gate] for kind in GATE_KINDS for gate in settings if kinds.get(gate, gate) == kind}
 
     @property
     def kinds(self) -> Mapping[str, str]:

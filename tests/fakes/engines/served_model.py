@@ -2,8 +2,7 @@
 
 It speaks what a delivery, its users and its gates ask of vLLM. It renders the version's own chat template and has its
 own tokenizer; each of its answers is drawn from the weights' digest and the prompt, so that equal weights answer alike
-and others otherwise. `EngineContract` says what
-it has in common with the real one.
+and others otherwise. `EngineContract` says what it has in common with the real one.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import importlib
 import json
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -20,9 +18,9 @@ from typing import Any
 
 import uvicorn
 from fakes.engines.stand_in_engine import StandInMetrics
+from fakes.engines.stand_in_vllm import middleware_of
 from prometheus_client import REGISTRY, generate_latest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -67,10 +65,6 @@ class ServedModel:
         self._metrics = StandInMetrics(name, registry=REGISTRY)
 
     def app(self, middleware: Sequence[str]) -> Starlette:
-        gates = []
-        for name in middleware:
-            module, _, attribute = name.rpartition(".")
-            gates.append(Middleware(getattr(importlib.import_module(module), attribute)))
         routes = [
             Route("/health", self.health),
             Route("/metrics", self.numbers),
@@ -78,7 +72,7 @@ class ServedModel:
             Route("/v1/completions", self.complete, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
         ]
-        return Starlette(routes=routes, middleware=gates)
+        return Starlette(routes=routes, middleware=middleware_of(middleware))
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("")

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -23,6 +23,15 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
+
+
+def middleware_of(names: Sequence[str]) -> list[Middleware]:
+    """What `--middleware` names, each as MODULE.CLASS."""
+    found = []
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        found.append(Middleware(getattr(importlib.import_module(module), attribute)))
+    return found
 
 
 class StandInVllm:
@@ -35,10 +44,6 @@ class StandInVllm:
         self.prompts: list[str] = []
 
     def app(self, middleware: list[str]) -> Starlette:
-        gates = []
-        for name in middleware:
-            module, _, attribute = name.rpartition(".")
-            gates.append(Middleware(getattr(importlib.import_module(module), attribute)))
         routes = [
             Route("/health", self.health),
             Route("/prompts", self.told),
@@ -47,7 +52,7 @@ class StandInVllm:
             Route("/v1/completions", self.complete, methods=["POST"]),
             Mount("/metrics", make_asgi_app()),
         ]
-        return Starlette(routes=routes, middleware=gates)
+        return Starlette(routes=routes, middleware=middleware_of(middleware))
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("")

@@ -109,8 +109,11 @@ def _golden_set(spec: Delivery, folder: Path) -> tuple[AskedGoldenSet | None, Go
     from pipelines.adapters.local_engines import AskedGoldenSet
     from tidegate.app.wiring.gates.readers import embedder, likelihood
 
-    quality, golden = spec.gates.only(QualityGate), golden_set(spec, folder)
-    if spec.engine.unquantized is None or quality is None or not golden:
+    quality = spec.gates.only(QualityGate)
+    if spec.engine.unquantized is None or quality is None:
+        return None, None
+    golden = golden_set(spec, folder)
+    if not golden:
         return None, None
     scorers = scorers_of(golden, quality.scorer)
     asked = AskedGoldenSet(
