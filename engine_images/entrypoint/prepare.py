@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 
 from . import compile_key, manifest, weights
+from .channel import VARIABLE
 from .journal import BadSettings, EventLog, OtherMachine
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
 from .runtime_directory import RuntimeDirectory, compiled_files
@@ -53,6 +54,7 @@ class Settings(ModelSettings):
     health_deadline: float
     threads: int | None
     model_infos: Path | None
+    fork_server: Path | None
     samples: Path | None
     known_as: str | None
     spot: str
@@ -100,6 +102,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
     option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
     option("--model-infos", type=Path, help="folder shared by engines: what vLLM has found out about model classes")
+    option("--fork-server", type=absolute_path, help="folder in which engines on a CPU find what has imported vLLM")
     option("--samples", type=absolute_path, help="file in which a delivery says what to keep of users' requests")
     option("--known-as", help="by what name that file knows this engine; else its model version")
     option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
@@ -218,6 +221,22 @@ QUIET_PATHS = ",".join(
 
 EAGER = "--enforce-eager"
 """Of vLLM: nothing is compiled, whatever a cache holds."""
+
+FORK_CLIENT = PACKAGE / "server" / "fork_client.py"
+
+IMPORTED_ONCE = (
+    VLLM,
+    "vllm.v1.engine.async_llm",
+    "vllm.v1.engine.utils",
+    "vllm.v1.worker.cpu_worker",
+    "vllm.v1.worker.cpu_model_runner",
+    "vllm.v1.sample.ops.penalties",
+    "vllm.model_executor.layers.quantization.online.base",
+)
+"""What a fork server imports: vLLM's server, and what it and its core import later for any model."""
+
+READ_LATE = ("VLLM_CACHE_ROOT", "PYTHONPATH", VARIABLE)
+"""Variables that are another engine's own, and that nothing reads while it is imported."""
 
 ONE_WORKER = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """Of vLLM, if it is 0: on a CPU the engine core computes itself."""
@@ -378,8 +397,14 @@ def _command(settings: Settings, engine: ServedEngine, *, forks: bool) -> tuple[
         ours["--logging-config.formatter"] = "json"
     theirs = without(ours.keys(), [*engine.arguments, *settings.vllm])
     gate = ["--middleware", f"{PACKAGE.name}.gate.EngineGate"]
-    server = (f"{PACKAGE.name}.server.forked", settings.server) if forks else (settings.server,)
-    return (sys.executable, "-m", *server, *theirs, *chain.from_iterable(ours.items()), *gate)
+    rest = (settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
+    if not forks:
+        return (sys.executable, "-m", *rest)
+    forked = (f"{PACKAGE.name}.server.forked", *rest)
+    if settings.fork_server is None:
+        return (sys.executable, "-m", *forked)
+    shared = (str(settings.fork_server), ",".join(IMPORTED_ONCE), ",".join(READ_LATE))
+    return (sys.executable, "-I", "-S", str(FORK_CLIENT), *shared, *forked)
 
 
 def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:

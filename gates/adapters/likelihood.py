@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic import BaseModel
 
+from gates.adapters.engine_client import engine_client
 from gates.adapters.engine_errors import engine_errors
 from gates.errors import BadAnswer
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 
 class _Tokens(BaseModel):
@@ -37,7 +41,7 @@ class EngineLikelihood:
 
     async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
         """As `LogLikelihood`; the end of the turn after the reference is not asked for."""
-        async with self._client(url) as client:
+        async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
             with engine_errors(url):
                 messages = [{"role": "user", "content": prompt}]
                 before = await _tokens(client, {"model": model, "messages": messages})
@@ -56,13 +60,6 @@ class EngineLikelihood:
                 )
                 (choice,) = _Completion.model_validate(found).choices
         return _mean(choice, len(before), answer, url)
-
-    def _client(self, url: str) -> AsyncOpenAI:
-        # Engines are asked directly, whatever proxy the environment has for the world outside.
-        http_client = DefaultAsyncHttpxClient(trust_env=False)
-        return AsyncOpenAI(
-            base_url=url, api_key="none", max_retries=0, timeout=self._timeout_seconds, http_client=http_client
-        )
 
 
 async def _tokens(client: AsyncOpenAI, body: dict[str, object]) -> list[int]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from gates.adapters.engine_client import engine_client
 from gates.adapters.engine_errors import broke_off, engine_errors
 from pipelines.ports import ChatAnswer
 
-# Imported by those who ask: it takes a second, and most steps of a delivery ask no engine.
+# Imported with the client that is asked.
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletionChunk
 
 
@@ -54,7 +54,7 @@ class OpenAIChat:
             BadAnswer: when the engine answers with an error, is too slow, breaks off, or does not speak OpenAI's API.
             OutsideError: when it was not reached.
         """
-        async with self._client(f"{url}/v1") as client:
+        async with engine_client(f"{url}/v1", timeout_seconds=self._timeout_seconds) as client:
             with engine_errors(url):
                 begin = time.perf_counter()
                 stream = await client.chat.completions.create(
@@ -79,23 +79,10 @@ class OpenAIChat:
             BadAnswer, OutsideError: as for `ask`.
         """
         body = {"model": model, "messages": list(messages)}
-        async with self._client(url) as client:
+        async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
             with engine_errors(url):
                 answer = await client.post("/tokenize", cast_to=object, body=body)
                 return _Tokens.model_validate(answer).tokens
-
-    def _client(self, url: str) -> AsyncOpenAI:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        return AsyncOpenAI(
-            base_url=url,
-            api_key="none",
-            # An answer that came only the second time would hide what users see.
-            max_retries=0,
-            timeout=self._timeout_seconds,
-            # Engines are asked directly, whatever proxy the environment has for the world outside.
-            http_client=DefaultAsyncHttpxClient(trust_env=False),
-        )
 
 
 async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> ChatAnswer:

@@ -12,13 +12,17 @@ does not fork on a CPU, and what we do instead:
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing.context
 import os
 import runpy
+import signal
 import stat
 import sys
 from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
 
 LOG = 2
 """The highest descriptor of standard input, output and error."""
@@ -36,7 +40,8 @@ class CoreProcess(multiprocessing.context.ForkProcess):
         _as_usual(self.threads)
 
     def run(self) -> None:
-        """What vLLM has the core do."""
+        """What vLLM has the core do, for as long as the server lives."""
+        end_with_parent()
         leave_sockets()
         _as_usual(self.threads)
         super().run()
@@ -56,8 +61,11 @@ def main() -> None:
     torch.set_num_threads(1)
     # What is imported stays: to look through it for garbage is a tenth of the time.
     gc.disable()
+    from vllm.model_executor.models import registry
     from vllm.v1.engine import utils
 
+    # In a process of its own, 8 s of imports: a GPU must not be touched before a fork. Here is none.
+    registry._run_in_subprocess = lambda asked: asked()
     if hasattr(utils, "get_mp_context"):
         utils.get_mp_context = ForkedCore
     else:
@@ -72,6 +80,14 @@ def _as_usual(threads: int) -> None:
 
     gc.enable()
     torch.set_num_threads(threads)
+
+
+def end_with_parent() -> None:
+    """Get SIGKILL when the server ends, however that happens."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    server = multiprocessing.parent_process()
+    if server is not None and os.getppid() != server.pid:
+        os._exit(1)
 
 
 def leave_sockets() -> None:

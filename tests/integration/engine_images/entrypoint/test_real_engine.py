@@ -9,9 +9,11 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
 
@@ -43,7 +45,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start_vllm(start: Start) -> Start:
-    return lambda root, *options: start(root, *options, python=find_engine_environment().python, server=None)
+    python = find_engine_environment().python
+    return lambda root, *options, **others: start(root, *options, python=python, server=None, **others)
 
 
 async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int) -> list[str]:
@@ -163,6 +166,52 @@ async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root:
     assert (drained["cut"], drained["stuck"]) == (STREAMS + 1, 0)
 
 
+async def test_engines_that_share_a_fork_server_answer_as_one_that_does_not_and_end_alone(
+    tmp_path: Path, root: Path, start_vllm: Start
+) -> None:
+    shared = ("--fork-server", str(tmp_path / "fork-server"))
+    alone = start_vllm(root).until_ready()
+    first = start_vllm(root, *shared, run=tmp_path / "first").until_ready()
+    second = start_vllm(root, *shared, run=tmp_path / "second").until_ready()
+    answers = [await log_probabilities(engine) for engine in (alone, first, second)]
+    assert len(answers[0]) == ANSWERED
+    assert answers[1:] == [answers[0]] * 2
+    fork_server, server, core = forks_of(second)
+    assert place_of("libtorch_cpu.so", server) == place_of("libtorch_cpu.so", fork_server)
+    assert forks_of(first)[0] == fork_server
+    os.kill(second.process.pid, signal.SIGKILL)
+    until_gone(server, core)
+    assert first.get("/tidegate/ready").status_code == httpx.codes.OK
+    first.terminate()
+    assert first.wait() == 0
+    until_gone(fork_server)
+
+
+ANSWERED = 100
+"""Tokens."""
+
+
+async def log_probabilities(engine: Process1) -> list[float]:
+    body = {"model": "tiny", "prompt": "count", "max_tokens": ANSWERED, "temperature": 0, "logprobs": 1}
+    async with client_of(engine) as client:
+        answer = (await client.post("/v1/completions", json=body)).json()
+    found: list[float] = answer["choices"][0]["logprobs"]["token_logprobs"]
+    return found
+
+
+def forks_of(engine: Process1) -> tuple[int, int, int]:
+    """The fork server, its server that listens at the engine's port, and this one's core."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "-m tidegate_entrypoint.server.forked" in " ".join(process.cmdline()) and any(
+                each.status == psutil.CONN_LISTEN and each.laddr.port == engine.port
+                for each in process.net_connections()
+            ):
+                (core,) = process.children()
+                return process.ppid(), process.pid, core.pid
+    raise AssertionError(f"nothing listens at port {engine.port}")
+
+
 def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, start_vllm: Start) -> None:
     engine = start_vllm(root)
     # Process 1's guard, vLLM's server and its engine core.
@@ -171,8 +220,12 @@ def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, star
         time.sleep(0.1)
     os.kill(engine.process.pid, signal.SIGKILL)
     engine.wait()
+    until_gone(*family)
+
+
+def until_gone(*pids: int) -> None:
     deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}/exe").exists() for pid in family):
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
