@@ -27,10 +27,13 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
-test: setup test-tools ## Everything that must hold: lint, types, generated files, docs, all tests.
+test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (20 minutes).
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(BIN)/pytest -n logical tests/unit
-	@$(call beside,6,tests/integration tests/e2e)
+	@$(call beside,6,-m "not long" tests/integration tests/e2e)
+
+test-long: setup test-tools ## What `make test` leaves out: more kills, endings and builds with real engines; CI and a release wait for it.
+	@$(call beside,6,-m long tests/integration tests/e2e)
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(BIN)/pytest -n logical tests/unit
@@ -177,4 +180,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo docs test test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean
+.PHONY: help demo docs test test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

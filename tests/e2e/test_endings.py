@@ -46,6 +46,7 @@ def test_other_weights_are_taken_back_by_the_quality_gate_before_any_user_meets_
     then.version_is_tagged(story.challenger, "rolled-back", "gate quality: ")
 
 
+@pytest.mark.long
 def test_a_slower_engine_of_the_same_version_is_taken_back(story: Story, given: Given, when: When, then: Then) -> None:
     given.a_fleet()
     given.users()
@@ -58,6 +59,7 @@ def test_a_slower_engine_of_the_same_version_is_taken_back(story: Story, given: 
     then.version_is_tagged(story.champion, "rolled-back", f"engine {story.champion}-")
 
 
+@pytest.mark.long
 def test_ctrl_c_takes_the_region_back_and_a_second_one_changes_nothing(
     story: Story, given: Given, when: When, then: Then
 ) -> None:

@@ -11,6 +11,7 @@ from e2e.when import Victim, When
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
+@pytest.mark.long
 def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(
     story: Story, given: Given, when: When, then: Then
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_killed_canary_costs_the_requests_that_were_on_it_and_no_others(
     then.ledger_says("rolled-back", "canary@eu-west-1/50: the canary does not serve; its log ends with: ")
 
 
+@pytest.mark.long
 def test_a_killed_proxy_is_back_and_the_delivery_comes_to_an_end(
     story: Story, given: Given, when: When, then: Then
 ) -> None:

@@ -22,7 +22,7 @@ from pipelines.adapters.chat import OpenAIChat
 from registry.model import Alias
 from rollouts.model import EngineSet
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400), pytest.mark.long]
 
 THINGS = ("parcel", "refund", "invoice", "voucher", "battery", "charger", "helmet", "saddle", "pedal", "mirror")
 QUESTIONS = tuple(f"my {thing} {number} is lost?" for number, thing in enumerate(THINGS))

@@ -169,8 +169,11 @@ def _tell(client: socket.socket, what: dict[str, int]) -> None:
 
 def _kill(server: ForkedServer) -> None:
     """All of it: a server leads a group of its own. It is not yet waited for, so that the number is still its own."""
-    with suppress(ProcessLookupError, PermissionError):
+    try:
         os.killpg(server.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # It has just been forked, and leads no group yet.
+        os.kill(server.pid, signal.SIGKILL)
 
 
 def _end_with(parent: int) -> None:

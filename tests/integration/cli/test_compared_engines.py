@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from rollouts.adapters.sockets import free_port
 from tidegate.testing import write_tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 
 ENGINE_PYTHON = Path(os.environ.get("TIDEGATE_ENGINE", "/opt/tidegate/engine")) / "bin" / "python"
 START_SECONDS = 600

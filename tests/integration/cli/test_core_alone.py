@@ -19,10 +19,12 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_what_is_published_is_built_and_the_core_runs_alone(dist: Path) -> None:
     assert sorted(path.suffix for path in dist.iterdir() if path.name[0] != ".") == [".gz", ".whl"]
 
 
+@pytest.mark.long
 def test_models_are_registered_in_a_store_of_this_machine_without_all_of_mlflow(dist: Path, tmp_path: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     tidegate = environment_with(tmp_path / "mlflow", f"{wheel}[mlflow]") / "bin/tidegate"

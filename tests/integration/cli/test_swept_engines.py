@@ -11,7 +11,7 @@ from fakes.terminal import Tidegate
 
 from tidegate.testing import write_tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 
 SPEC = """
 apiVersion: tidegate/v1

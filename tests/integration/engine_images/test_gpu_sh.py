@@ -12,7 +12,7 @@ import pytest
 from benchmarks.gpu.reports import read_report
 from tidegate.testing import write_tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800), pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
 

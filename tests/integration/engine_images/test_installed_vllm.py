@@ -54,6 +54,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_what_is_kept_is_what_the_installed_vllm_says() -> None:
     environment = find_engine_environment()
@@ -112,6 +113,7 @@ def ask(model: Path, lines: list[Arguments]) -> list[str | None]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -> None:
     said = ask(write_tiny_model(tmp_path), [args for args, _ in REFUSED] + TAKEN)
@@ -122,6 +124,7 @@ def test_vllm_refuses_what_the_spec_refuses_and_takes_the_rest(tmp_path: Path) -
     assert [list(argument_conflicts(args)) for args in TAKEN] == [[]] * len(TAKEN)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_vllm_reads_the_arguments_as_the_spec_meant_them() -> None:
     environment = find_engine_environment()

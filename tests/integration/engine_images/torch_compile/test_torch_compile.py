@@ -93,6 +93,7 @@ def test_compiled_outputs_are_the_eager_ones(saved: Saved) -> None:
         assert 0 < run.agreement.largest_output <= 1
 
 
+@pytest.mark.long
 def test_the_old_spelling_starts_from_a_saved_cache(
     saved: Saved, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +106,7 @@ def test_the_old_spelling_starts_from_a_saved_cache(
     assert record["agreement"]["largest_difference"] < TOLERANCE
 
 
+@pytest.mark.long
 def test_the_old_spelling_saves_what_it_has_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = [TINY.factory, "--shape", "4", "--device", "cpu", "--repeats", "5", "--save", str(tmp_path / "caches")]
     assert main(["engine", "torch", *asked]) == 0
@@ -177,6 +179,7 @@ async def test_what_cannot_be_tried_is_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 async def test_a_build_of_a_module_is_proven_found_again_and_held_to_its_floor(tmp_path: Path) -> None:
     """The module's weights are files of the model version, which its factory gets."""
     (tmp_path / "version").mkdir()
