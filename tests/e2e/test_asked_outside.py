@@ -140,6 +140,7 @@ def the_champion_has_been_asked_by_the_harness(
         then.exits(1)
 
 
+@pytest.mark.long
 def test_a_version_that_answers_otherwise_is_stopped_by_a_command_a_service_or_a_harness(
     story: Story, given: Given, when: When, then: Then, service: Service
 ) -> None:

@@ -49,7 +49,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, mlflow: AwayServer) -> Ite
     machine.nothing_runs()
 
 
-@pytest.fixture(params=["stopped", "gone"])
+@pytest.fixture(params=["stopped", pytest.param("gone", marks=pytest.mark.long)])
 def away(request: pytest.FixtureRequest, mlflow: AwayServer) -> Away:
     return {"stopped": Away(mlflow.hang, mlflow.answer), "gone": Away(mlflow.end, mlflow.start)}[request.param]
 

@@ -34,7 +34,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 
 
 class MetricsReader(CompletionScorer):
@@ -138,7 +138,6 @@ async def test_the_same_engine_is_found(build: Build) -> None:
     assert again.engine == build.built.engine
 
 
-@pytest.mark.long
 async def test_another_value_of_an_argument_misses_and_is_named(build: Build) -> None:
     attempt = StartAttempt("other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",))
 
@@ -173,7 +172,6 @@ def quantized_spec(vllm: str) -> Delivery:
     return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
 
 
-@pytest.mark.long
 async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_with_themselves(tmp_path: Path) -> None:
     """In 8 bits by channel, on a CPU: another model than the original, and near to it."""
     spec = quantized_spec(find_engine_environment().vllm)

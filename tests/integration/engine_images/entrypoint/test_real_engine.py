@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 
 Start = Callable[..., Process1]
 STREAMS = 50
-TOKENS = 1200
+TOKENS = 1600
 """So many that no answer is complete, on a machine however busy, before the next question was refused."""
 
 ARGUMENTS = (
@@ -146,6 +146,7 @@ def sockets_of(pid: int) -> set[str]:
     return {name for name in open_files if name.startswith("socket:")}
 
 
+@pytest.mark.long
 async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
     engine = start_vllm(root, "--grace", "1").until_ready()
     async with client_of(engine) as client:

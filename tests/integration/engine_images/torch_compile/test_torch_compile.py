@@ -208,6 +208,7 @@ async def test_a_build_of_a_module_is_proven_found_again_and_held_to_its_floor(t
         await builder.build(asked(1000), quiet)
 
 
+@pytest.mark.long
 async def test_a_graph_break_is_named_with_its_place(tmp_path: Path) -> None:
     subject = TorchWorkload(factory=f"{MODELS}:breaks", device=TorchDevice.CPU, repeats=1)
     run = await processes(tmp_path).run(TorchJob(subject=subject, options=CompileOptions()), quiet)
