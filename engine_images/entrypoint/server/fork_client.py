@@ -1,7 +1,8 @@
 """Runs a module in a fork of a process that has imported it: `fork_client.py FOLDER MODULES OWN MODULE ARGUMENT...`.
 
-It is to whoever starts it as if it were `python -m MODULE ARGUMENT...`: it passes on its descriptors, variables and
-folder, takes SIGTERM for its server, ends with the same code or by the same signal, and what ends it ends the server.
+To the one who starts it, it is as if it were `python -m MODULE ARGUMENT...`: it passes on its descriptors, variables
+and folder, takes SIGTERM for its server, ends with the same code or by the same signal, and what ends it ends the
+server.
 Where there is no fork server in FOLDER for this Python and these variables, it starts one, which imports MODULES;
 where that fails, it becomes MODULE itself. OWN names variables in which engines may differ, since they are read late.
 It imports nothing but the standard library.

@@ -1,4 +1,4 @@
-"""Servers that are forks of one process, to whoever starts them as if each had been started alone."""
+"""Servers that are forks of one process: to their clients, as if each had been started alone."""
 
 from __future__ import annotations
 
