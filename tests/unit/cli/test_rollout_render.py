@@ -102,6 +102,14 @@ def test_what_cannot_be_rendered_is_refused(
     assert line in err
 
 
+def test_an_option_that_is_not_there_is_called_none(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "--image: found none; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it; `--part setup` and"
+    assert main(["rollout", "render", EXAMPLE, "--region", "eu-west-1"]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["rollout", "render", EXAMPLE, "--region", "eu-west-1", "--image", IMAGE]) == 2
+    assert "--version: found none; expected the number of a model version" in capsys.readouterr().err
+
+
 def signed(folder: Path, *, trust: str) -> str:
     """The example with `fleet.signatures`, a trust file, and a key next to it."""
     spec = folder / "delivery.yaml"
