@@ -30,7 +30,6 @@ from tidegate.core.files import write_atomically
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")
-_NO_ENGINE = "`--part setup` and `--part admission` of `render` need no engine"
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,14 @@ def _require_engine(asked: RegionRelease, spec: Delivery, image: str) -> None:
         UsageError: an image that may be another one tomorrow, no number of a version, weights without a digest.
     """
     if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
+        image = _said(image)
         raise UsageError(
-            f"--image: found {_said(image)}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
-            hint=None if image else _NO_ENGINE,
+            f"--image: found {image}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
+            hint="`--part setup` and `--part admission` of `render` need none",
         )
     if not _VERSION.fullmatch(asked.version):
-        raise UsageError(f"--version: found {_said(asked.version)}; expected the number of a model version")
+        version = _said(asked.version)
+        raise UsageError(f"--version: found {version}; expected the number of a model version")
     if spec.engine.image and spec.engine.weights_place.from_registry and not asked.digest:
         raise UsageError(
             "--digest: found none; the engine's weights are brought from the registry and proven against it",
