@@ -100,11 +100,13 @@ async def _observe(
     async with open_fleets(spec, state, patience=timedelta(0)) as opened:
         fleets = {name: fleet for name, fleet in opened.items() if not wanted or name in wanted}
         found = await asyncio.gather(*(_region_state(fleet) for fleet in fleets.values()))
-        carried = await asyncio.gather(*(_carried(fleet) for fleet in fleets.values()))
+        # One that was silent just now would be waited for once more.
+        seen = [fleet for fleet, each in zip(fleets.values(), found, strict=True) if isinstance(each, RegionState)]
+        carried = await asyncio.gather(*map(_carried, seen))
     return FleetSnapshot(
         regions=[state for state in found if isinstance(state, RegionState)],
         silent={region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
-        carried={region: each for region, each in zip(fleets, carried, strict=True) if each},
+        carried={fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
     )
 
 

@@ -11,7 +11,7 @@ from pipelines.plan.region_objects import place_of, rendering, routes_of
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
-from rollouts.adapters.kube.client import connect
+from rollouts.adapters.kube.client import RETRY_SECONDS, connect
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.traffic_verification import RequestCounter
@@ -26,6 +26,9 @@ from tidegate.core.errors import TidegateError
 
 ClusterFleet = ArgoFleet | LeaderWorkerSetFleet
 """A fleet of one region, by what makes its engines."""
+
+GLANCE_SECONDS = 3.0
+"""How long one who only looks at a region sends a request again: over a connection that broke, not over an outage."""
 
 
 def cluster_fleet(
@@ -80,11 +83,13 @@ async def open_clusters(
         NoAccess: the kubeconfig has no such context, or cannot be read.
     """
     clock, name = SystemClock(), spec.metadata.name
+    # A person waits for the one who only looks.
+    retries = GLANCE_SECONDS if carrier is None and patience == timedelta(0) else RETRY_SECONDS
     async with AsyncExitStack() as stack:
         fleets: dict[str, ClusterFleet] = {}
         for region in spec.regions.names:
             there = fleet.regions[region]
-            cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace)
+            cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
             stack.push_async_callback(cluster.close)
             served = _served_counter(there.prometheus, name, region) if counted else None
             fleets[region] = cluster_fleet(
