@@ -76,9 +76,9 @@ class PodSamples:
 class ArmHistograms:
     """Both arms' counts on one grid, on their way into the process that judges them."""
 
-    def __init__(self, margin: QuantileMargin, *, temper: bool, healthy_bet: bool = True) -> None:
-        """`healthy_bet` is False for what `e-values/2` judged."""
-        self._margin, self._temper, self._healthy_bet = margin, temper, healthy_bet
+    def __init__(self, margin: QuantileMargin, *, temper: bool, healthy_bet: bool = True, recent: bool = True) -> None:
+        """`healthy_bet` is False for what `e-values/2` judged, `recent` for that and `e-values/3`."""
+        self._margin, self._temper, self._healthy_bet, self._recent = margin, temper, healthy_bet, recent
         self.process: LatencyProcess | None = None
         """None while there was nothing that says on which grid."""
         self._edges: Array = sample_edges()
@@ -164,6 +164,7 @@ class ArmHistograms:
                 tolerance=margin.tolerance,
                 temper=self._temper,
                 healthy_bet=self._healthy_bet,
+                recent=self._recent,
             )
         return self.process
 

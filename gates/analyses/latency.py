@@ -65,11 +65,11 @@ class LatencyTest(MetricTest):
 
     worse = "that it is slower than tolerated"
 
-    def __init__(self, gate: LatencyGate, *, temper: bool, healthy_bet: bool = True) -> None:
+    def __init__(self, gate: LatencyGate, *, temper: bool, healthy_bet: bool = True, recent: bool = True) -> None:
         """Settings as the spec has them."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate = gate
-        self._arms = ArmHistograms(margin_of(gate), temper=temper, healthy_bet=healthy_bet)
+        self._arms = ArmHistograms(margin_of(gate), temper=temper, healthy_bet=healthy_bet, recent=recent)
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; a batch whose buckets do not fit gives no evidence."""
@@ -205,7 +205,7 @@ class LatencyKind(TestedGate[LatencyGate]):
         if source == "probe":
             yield 1, PairedLatencyTest(settings, healthy_bet=bet)
         else:
-            yield 1, LatencyTest(settings, temper=conditions.temper, healthy_bet=bet)
+            yield 1, LatencyTest(settings, temper=conditions.temper, healthy_bet=bet, recent=conditions.recent)
 
     def flows(self, settings: LatencyGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

@@ -69,6 +69,9 @@ def relax(counts: Array, shrink: Array, scrape: int) -> Array:
 
 
 HALF_LIFE_SECONDS = 600.0
+RECENT_HALF_LIFE_SECONDS = 15.0
+RECENT_REQUESTS = 12.0
+"""Beyond the quantile: fewer do not place it."""
 ENOUGH = 30.0
 """Requests before the past is worth betting on."""
 BANDWIDTH = 0.12
@@ -82,14 +85,23 @@ LARGEST_WEIGHT = np.log(6.0)
 class TimeHistory:
     """A histogram that slowly forgets, (..., K + 1) for K edges."""
 
-    def __init__(self, edges: Array, leading: tuple[int, ...] = ()) -> None:
-        """`edges` in seconds, rising."""
+    def __init__(self, edges: Array, leading: tuple[int, ...] = (), *, recent_of: float | None = None) -> None:
+        """`edges` in seconds, rising; with `recent_of`, a quantile, no more is kept than says where that lies now."""
         self._smoothing = _smoothing(edges.tobytes())
         self._counts = np.zeros((*leading, len(edges) + 1))
+        self._lasting = None if recent_of is None else RECENT_REQUESTS / min(recent_of, 1 - recent_of)
 
     def feed(self, stable: Array, seconds: float) -> None:
         """One more scrape of the stable arm, all pods together."""
-        self._counts = self._counts * 0.5 ** (seconds / HALF_LIFE_SECONDS) + stable
+        self._counts = self._counts * self._kept(stable, seconds) + stable
+
+    def _kept(self, stable: Array, seconds: float) -> Array:
+        """The share of the past that counts from now on, of which no quicker forgets than both half-lives say."""
+        kept = 0.5 ** (seconds / HALF_LIFE_SECONDS)
+        if self._lasting is None:
+            return np.asarray(kept)
+        by_requests = 0.5 ** (stable.sum(axis=-1, keepdims=True) / self._lasting)
+        return np.asarray(np.minimum(np.maximum(by_requests, 0.5 ** (seconds / RECENT_HALF_LIFE_SECONDS)), kept))
 
     @property
     def enough(self) -> Array:
@@ -181,11 +193,12 @@ class LatencyProcess(EvidenceProcess):
         tolerance: float,
         temper: bool = True,
         healthy_bet: bool = True,
+        recent: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
         """`edges` in seconds, `max_increase` and `tolerance` as shares of the stable arm's times.
 
-        `healthy_bet` is False for what `e-values/2` judged.
+        `healthy_bet` is False for what `e-values/2` judged, `recent` for that and `e-values/3`.
         """
         self._edges = np.asarray(edges, dtype=np.float64)
         self._quantile, self._margin = quantile, 1 + max_increase
@@ -194,6 +207,8 @@ class LatencyProcess(EvidenceProcess):
         self._far = stretch(self._edges, FEW_SCALE)
         self._temper, self._healthy_bet = temper, healthy_bet
         self._reference = TimeHistory(self._edges, leading)
+        # Where load changes, the quantile of half an hour is far from today's: nothing would lie on its far side.
+        self._now = TimeHistory(self._edges, leading, recent_of=quantile) if recent else self._reference
         self._spread = Spread(len(SHAPE_WEIGHTS), leading)
         super().__init__(SHAPE_WEIGHTS, with_healthy(FINE_WEIGHTS) if healthy_bet else EARLIER_FINE_WEIGHTS, leading)
         self._scrape = 0
@@ -212,13 +227,18 @@ class LatencyProcess(EvidenceProcess):
         self._worse.feed(gained / self.design_effect, seconds)
         self._accept(canary, pooled)
         self._spread.feed(log_h, stable, seconds)
-        self._reference.feed(pooled, seconds)
+        self._remember(pooled, seconds)
         self._scrape += 1
 
     def learn(self, stable: Array, seconds: float) -> None:
         """What the stable pods did before there was a canary: a past to bet on from the first request."""
         self._spread.feed(self._weights(), stable, seconds)
-        self._reference.feed(stable.sum(axis=-2), seconds)
+        self._remember(stable.sum(axis=-2), seconds)
+
+    def _remember(self, stable: Array, seconds: float) -> None:
+        self._reference.feed(stable, seconds)
+        if self._now is not self._reference:
+            self._now.feed(stable, seconds)
 
     def forget_pod(self, slot: int) -> None:
         """The stable pod in that slot is gone, and another one takes it."""
@@ -239,8 +259,8 @@ class LatencyProcess(EvidenceProcess):
         Where no edge lies exactly at the margin, the null allows for the difference: it is the odds ratio
         that a canary slower by the margin would have, by the past's distribution.
         """
-        above = self._reference.above()
-        edge = self._reference.edge_at(self._quantile)
+        above = self._now.above()
+        edge = self._now.edge_at(self._quantile)
         limits = self._edges[edge] * self._margin
         moved = np.searchsorted(self._edges, limits * (1 + 1e-9), side="right") - 1
         at_margin = self._above_seconds(above, self._edges[moved] / self._margin)
@@ -249,7 +269,7 @@ class LatencyProcess(EvidenceProcess):
         gained = log_e_odds(alternatives, null, _split(canary, moved), _split(stable, edge))
         # What tempers the odds beyond the quantile: pods that differ elsewhere are not its concern.
         effect = self.design_effect[..., len(SCALES) : len(SCALES) + len(QUANTILE_ODDS)].max(axis=-1, keepdims=True)
-        self._fine.feed(np.where(self._reference.enough[..., None], gained, 0.0) / effect)
+        self._fine.feed(np.where(self._now.enough[..., None], gained, 0.0) / effect)
 
     def _fine_odds(self, healthy: Array) -> Array:
         """Ln of the odds of alternatives, as parts of the margin's; `healthy` (...) is that of a canary like stable."""

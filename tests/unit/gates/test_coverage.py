@@ -65,7 +65,10 @@ def test_a_restart_counts_again() -> None:
     assert question.describe() == "300 copies of 300 requests arrived (100% are mirrored)"
 
 
-@pytest.mark.parametrize(("method", "copies"), [("e-values/1", 3600.0), ("e-values/2", 5400.0), ("e-values/3", 5400.0)])
+@pytest.mark.parametrize(
+    ("method", "copies"),
+    [("e-values/1", 3600.0), ("e-values/2", 5400.0), ("e-values/3", 5400.0), ("e-values/4", 5400.0)],
+)
 def test_an_old_transcript_is_judged_as_it_was(method: str, copies: float) -> None:
     gates = {"errors": ErrorsGate(), "sources": {"errors": ("proxy",)}, "mirrored": 1.0, "method": method}
     trial = SequentialTest(AnalysisPlan.model_validate(gates))

@@ -136,7 +136,7 @@ def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
     assert question.numbers() == {"pairs": 0}
 
 
-@pytest.mark.parametrize(("method", "seen", "evidence"), [("e-values/3", 10, "for"), ("e-values/2", 40, "against")])
+@pytest.mark.parametrize(("method", "seen", "evidence"), [("e-values/4", 10, "for"), ("e-values/2", 40, "against")])
 def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary(
     method: str, seen: int, evidence: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""What `e-values/2` judged is judged so again: numbers that its last version gave."""
+"""What earlier methods judged is judged so again: numbers that their last versions gave."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 from gates.stats.times import LatencyProcess
 
 
-def test_times() -> None:
+@pytest.mark.parametrize(
+    ("healthy_bet", "log_fine"), [(False, 0.6985873868440743), (True, 0.9944059474030168)], ids=["2", "3"]
+)
+def test_times(healthy_bet: bool, log_fine: float) -> None:
     process = LatencyProcess(
-        (0.1, 0.2, 0.4), quantile=0.75, max_increase=1.0, tolerance=0.1, temper=False, healthy_bet=False
+        (0.1, 0.2, 0.4),
+        quantile=0.75,
+        max_increase=1.0,
+        tolerance=0.1,
+        temper=False,
+        healthy_bet=healthy_bet,
+        recent=False,
     )
     process.learn(np.array([[30.0, 20, 10, 5]]), 60)
     for canary in ([2.0, 1, 1, 0], [3.0, 1, 0, 0], [1.0, 2, 0, 1]):
         process.feed(np.array(canary), np.array([[4.0, 3, 2, 1]]), 30)
-    assert process.log_fine == pytest.approx(0.6985873868440743)
+    assert process.log_fine == pytest.approx(log_fine)
 
 
 def test_failures() -> None:

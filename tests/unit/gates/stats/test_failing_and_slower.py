@@ -190,3 +190,36 @@ def test_alike_pods_and_unlike_ones() -> None:
             process.feed(lognormal(rng, 100, 1.15), np.stack([lognormal(rng, 100, each) for each in pods]), 10)
         found[name] = float(process.log_worse)
     assert found["alike"] > np.log(1000) > np.log(20) > found["unlike"]
+
+
+@pytest.mark.parametrize("was", [4.0, 0.25], ids=["busier", "quieter"])
+@pytest.mark.parametrize(("quantile", "a_second"), [(0.5, 2), (0.95, 20)])
+def test_a_change_of_load_does_not_hold_up_a_canary_that_is_as_fast(quantile: float, a_second: int, was: float) -> None:
+    """Where stable's quantile was before it, next to nothing of either arm may be beyond it now."""
+    draws = np.random.default_rng(17)
+
+    def scrape(typical: float) -> Array:
+        return count_samples(list(typical * np.exp(0.5 * draws.normal(size=5 * a_second))), sample_edges())
+
+    def scrapes_until_accepted(*, recent: bool) -> int:
+        process = LatencyProcess(
+            sample_edges(), quantile=quantile, max_increase=0.5, tolerance=0.05, temper=False, recent=recent
+        )
+        for _ in range(120):
+            process.learn(scrape(0.4 * was)[None, :], 5)
+        for taken in range(1, 121):
+            process.feed(scrape(0.4), scrape(0.4)[None, :], 5)
+            if process.log_fine >= np.log(20):
+                return taken
+        return 121
+
+    assert scrapes_until_accepted(recent=True) <= min(40, scrapes_until_accepted(recent=False))
+
+
+def test_a_past_without_requests_is_forgotten_no_sooner_than_by_time() -> None:
+    process = LatencyProcess(sample_edges(), quantile=0.5, max_increase=1.0, tolerance=0.2, temper=False)
+    process.learn(count_samples([0.3] * 40, sample_edges())[None, :], 5)
+    process.learn(np.zeros((1, len(sample_edges()) + 1)), 120)
+    fast = count_samples([0.3, 0.35, 0.25] * 10, sample_edges())
+    process.feed(fast, fast[None, :], 5)
+    assert process.log_fine > 0
