@@ -101,8 +101,8 @@ class Conditions:
     """Whether acceptance bets on the canary that is as good as stable, and prompts that stable left without an answer
     say nothing of the canary; until `e-values/2` neither was so."""
     recent: bool
-    """Whether a quantile of times is compared where stable has it now, not where half an hour had it; until `e-values/3`
-    it was the latter."""
+    """Whether a quantile of times is compared where stable has it now; until `e-values/3`, where it had been in half an
+    hour."""
     reference: DriftReference | NoData
     gate: str = ""
     """Its name, under which batches have what is counted for it alone."""

@@ -28,7 +28,7 @@ ClusterFleet = ArgoFleet | LeaderWorkerSetFleet
 """A fleet of one region, by what makes its engines."""
 
 GLANCE_SECONDS = 3.0
-"""How long one who only looks at a region sends a request again: over a connection that broke, not over an outage."""
+"""How long `status` sends a request again, for which a person waits: over a connection that broke, not an outage."""
 
 
 def cluster_fleet(
@@ -68,6 +68,7 @@ async def open_clusters(
     counted: bool = True,
     carrier: Carrier | None = None,
     public_keys: str = "",
+    glance: bool = False,
 ) -> AsyncIterator[Mapping[str, ClusterFleet]]:
     """The fleet of each region. Nobody is asked anything yet.
 
@@ -78,13 +79,13 @@ async def open_clusters(
         counted: whether arrivals are proven by what Prometheus counts; who only goes back has no use for it.
         carrier: says in each region where it has begun that it lives, until the end; the one who is none only looks.
         public_keys: of the one who builds engines, in PEM; one of them has to have signed every engine that starts.
+        glance: whether a person waits for one look, and a region that refuses connections is soon given up.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
     """
     clock, name = SystemClock(), spec.metadata.name
-    # A person waits for the one who only looks.
-    retries = GLANCE_SECONDS if carrier is None and patience == timedelta(0) else RETRY_SECONDS
+    retries = GLANCE_SECONDS if glance else RETRY_SECONDS
     async with AsyncExitStack() as stack:
         fleets: dict[str, ClusterFleet] = {}
         for region in spec.regions.names:

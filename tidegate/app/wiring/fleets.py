@@ -55,7 +55,10 @@ async def standing_fleets(
     if isinstance(spec.fleet, ArgoFleetSpec):
         from tidegate.app.wiring.clusters import open_clusters
 
-        async with open_clusters(spec, spec.fleet, patience=patience, counted=False, carrier=carrier) as fleets:
+        opened = open_clusters(
+            spec, spec.fleet, patience=patience, counted=False, carrier=carrier, glance=carrier is None
+        )
+        async with opened as fleets:
             yield fleets
         return
     host = await running_host(state.root)
