@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from pipelines.authority.approvals import (
@@ -174,11 +174,21 @@ class AnswerVerifier:
         return person
 
 
-def request_of(delivery: str, events: Sequence[Event], prover: Prover, identities: Identities, now: datetime) -> Event:
+def request_of(
+    delivery: str,
+    events: Sequence[Event],
+    prover: Prover,
+    identities: Identities,
+    now: datetime,
+    *,
+    refuse: Callable[[Person], None],
+) -> Event:
     """The event that says who asks for a delivery that was just opened, with what proves it.
 
+    `refuse` says no to somebody for whom the delivery would wait in vain.
+
     Raises:
-        UsageError: it cannot be proven.
+        UsageError: it cannot be proven, or they may not ask for it.
     """
     digest, version = plan_digest(events), plan_of(events).version
     statement = Statement(
@@ -193,6 +203,7 @@ def request_of(delivery: str, events: Sequence[Event], prover: Prover, identitie
     )
     proof = prover.prove(statement.text)
     person = identities.verify(proof, now)
+    refuse(person)
     return DeliveryRequested(by=person.identity, proof=proof).event(now, "delivery", str(person))
 
 
@@ -208,6 +219,37 @@ def refuse_unanswerable(spec: Delivery, approvers: ApproversSpec, *, requester_k
             raise UsageError(f"approvals[{at}].{field}: {found}", hint=hint)
 
 
+def refuse_too_few_others(spec: Delivery, approvers: ApproversSpec, requester: Person) -> None:
+    """Say no to a delivery that would wait in vain: without the one who asks for it, too few people may approve it.
+
+    Raises:
+        UsageError: the first approval that too few others could give, and what to do.
+    """
+    if _issuers_tell_groups(approvers):
+        return
+    for at, approval in enumerate(spec.approvals):
+        by = approval.by
+        if not (approval.not_the_requester and isinstance(by, ProvenBy) and by.groups):
+            continue
+        others = _people_of(by, approvers) - {requester.identity.casefold()}
+        if len(others) < by.count:
+            raise UsageError(
+                f"approvals[{at}].by.count: {by.count} of {' or '.join(by.groups)}, "
+                f"who are {len(others)} without {requester.identity}, who asks",
+                hint="have somebody else ask for the delivery, name more people, or ask for fewer",
+            )
+
+
+def _issuers_tell_groups(approvers: ApproversSpec) -> bool:
+    """Whether people may be of a group without standing in the trust file."""
+    return any(issuer.groups_claim for issuer in approvers.oidc)
+
+
+def _people_of(by: ProvenBy, approvers: ApproversSpec) -> set[str]:
+    """Those of its groups that the trust file names, each once."""
+    return {approvers.person(name).casefold() for group in by.groups for name in approvers.groups.get(group, ())}
+
+
 def _amiss(terms: ApprovalRule, approvers: ApproversSpec, *, requester_known: bool) -> Iterator[tuple[str, str, str]]:
     by: WhoMay = terms.by
     if not isinstance(by, ProvenBy):
@@ -215,11 +257,11 @@ def _amiss(terms: ApprovalRule, approvers: ApproversSpec, *, requester_known: bo
     if not approvers.anybody:
         hint = "name `approvers` in trust.yaml, or write `by: names` where a name without proof is enough"
         yield "by", "nobody can prove who they are", hint
-    told = any(issuer.groups_claim for issuer in approvers.oidc)
+    told = _issuers_tell_groups(approvers)
     unknown = [group for group in by.groups if group not in approvers.groups]
     if unknown and not told:
         yield "by.groups", f"{unknown[0]} is no group of trust.yaml", "name its people in `approvers.groups` there"
-    people = {approvers.person(name).casefold() for group in by.groups for name in approvers.groups.get(group, ())}
+    people = _people_of(by, approvers)
     if by.groups and not told and len(people) < by.count:
         yield "by.count", f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}", "ask for fewer"
     if terms.not_the_requester and not requester_known:

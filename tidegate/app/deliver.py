@@ -208,6 +208,7 @@ def _request_of(options: DeliverOptions) -> _DeliveryRequest:
             trusted=trusted_images(options.trusted),
             identities=local_identities(options.trusted),
             asker=options.requester,
+            approvers=options.trusted.trust.approvers,
         ),
         deliveries=open_deliveries(options.state, options.tracking_uri, folder),
         options=options,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.authority.verification import refuse_unanswerable, request_of
+from pipelines.authority.verification import refuse_too_few_others, refuse_unanswerable, request_of
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
@@ -23,7 +25,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
-from pipelines.statements import Identities, Prover
+from pipelines.statements import Identities, Person, Prover
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
@@ -116,18 +118,22 @@ def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> Deliver
     if not ledger.recorded():
         asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, options.spec, spec)))
     if asker is not None:
-        _record_requester(ledger, asker, local_identities(trusted))
+        refuse = partial(refuse_too_few_others, spec, trusted.trust.approvers)
+        _record_requester(ledger, asker, local_identities(trusted), refuse)
     if isinstance(spec.fleet, LocalFleet):
         lend(options.state, SystemClock().now() + options.patience)
     return ledger
 
 
-def _record_requester(ledger: DeliveryLedger, asker: Prover, identities: Identities) -> None:
+def _record_requester(
+    ledger: DeliveryLedger, asker: Prover, identities: Identities, refuse: Callable[[Person], None]
+) -> None:
     events = ledger.recorded()
     if any(event.kind == "requested" for event in events):
         return
     try:
-        ledger.append(request_of(ledger.delivery, events, asker, identities, SystemClock().now()))
+        now = SystemClock().now()
+        ledger.append(request_of(ledger.delivery, events, asker, identities, now, refuse=refuse))
     except TidegateError as error:
         ledger.close(str(Ending.FAILED), str(error))
         raise

@@ -13,12 +13,12 @@ from fakes.delivery.identities import FakeIdentities, FakeProver
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, a_spec
 
 from pipelines.authority.approvals import plan_digest
-from pipelines.authority.verification import refuse_heir, refuse_unanswerable
+from pipelines.authority.verification import refuse_heir, refuse_too_few_others, refuse_unanswerable
 from pipelines.events.payloads import Waiting
 from pipelines.model import Ending
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
-from pipelines.statements import Statement
+from pipelines.statements import Person, Statement
 from registry.model import Event
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
@@ -346,6 +346,34 @@ def test_a_delivery_that_would_wait_in_vain_is_not_opened(approval: str, trust: 
 def test_a_delivery_that_somebody_can_approve_is_opened() -> None:
     refuse_unanswerable(asking("{before: finalize, by: names}"), approvers("{}"), requester_known=False)
     refuse_unanswerable(asking(TWO), approvers(KEYS), requester_known=True)
+
+
+def who_asks(name: str) -> Person:
+    return Person(identity=name, how="SSH key SHA256:x")
+
+
+@pytest.mark.parametrize("name", ["ann", "ANN"])
+def test_without_the_one_who_asks_a_group_may_be_too_small(name: str) -> None:
+    told = rf"approvals\[0\].by.count: 2 of risk, who are 1 without {name}, who asks; have somebody else ask"
+    with pytest.raises(UsageError, match=told):
+        refuse_too_few_others(asking(TWO), approvers(KEYS), who_asks(name))
+
+
+def test_enough_others_may_approve() -> None:
+    refuse_too_few_others(asking(TWO), approvers(KEYS), who_asks("eve"))
+    refuse_too_few_others(asking(TWO.replace("count: 2", "count: 1")), approvers(KEYS), who_asks("ann"))
+    refuse_too_few_others(asking(TWO.replace(", not_the_requester: true", "")), approvers(KEYS), who_asks("ann"))
+    issuer = "\noidc: [{issuer: 'https://login.example.com', jwks_file: k, groups_claim: groups}]"
+    refuse_too_few_others(asking(TWO), approvers(KEYS + issuer), who_asks("ann"))
+
+
+async def test_a_delivery_of_one_whom_its_approval_needs_fails_before_anything_begins(tmp_path: Path) -> None:
+    world = World(tmp_path, asking(TWO))
+    world.asker, world.approvers = FakeProver(ANN), approvers(KEYS)
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, 2)
+    assert "who are 1 without ann, who asks" in result.reason
+    assert not [event for event in world.recorder.events if event.kind == "requested"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from pipelines.ports import (
     VersionRegistry,
 )
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted
+from pipelines.spec.trust import ApproversSpec, Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Prover
 from rollouts.cluster.carrier import Carrier
@@ -51,6 +51,8 @@ class DeliveryInputs:
     """Who can prove who they are."""
     asker: Prover | None = None
     """Proves who asks for this delivery; None where nobody does, or another process has."""
+    approvers: ApproversSpec = field(default_factory=ApproversSpec)
+    """Whom the trust file names."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Engine images that the plan settled, by the version's number."""
     trusted: TrustedImages | None = None

@@ -115,6 +115,7 @@ def delivery_context(
         identities=inputs.identities,
         git=git_access_for(inputs.spec, backends.clock),
         asker=inputs.asker,
+        approvers=inputs.approvers,
         spec_file=written.spec_file,
         spec_path=written.spec_path,
         impatient=written.impatient,
