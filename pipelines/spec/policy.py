@@ -223,6 +223,11 @@ def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
+def missing_template(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
+    """The file of `fleet.template`, which every command reads: told with the spec's line, as other files are."""
+    return (odd for odd in missing_files(spec, folder) if odd.where[:2] == ("fleet", "template"))
+
+
 def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     if spec.engine.torch and spec.engine.torch.file:
         yield ("engine", "torch", "factory"), spec.engine.torch.file

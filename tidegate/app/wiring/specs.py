@@ -17,6 +17,7 @@ from pipelines.spec.policy import (
     files_elsewhere,
     golden_set,
     missing_files,
+    missing_template,
     not_for_a_spec,
     root_of,
     user_prompts,
@@ -70,8 +71,8 @@ def read_spec(
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
         yield from not_for_a_spec(spec, trusted.trust.spec)
         wrong_files = list(files_elsewhere(spec, path.parent, root))
-        if files_needed:
-            wrong_files += missing_files(spec, path.parent)
+        missing = missing_files if files_needed else missing_template
+        wrong_files += missing(spec, path.parent)
         yield from wrong_files
         if not wrong_files and isinstance(spec.fleet, ArgoFleetSpec) and (spec.fleet.patches or spec.fleet.template):
             # Few specs have any, and rendering takes time to load.

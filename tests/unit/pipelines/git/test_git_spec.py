@@ -82,6 +82,8 @@ def test_addresses_by_ssh_and_https(repository: str) -> None:
     ],
 )
 def test_other_addresses_are_refused_without_a_word_of_them(repository: object) -> None:
+    with pytest.raises(SpecError, match=r"^d\.yaml:[1-9]\d*: git\.repository: "):
+        spec_with({**GIT, "repository": repository})
     (said,) = refusals({**GIT, "repository": repository})
     assert said.startswith("git.repository: found something else; expected ssh://HOST/PATH")
     assert "hunter2" not in said
