@@ -25,7 +25,9 @@ def both_arms(state: RegionState) -> tuple[EngineSet, EngineSet]:
         missing = "stable" if state.stable is None else "canary"
         raise NotPossible(
             f"{state.region}: there is no {missing} engine",
-            hint="see `tidegate status` and the log of the engine",
+            hint="see `tidegate status`; on this machine `tidegate fleet up` starts the champion"
+            if state.stable is None
+            else "see `tidegate status` and the log of the engine",
             detail=state.problem,
         )
     return state.stable, state.canary

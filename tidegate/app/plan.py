@@ -6,6 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -22,6 +23,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.conventions import ENGINE_SERVING
+from registry.errors import UnknownAlias
 from registry.model import EngineRecord, Survey
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -67,8 +69,21 @@ def adopt_versions(spec: Delivery, registry: VersionRegistry, *, version: str | 
     Raises:
         UnfitModel: one cannot be served.
     """
-    for reference in (spec.model.target, version or spec.model.origin):
-        registry.adopt(spec.model.name, reference, progress=NotedAdoption())
+    with _champion_first(spec):
+        registry.adopt(spec.model.name, spec.model.target, progress=NotedAdoption())
+    registry.adopt(spec.model.name, version or spec.model.origin, progress=NotedAdoption())
+
+
+@contextmanager
+def _champion_first(spec: Delivery) -> Iterator[None]:
+    """Where no version is champion yet, there is nothing to compare with: say what serves the first one."""
+    try:
+        yield
+    except UnknownAlias as error:
+        serves = "a delivery" if isinstance(spec.fleet, ArgoFleetSpec) else "`tidegate fleet up`"
+        raise UnknownAlias(
+            error.message, hint=f"{error.hint}; {serves} starts a first version that has it, without gates"
+        ) from error
 
 
 def plan_for(
@@ -81,7 +96,8 @@ def plan_for(
         NotAdopted: a version has no digests; with `preview` it is planned all the same.
     """
     find = registry.preview if preview else registry.resolve
-    champion = find(spec.model.name, spec.model.target)
+    with _champion_first(spec):
+        champion = find(spec.model.name, spec.model.target)
     wanted = find(spec.model.name, version or spec.model.origin)
     tags = {each.version: registry.tags(each) for each in (wanted, champion)}
     engine, serving = planned_engines(spec, wanted, champion, tags)

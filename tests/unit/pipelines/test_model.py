@@ -70,6 +70,7 @@ def test_a_region_without_engines_has_no_arms_to_ask() -> None:
         "eu-west-1: there is no stable engine",
         "the proxy is down",
     )
+    assert "`tidegate fleet up` starts the champion" in str(caught.value)
 
 
 def test_metrics_know_an_arm_by_its_region_role_and_version(tmp_path: Path) -> None:
