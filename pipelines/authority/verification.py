@@ -231,8 +231,10 @@ def refuse_too_few_others(spec: Delivery, approvers: ApproversSpec, requester: P
         by = approval.by
         if not (approval.not_the_requester and isinstance(by, ProvenBy) and by.groups):
             continue
-        others = _people_of(by, approvers) - {requester.identity.casefold()}
-        if len(others) < by.count:
+        people, asker = _people_of(by, approvers), requester.identity.casefold()
+        others = people - {asker}
+        # Of the others `refuse_unanswerable` has said whether they are enough.
+        if asker in people and len(others) < by.count:
             raise UsageError(
                 f"approvals[{at}].by.count: {by.count} of {' or '.join(by.groups)}, "
                 f"who are {len(others)} without {requester.identity}, who asks",
