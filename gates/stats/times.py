@@ -71,7 +71,8 @@ def relax(counts: Array, shrink: Array, scrape: int) -> Array:
 HALF_LIFE_SECONDS = 600.0
 RECENT_HALF_LIFE_SECONDS = 15.0
 RECENT_REQUESTS = 12.0
-"""Beyond the quantile: fewer do not place it."""
+"""The half-life of what is recent, in requests on the rarer side of the quantile: the longer of both holds, because
+fewer requests do not place a quantile."""
 ENOUGH = 30.0
 """Requests before the past is worth betting on."""
 BANDWIDTH = 0.12
@@ -96,7 +97,7 @@ class TimeHistory:
         self._counts = self._counts * self._kept(stable, seconds) + stable
 
     def _kept(self, stable: Array, seconds: float) -> Array:
-        """The share of the past that counts from now on, of which no quicker forgets than both half-lives say."""
+        """The share of the past that still counts after that scrape."""
         kept = 0.5 ** (seconds / HALF_LIFE_SECONDS)
         if self._lasting is None:
             return np.asarray(kept)
@@ -208,7 +209,7 @@ class LatencyProcess(EvidenceProcess):
         self._temper, self._healthy_bet = temper, healthy_bet
         self._reference = TimeHistory(self._edges, leading)
         # Where load changes, the quantile of half an hour is far from today's: nothing would lie on its far side.
-        self._now = TimeHistory(self._edges, leading, recent_of=quantile) if recent else self._reference
+        self._now = TimeHistory(self._edges, leading, recent_of=quantile if recent else None)
         self._spread = Spread(len(SHAPE_WEIGHTS), leading)
         super().__init__(SHAPE_WEIGHTS, with_healthy(FINE_WEIGHTS) if healthy_bet else EARLIER_FINE_WEIGHTS, leading)
         self._scrape = 0
@@ -236,9 +237,8 @@ class LatencyProcess(EvidenceProcess):
         self._remember(stable.sum(axis=-2), seconds)
 
     def _remember(self, stable: Array, seconds: float) -> None:
-        self._reference.feed(stable, seconds)
-        if self._now is not self._reference:
-            self._now.feed(stable, seconds)
+        for history in (self._reference, self._now):
+            history.feed(stable, seconds)
 
     def forget_pod(self, slot: int) -> None:
         """The stable pod in that slot is gone, and another one takes it."""
