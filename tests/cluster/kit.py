@@ -36,6 +36,13 @@ MLFLOW_PORT = 5005
 TRIES = 20
 SHARES = 20480
 """Of a cluster's pods, where a process outside has 1024."""
+PROXY_PROBES = {
+    "readinessProbe": {"timeoutSeconds": 10, "failureThreshold": 6},
+    "livenessProbe": {"timeoutSeconds": 10, "failureThreshold": 6},
+}
+"""When a gateway's proxy is out of service, and when it is started again. With Envoy Gateway's own probes one answer that
+takes more than a second, as a busy machine's does now and then, leaves the only proxy of a region without new
+connections until the next probe, five seconds later."""
 
 
 def main() -> int:
@@ -79,17 +86,29 @@ def prepare(kit: Path) -> None:
 def bring_up(kit: Path, name: str, number: int) -> None:
     """One region: cluster, gateway, Prometheus, and workflows where deliveries start."""
     if not call(kit / "tg", "kubectl", name, "get", "--raw", "/readyz", must=False):
+        be_patient(kit, name)
         return
     # What an earlier one left behind, such as one that ended with its machine.
     call(kit / "down", name)
     without = [] if number == 1 else ["--without", "argo"]
     call(kit / "up", name, "--index", str(number), *without)
     asyncio.run(define_rollouts(name))
+    be_patient(kit, name)
     for left in reversed(range(TRIES)):
         # Kinds that were defined a moment ago are answered with 429 until their storage is there.
         if not call(kit / "prometheus.py", "up", name, must=not left):
             return
         time.sleep(1)
+
+
+def be_patient(kit: Path, name: str) -> None:
+    """Let a gateway's proxy miss some probes before it loses its users."""
+    container = {"name": "envoy", **PROXY_PROBES}
+    value = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    deployment = {"patch": {"type": "StrategicMerge", "value": value}}
+    patch = {"spec": {"provider": {"kubernetes": {"envoyDeployment": deployment}}}}
+    proxy = ("-n", "envoy-gateway-system", "patch", "envoyproxy", "tidegate")
+    call(kit / "tg", "kubectl", name, *proxy, "--type", "merge", "-p", json.dumps(patch))
 
 
 async def define_rollouts(name: str) -> None:
