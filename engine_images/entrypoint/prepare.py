@@ -235,7 +235,7 @@ IMPORTED_ONCE = (
 )
 """What a fork server imports: vLLM's server, and what it and its core import later for any model."""
 
-READ_LATE = ("VLLM_CACHE_ROOT", "PYTHONPATH", VARIABLE)
+READ_LATE = ("VLLM_CACHE_ROOT", "PYTHONPATH", "TMPDIR", VARIABLE)
 """Variables that are another engine's own, and that nothing reads while it is imported."""
 
 ONE_WORKER = "VLLM_ENABLE_V1_MULTIPROCESSING"
@@ -274,8 +274,7 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
     if settings.model_infos is not None:
         run.share_model_infos(settings.model_infos)
-    # vLLM has no use for our secret.
-    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    inherited = _inherited(settings, run)
     on_cpu = compile_key.computes_on_cpu()
     arguments = (*engine.arguments, *settings.vllm)
     openmp = find_openmp() if on_cpu else None
@@ -301,6 +300,16 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         cache=written,
         compiled_files=compiled_files(written) if written else 0,
     )
+
+
+def _inherited(settings: Settings, run: RuntimeDirectory) -> dict[str, str]:
+    """What vLLM gets of our own environment."""
+    # It has no use for our secret.
+    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    # A pod's /tmp goes with it; a machine's fills with what killed engines leave.
+    if settings.fork_server is not None and (temporary := run.temporary()):
+        inherited["TMPDIR"] = str(temporary)
+    return inherited
 
 
 def read(settings: ModelSettings, journal: EventLog) -> ServedEngine:

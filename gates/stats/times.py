@@ -69,9 +69,9 @@ def relax(counts: Array, shrink: Array, scrape: int) -> Array:
 
 
 HALF_LIFE_SECONDS = 600.0
-RECENT_HALF_LIFE_SECONDS = 15.0
+RECENT_HALF_LIFE_SECONDS = 5.0
 RECENT_REQUESTS = 12.0
-"""The half-life of what is recent, in requests on the rarer side of the quantile: the longer of both holds, because
+"""The half-life of what is recent, and in requests on the rarer side of the quantile: the longer of both holds, because
 fewer requests do not place a quantile."""
 ENOUGH = 30.0
 """Requests before the past is worth betting on."""
@@ -94,7 +94,8 @@ class TimeHistory:
 
     def feed(self, stable: Array, seconds: float) -> None:
         """One more scrape of the stable arm, all pods together."""
-        self._counts = self._counts * self._kept(stable, seconds) + stable
+        kept = self._kept(stable, seconds)
+        self._counts = self._counts * kept + stable * (1.0 if self._lasting is None else _kept_of_new(kept))
 
     def _kept(self, stable: Array, seconds: float) -> Array:
         """The share of the past that still counts after that scrape."""
@@ -123,6 +124,12 @@ class TimeHistory:
         """The index of the edge nearest to a quantile, (...): of what was seen, because smoothing moves tails out."""
         total = np.maximum(self._counts.sum(axis=-1, keepdims=True), 1.0)
         return nearest_edge(1 - np.cumsum(self._counts, axis=-1)[..., :-1] / total, quantile)
+
+
+def _kept_of_new(kept: Array) -> Array:
+    """The share of a scrape's requests that still counts at its end, as they came evenly; `kept` is of the past."""
+    some = np.clip(kept, 1e-9, 1 - 1e-9)
+    return np.asarray((1 - some) / -np.log(some))
 
 
 def slower_by(shares: Array, upwards: Array, *, share: float = 1.0) -> Array:
@@ -269,7 +276,7 @@ class LatencyProcess(EvidenceProcess):
         gained = log_e_odds(alternatives, null, _split(canary, moved), _split(stable, edge))
         # What tempers the odds beyond the quantile: pods that differ elsewhere are not its concern.
         effect = self.design_effect[..., len(SCALES) : len(SCALES) + len(QUANTILE_ODDS)].max(axis=-1, keepdims=True)
-        self._fine.feed(np.where(self._now.enough[..., None], gained, 0.0) / effect)
+        self._fine.feed(np.where(self._reference.enough[..., None], gained, 0.0) / effect)
 
     def _fine_odds(self, healthy: Array) -> Array:
         """Ln of the odds of alternatives, as parts of the margin's; `healthy` (...) is that of a canary like stable."""

@@ -43,6 +43,9 @@ WARM_UP_PROMPTS = (
     "Name three rivers, and for each of them one town that lies on it.",
 )
 
+WARM_UP_TOKENS = 2
+"""The first comes of reading the prompt, the second of going on; a third would go the second's way again."""
+
 _BUSY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 
 log = logging.getLogger(__name__)
@@ -100,8 +103,7 @@ class EngineProcess:
         Raises:
             EngineDidNotStart: when it is healthy but does not answer.
         """
-        for prompt in WARM_UP_PROMPTS:
-            await self._ask(prompt)
+        await self._ask(WARM_UP_PROMPTS[-1])
         # A batch takes other paths through the engine than a single prompt.
         await asyncio.gather(*map(self._ask, WARM_UP_PROMPTS))
 
@@ -109,7 +111,7 @@ class EngineProcess:
         body = {
             "model": self.engine.model,
             "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": 8,
+            "max_tokens": WARM_UP_TOKENS,
             "temperature": 0,
         }
         try:

@@ -40,8 +40,8 @@ PROXY_PROBES = {
     "readinessProbe": {"timeoutSeconds": 10, "failureThreshold": 6},
     "livenessProbe": {"timeoutSeconds": 10, "failureThreshold": 6},
 }
-"""When a gateway's proxy is out of service, and when it is started again. With Envoy Gateway's own probes one answer that
-takes more than a second, as a busy machine's does now and then, leaves the only proxy of a region without new
+"""When a gateway's proxy is out of service, and when it is started again. With Envoy Gateway's own probes one answer
+that takes more than a second, as a busy machine's does now and then, leaves the only proxy of a region without new
 connections until the next probe, five seconds later."""
 
 

@@ -24,6 +24,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -190,6 +191,8 @@ def become(request: ForkRequest) -> None:
     _take_import_path(os.environ.get("PYTHONPATH", ""), request.environment.get("PYTHONPATH", ""))
     os.environ.clear()
     os.environ.update(request.environment)
+    # Where TMPDIR was, while it was imported.
+    tempfile.tempdir = None
     os.chdir(request.folder)
     sys.argv[:] = request.command
     name_process(" ".join([sys.executable, "-m", *request.command]))

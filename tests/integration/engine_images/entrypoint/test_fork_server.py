@@ -29,13 +29,14 @@ def set_num_threads(number):
 """
 
 HEAVY = """
-import os
+import os, tempfile
+tempfile.gettempdir()
 with open(os.environ["IMPORTS"], "a") as imports:
     imports.write("imported\\n")
 """
 
 SERVER = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys, tempfile, time
 import heavy, own, torch
 child = subprocess.Popen(["sleep", "600"])
 if "--descriptor" in sys.argv:
@@ -44,6 +45,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print(json.dumps({
     "pid": os.getpid(), "parent": os.getppid(), "child": child.pid, "argv": sys.argv[1:], "folder": os.getcwd(),
     "late": os.environ["LATE"], "own": own.whose, "threads": torch.get_num_threads(), "name": __name__,
+    "temporary": tempfile.gettempdir(),
 }), flush=True)
 if "--end" in sys.argv:
     child.kill()
@@ -104,10 +106,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
         (own / "own.py").write_text(f"whose = {whose!r}\n", encoding="utf-8")
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
-            **{"PYTHONPATH": f"{own}:{modules}", "IMPORTS": str(tmp_path / "imports"), "LATE": whose},
+            **{"PYTHONPATH": f"{own}:{modules}", "IMPORTS": str(tmp_path / "imports")},
+            **{"LATE": whose, "TMPDIR": str(own)},
             **options.pop("environment", {}),
         }
-        command = [sys.executable, "-I", "-S", fork_client.__file__, str(folder), imported, "PYTHONPATH,LATE"]
+        command = [sys.executable, "-I", "-S", fork_client.__file__, str(folder), imported, "PYTHONPATH,LATE,TMPDIR"]
         process = subprocess.Popen(
             [*command, server, *arguments],
             **{"env": environment, "cwd": own, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
@@ -144,6 +147,7 @@ def test_two_servers_import_once_and_share_nothing_else(place: Place) -> None:
     assert (first["argv"], second["argv"]) == (["--name", "a"], ["--name", "b"])
     for said, whose in ((first, "first"), (second, "second")):
         assert (said["late"], said["own"], said["folder"]) == (whose, whose, str(place.root / whose))
+        assert said["temporary"] == str(place.root / whose)
         # As many as before the imports, when there was to be one.
         assert (said["threads"], said["name"]) == (3, "__main__")
 

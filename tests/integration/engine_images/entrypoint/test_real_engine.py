@@ -8,9 +8,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import psutil
@@ -167,19 +168,28 @@ async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root:
     assert (drained["cut"], drained["stuck"]) == (STREAMS + 1, 0)
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for that of a socket."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
 async def test_engines_that_share_a_fork_server_answer_as_one_that_does_not_and_end_alone(
-    tmp_path: Path, root: Path, start_vllm: Start
+    short: Path, root: Path, start_vllm: Start
 ) -> None:
-    shared = ("--fork-server", str(tmp_path / "fork-server"))
+    shared = ("--fork-server", str(short / "fork-server"))
     alone = start_vllm(root).until_ready()
-    first = start_vllm(root, *shared, run=tmp_path / "first").until_ready()
-    second = start_vllm(root, *shared, run=tmp_path / "second").until_ready()
+    first = start_vllm(root, *shared, run=short / "first").until_ready()
+    second = start_vllm(root, *shared, run=short / "second").until_ready()
     answers = [await log_probabilities(engine) for engine in (alone, first, second)]
     assert len(answers[0]) == ANSWERED
     assert answers[1:] == [answers[0]] * 2
     fork_server, server, core = forks_of(second)
     assert place_of("libtorch_cpu.so", server) == place_of("libtorch_cpu.so", fork_server)
     assert forks_of(first)[0] == fork_server
+    # What it leaves behind when it is killed.
+    assert any(each.is_socket() for each in (short / "second" / "tmp").iterdir())
     os.kill(second.process.pid, signal.SIGKILL)
     until_gone(server, core)
     assert first.get("/tidegate/ready").status_code == httpx.codes.OK
