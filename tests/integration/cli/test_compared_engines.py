@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -55,12 +56,15 @@ def engine(folder: Path, *, noise: float = 0.0) -> Iterator[str]:
     command = [ENGINE_PYTHON, "-m", "vllm.entrypoints.launchers.api_server.entry", *flags, "--enforce-eager"]
     with (
         (folder / "log").open("wb") as log,
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log) as process,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        ) as process,
     ):
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.kill()
+            # With its engine core, which does not notice.
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for(url: str) -> None:
