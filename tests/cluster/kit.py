@@ -56,6 +56,7 @@ def main() -> int:
     prepare(kit)
     for name, number in REGIONS.items():
         bring_up(kit, name, number)
+        be_patient(kit, name)
     call(kit / "tg", "link", *REGIONS)
     for shares in Path("/sys/fs/cgroup").glob("cpu/tidegate/**/cpu.shares"):
         if "kubepods" not in shares.parts:
@@ -86,14 +87,12 @@ def prepare(kit: Path) -> None:
 def bring_up(kit: Path, name: str, number: int) -> None:
     """One region: cluster, gateway, Prometheus, and workflows where deliveries start."""
     if not call(kit / "tg", "kubectl", name, "get", "--raw", "/readyz", must=False):
-        be_patient(kit, name)
         return
     # What an earlier one left behind, such as one that ended with its machine.
     call(kit / "down", name)
     without = [] if number == 1 else ["--without", "argo"]
     call(kit / "up", name, "--index", str(number), *without)
     asyncio.run(define_rollouts(name))
-    be_patient(kit, name)
     for left in reversed(range(TRIES)):
         # Kinds that were defined a moment ago are answered with 429 until their storage is there.
         if not call(kit / "prometheus.py", "up", name, must=not left):

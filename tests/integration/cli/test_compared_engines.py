@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from fakes.services.sockets import end
 from fakes.terminal import Tidegate
 from safetensors.numpy import load_file, save_file
 
@@ -63,8 +63,7 @@ def engine(folder: Path, *, noise: float = 0.0) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
-            # With its engine core, which does not notice.
-            os.killpg(process.pid, signal.SIGKILL)
+            end(process)
 
 
 def wait_for(url: str) -> None:
