@@ -28,8 +28,8 @@ from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
 from tidegate.app.deliver import DeliverOptions, deliver_plan
-from tidegate.app.plan import NotedAdoption, plan_for, resolve_plan
-from tidegate.app.process import TRUST_VARIABLE
+from tidegate.app.plan import plan_for, resolve_plan
+from tidegate.app.process import TRUST_VARIABLE, NotedAdoption
 from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
 from tidegate.app.status import read_report

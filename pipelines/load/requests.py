@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from math import inf, isfinite
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from pipelines.load.model import LoadRequest
 from tidegate.core.errors import UsageError
 
@@ -63,6 +61,9 @@ def histogram_in(text: str, name: str) -> LengthHistogram:
 
 
 def _cumulated(text: str, name: str) -> Mapping[float, float]:
+    # Specs are read by commands that draw no lengths.
+    from prometheus_client.parser import text_string_to_metric_families
+
     found: dict[float, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

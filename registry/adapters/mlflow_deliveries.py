@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypedDict
 from uuid import uuid4
 
-import psutil
 
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_store import Store, open_store
@@ -373,6 +372,9 @@ def summary_of(run: StoredRun) -> DeliverySummary:
 
 def _may_act(pid: int) -> bool:
     """Whether there is such a process; one that is dead and waits for its parent to notice may not act."""
+    # Needed for a delivery of this machine alone.
+    import psutil
+
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

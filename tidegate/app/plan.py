@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
@@ -24,43 +23,12 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.conventions import ENGINE_SERVING
 from registry.errors import UnknownAlias
-from registry.model import EngineRecord, Survey
+from registry.model import EngineRecord
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.process import note, note_sink
+from tidegate.app.process import NotedAdoption, note
 from tidegate.app.wiring.stores import open_registry, require_clients
 from tidegate.core.errors import TidegateError, UsageError
-from tidegate.core.text import in_bytes
-
-PROGRESS_SECONDS = 10.0
-"""Between two lines that say how far the reading of a version is."""
-
-
-class NotedAdoption:
-    """An `AdoptionProgress` that notes what is read, and now and then how much of it."""
-
-    def __init__(self) -> None:
-        self.seen: Survey | None = None
-        """What was read; None where a version had its digests."""
-        # Files are read by threads, which begin without this context.
-        self._note, self._told = note_sink(), 0.0
-
-    def __call__(self, seen: Survey, done_bytes: int) -> None:
-        if self.seen is None:
-            self._begin(seen)
-        elif monotonic() >= self._told + PROGRESS_SECONDS:
-            self._told = monotonic()
-            self._note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
-
-    def _begin(self, seen: Survey) -> None:
-        self.seen, self._told = seen, monotonic()
-        self._note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
-        for path in seen.layout.left_out:
-            self._note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
-
-    @staticmethod
-    def _whole(seen: Survey) -> str:
-        return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
 
 
 def adopt_versions(spec: Delivery, registry: VersionRegistry, *, version: str | None = None) -> None:

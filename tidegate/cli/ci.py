@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pipelines.events.state import DeliveryState
-from pipelines.views.wording import broken_off
 from tidegate.app.process import note
 from tidegate.core.errors import TidegateError
+
+if TYPE_CHECKING:
+    from pipelines.events.state import DeliveryState
 
 JUNIT = Path("tidegate-junit.xml")
 """Where `--ci` writes it unless told otherwise; what GitLab, Jenkins and GitHub's actions are told to collect."""
@@ -67,12 +69,18 @@ def reports_wanted(
 
 
 @contextmanager
-def errors_told(reports: Reports, story: Callable[[], DeliveryState] = DeliveryState) -> Iterator[None]:
-    """What ends a command before the delivery's own end is in the reports too: or CI would show that nothing ran."""
+def errors_told(reports: Reports, story: Callable[[], DeliveryState] | None = None) -> Iterator[None]:
+    """What ends a command before the delivery's own end is in the reports too: or CI would show that nothing ran.
+
+    `story` gives what the delivery did until then; None where there is none.
+    """
     try:
         yield
     except TidegateError as error:
-        reports.tell(broken_off(story(), str(error)), "")
+        from pipelines.events.state import DeliveryState
+        from pipelines.views.wording import broken_off
+
+        reports.tell(broken_off(story() if story else DeliveryState(), str(error)), "")
         raise
 
 

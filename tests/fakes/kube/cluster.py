@@ -14,7 +14,7 @@ from typing import Any
 from fakes.clock import SimulatedTime, Time
 from fakes.kube import reads, writes
 from fakes.kube.refusal import Refusal, conflict, no_such_path
-from fakes.kube.store import KINDS, Event, Kind, Store, copied
+from fakes.kube.store import KINDS, Event, Kind, Store, copied, copied_from_store
 from fakes.kube.writes import CONTROLLER, UNCHECKED, Check, How, Writes
 
 from rollouts.kube.model import PatchKind, Resource
@@ -209,7 +209,7 @@ class FakeCluster:
         Raises:
             Refusal: there is none (404).
         """
-        return copied(self.shared(resource, name, namespace=namespace))
+        return copied_from_store(self.shared(resource, name, namespace=namespace))
 
     def shared(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         """One object as the store has it, to be read only: an answer that is written out at once needs no copy.
@@ -223,13 +223,16 @@ class FakeCluster:
     def find(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
         """One object, or None."""
         kind = self.served(resource.group, resource.plural)
-        return copied(self.store.get(kind, self._where(kind, namespace), name))
+        return copied_from_store(self.store.get(kind, self._where(kind, namespace), name))
 
     def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> list[Json]:
         """All that match, by namespace and name; namespace "" is all of them."""
-        return [copied(found) for found in self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)]
+        return [
+            copied_from_store(found)
+            for found in self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)
+        ]
 
     def all_shared(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None

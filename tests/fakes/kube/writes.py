@@ -17,7 +17,7 @@ from typing import Protocol
 from fakes.clock import Time
 from fakes.kube import ownership, store
 from fakes.kube.refusal import Cause, Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
-from fakes.kube.store import Kind, Store, copied
+from fakes.kube.store import Kind, Store, copied, copied_from_store
 
 from tidegate.core.model import Json
 
@@ -341,12 +341,12 @@ class Writes:
     def delete(self, kind: Kind, found: Json, propagation: str, how: How) -> Json:
         """End it, at once or when its finalizers are gone."""
         if how.dry_run or "deletionTimestamp" in found["metadata"]:
-            return copied(found)
+            return copied_from_store(found)
         if not found["metadata"].get("finalizers"):
             return self._bury(kind, found, propagation)
-        leaving = copied(found)
+        leaving = copied_from_store(found)
         leaving["metadata"] |= {"deletionTimestamp": self._now, "deletionGracePeriodSeconds": 0}
-        return copied(self._store.put(kind, leaving))
+        return copied_from_store(self._store.put(kind, leaving))
 
     def _inhabited(self, kind: Kind, namespace: str) -> None:
         """`NamespaceLifecycle` admission: nothing comes into a namespace that is not there."""
@@ -372,11 +372,11 @@ class Writes:
             return new
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
             return self._bury(kind, self._store.put(kind, new, manager=how.manager), "Background")
-        return copied(self._store.put(kind, new, manager=how.manager))
+        return copied_from_store(self._store.put(kind, new, manager=how.manager))
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
         gone = self._store.remove(kind, found)
         store.collect(self._store, gone, orphan=propagation == "Orphan")
         if kind.key == ("", "namespaces"):
             store.empty(self._store, self._kinds.values(), gone["metadata"]["name"])
-        return copied(gone)
+        return copied_from_store(gone)

@@ -14,8 +14,7 @@ from engine_images.signature import SigningKey
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.app.engines.keys import read_key
-from tidegate.app.plan import NotedAdoption
-from tidegate.app.process import note
+from tidegate.app.process import NotedAdoption, note
 from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine, require_base_for
 from tidegate.app.wiring.engines.providers import local_engines, require_machine_for
 from tidegate.app.wiring.engines.registries import RegistryLogin

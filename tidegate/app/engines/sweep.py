@@ -19,8 +19,7 @@ from pipelines.state import StateFolder
 from registry.conventions import name_and_reference
 from registry.model import ModelVersion
 from rollouts.model import Engine
-from tidegate.app.plan import NotedAdoption
-from tidegate.app.process import note
+from tidegate.app.process import NotedAdoption, note
 from tidegate.app.wiring.engines.providers import local_engines
 from tidegate.app.wiring.engines.sweeps import sweep_tools
 from tidegate.app.wiring.specs import on_this_machine, read_delivery

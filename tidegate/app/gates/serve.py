@@ -14,7 +14,8 @@ from gates.sessions.model import SessionAnswer, SessionLimits
 from gates.sessions.registry import Sessions, SessionTerms
 from pipelines.judging.app import JudgeApp
 from tidegate.app.process import cancelled_by_signals, note
-from tidegate.app.wiring.gates.gate_sets import GateSet, read_gates
+from tidegate.app.wiring.gates.gate_sets import read_gates
+from tidegate.app.wiring.gates.model import GateSet
 from tidegate.app.wiring.gates.prometheus import evidence_in
 from tidegate.app.wiring.web import GuardedListener, ListenOptions, guarded_listener
 from tidegate.core.clock import SystemClock

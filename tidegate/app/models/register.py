@@ -10,8 +10,7 @@ from registry.conventions import REVISION, SOURCE
 from registry.model import ModelVersion
 from registry.model_files import digest_files
 from registry.sources import HubSource, RunSource, source_of
-from tidegate.app.plan import NotedAdoption
-from tidegate.app.process import note
+from tidegate.app.process import NotedAdoption, note
 from tidegate.app.wiring.stores import open_hub, open_registry
 
 

@@ -296,7 +296,7 @@ def plan(
       tidegate gate plan gates.yaml --requests-per-second 20 --weight 5
       tidegate gate plan delivery.yaml --requests-per-second 200 --weight 25 --within 10m --output json
     """
-    from tidegate.cli.commands.gate.check import ExpectedTraffic, plan_gates
+    from tidegate.cli.commands.gate.plan import ExpectedTraffic, plan_gates
 
     expected = ExpectedTraffic(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
     return plan_gates(gates, expected, output=output)
@@ -321,6 +321,6 @@ def replay(
       tidegate gate replay 0f3c2a51d2c94f0e8a6b --stage canary@eu-west-1
       tidegate gate replay .tidegate/deliveries/0f3c2a51d2c94f0e8a6b/evidence/canary@eu-west-1.jsonl
     """
-    from tidegate.cli.commands.gate.check import replay_recorded
+    from tidegate.cli.commands.gate.replay import replay_recorded
 
     return replay_recorded(recorded, stage, state, tracking_uri, output=output)

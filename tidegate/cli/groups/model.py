@@ -72,7 +72,7 @@ def model_adopt(
       tidegate model adopt support-llm 7
       tidegate model adopt support-llm 7 --folder artifacts/hf
     """
-    from tidegate.app.plan import NotedAdoption
+    from tidegate.app.process import NotedAdoption
     from tidegate.app.wiring.stores import open_registry
 
     registry, noted = open_registry(state, tracking_uri), NotedAdoption()

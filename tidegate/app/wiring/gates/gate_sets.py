@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
-from gates.analyses.burn_rate import BurnRateGate
-from gates.evidence.batch import USUAL_LOOK, Source
+from gates.evidence.batch import USUAL_LOOK
 from gates.reports.gate_file import GateFile
-from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import is_paired, kinds_from_batches
-from pipelines.plan.gates import budget_shares, gates_within
-from pipelines.spec.delivery import Delivery
+from gates.spec import kinds_from_batches
+from tidegate.app.wiring.gates.model import GateSet
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics.sources import MetricSource
 from tidegate.core.spec import load_spec, stated_kind
-
-
-@dataclass(frozen=True)
-class GateSet:
-    """What the file asks."""
-
-    name: str
-    terms: Callable[[Source], AnalysisPlan]
-    """Given who counts where the file does not say: the terms of one trial."""
-    planned: Callable[[timedelta], AnalysisPlan]
-    """Given how long a stage may take: the terms of one trial in it, the burn rate of a delivery's SLO among them."""
-    not_asked: tuple[str, ...]
-    """Gates of the file that batches of evidence cannot answer, such as quality on a golden set."""
-    look: timedelta
-    """Between two batches."""
-    sources: tuple[MetricSource, ...] = ()
-    """Which series of a Prometheus are read, where they have other names than vLLM's."""
-
-    @property
-    def by_region(self) -> bool:
-        """Whether series have a label for the region."""
-        return not self.sources or any(source.region_label for source in self.sources)
 
 
 def read_gates(path: Path, *, of_prometheus: bool = False) -> GateSet:
@@ -49,7 +20,11 @@ def read_gates(path: Path, *, of_prometheus: bool = False) -> GateSet:
         UsageError: when it is a delivery without a gate that batches can answer.
     """
     if stated_kind(path) == "Delivery":
-        judged = _of_delivery(load_spec(path, Delivery), of_prometheus=of_prometheus)
+        # All that a delivery's spec can say is twice what a file of gates can.
+        from pipelines.spec.delivery import Delivery
+        from tidegate.app.wiring.gates.delivery_gates import gates_of_delivery
+
+        judged = gates_of_delivery(load_spec(path, Delivery), of_prometheus=of_prometheus)
         if not judged.terms("users").gates:
             raise UsageError(
                 f"{path} has no gate that evidence answers", hint=f"known: {', '.join(kinds_from_batches())}"
@@ -63,36 +38,4 @@ def read_gates(path: Path, *, of_prometheus: bool = False) -> GateSet:
         not_asked=(),
         look=asked.gates.budget.poll_interval or USUAL_LOOK,
         sources=asked.metrics.sources,
-    )
-
-
-def _of_delivery(spec: Delivery, *, of_prometheus: bool = False) -> GateSet:
-    kinds = {gate: spec.gates.kind_of(gate) for gate in spec.gates.asked}
-    asked = [gate for gate, kind in kinds.items() if kind.from_batches and not (of_prometheus and is_paired(kind))]
-
-    def sources(source: Source) -> dict[str, tuple[Source, ...]]:
-        return {gate: (source,) for gate in asked if not is_paired(kinds[gate])}
-
-    def terms(source: Source) -> AnalysisPlan:
-        return analysis_plan_of(spec.gates, asked, sources=sources(source), share=_share(spec))
-
-    def planned(within: timedelta) -> AnalysisPlan:
-        burns = [*spec.gates.of(BurnRateGate)]
-        return analysis_plan_of(gates_within(spec, within), asked + burns, sources=sources("users"), share=_share(spec))
-
-    return GateSet(
-        name=spec.metadata.name,
-        terms=terms,
-        planned=planned,
-        # No metric holds the answers that pairs are compared by.
-        not_asked=tuple(gate for gate in kinds if gate not in asked),
-        look=spec.look,
-        sources=spec.metrics.sources,
-    )
-
-
-def _share(spec: Delivery) -> float:
-    """What one region's stage has of the delivery's budget, so that judging each of them elsewhere keeps it."""
-    return min(
-        (share for name, share in budget_shares(spec).items() if name.startswith(("shadow@", "canary@"))), default=1.0
     )

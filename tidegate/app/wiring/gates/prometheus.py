@@ -7,7 +7,7 @@ from pathlib import Path
 from gates.adapters.prometheus import PrometheusSource
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
-from tidegate.app.wiring.gates.gate_sets import GateSet
+from tidegate.app.wiring.gates.model import GateSet
 from tidegate.app.wiring.gates.queries import with_queries
 from tidegate.core.access.file import endpoint_at
 from tidegate.core.errors import UsageError

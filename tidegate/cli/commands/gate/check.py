@@ -1,38 +1,26 @@
-"""`tidegate gate check`, `plan`, `stream` and `replay`: the judge of a canary for any orchestrator and any CI."""
+"""`tidegate gate check` and `stream`: the judge of a canary for any orchestrator and any CI."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome
-from gates.planning.forecast import forecasts, with_proposals
 from gates.reports.check_report import CheckReport
 from gates.reports.verdict_stream import EXIT_CODES, VerdictLine, VerdictStream
-from gates.sequential_test import AnalysisPlan
-from gates.traffic import Assumptions, Exposure
-from gates.transcript import BatchLine, Replay, ReplayDifference, TermsLine, VerdictsLine, read
-from pipelines.events.artifacts import FOLDER
-from pipelines.state import StateFolder
 from tidegate.app.gates.continued import ContinuedCheck, continued
 from tidegate.app.process import note
-from tidegate.app.wiring.gates.gate_sets import GateSet, read_gates
-from tidegate.app.wiring.gates.prometheus import evidence_in
-from tidegate.app.wiring.stores import open_deliveries
-from tidegate.cli.output import OutputForm, print_data
-from tidegate.cli.views.plan import print_forecasts
+from tidegate.app.wiring.gates.gate_sets import read_gates
+from tidegate.app.wiring.gates.model import GateSet
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
-from tidegate.core.spec import Problem, SpecError, text_in
+from tidegate.core.spec import Problem, SpecError
 
 
 @dataclass(frozen=True)
@@ -110,6 +98,9 @@ def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
 
 def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckReport:
     """Raises OutsideError when Prometheus is not there."""
+    # A file of evidence needs no client.
+    from tidegate.app.wiring.gates.prometheus import evidence_in
+
     by_region = judged.by_region
     if not (asked.stable and asked.canary and (asked.region or not by_region)):
         options = "--region, --stable and --canary" if by_region else "--stable and --canary"
@@ -160,57 +151,6 @@ def _judgement(judged: GateSet, stream: VerdictStream, times: list[float], *, as
     )
 
 
-@dataclass(frozen=True)
-class ExpectedTraffic:
-    """Traffic as it was typed."""
-
-    requests_per_second: float | None
-    weight: float
-    pairs_per_second: float | None
-    within: timedelta
-    error_rate: str
-    spread: float
-    stable_pods: int
-
-
-def plan_gates(gates: Path, expected: ExpectedTraffic, *, output: OutputForm) -> int:
-    """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
-    judged = read_gates(gates)
-    terms = judged.planned(expected.within)
-    exposure = _exposure(terms, expected, judged.look)
-    assumed = Assumptions(
-        error_rate=_error_rate(expected.error_rate), spread=expected.spread, stable_pods=expected.stable_pods
-    )
-    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
-    if output.is_data:
-        told = [forecast.model_dump(mode="json") for forecast in found]
-        print_data({"name": judged.name, "expected": assumed.model_dump(), "gates": told}, output)
-    else:
-        print_forecasts(judged.name, found, assumed)
-    return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
-
-
-def _exposure(terms: AnalysisPlan, expected: ExpectedTraffic, look: timedelta) -> Exposure:
-    return Exposure(
-        requests_per_second=expected.requests_per_second,
-        percent=expected.weight if terms.mirrored is None else terms.mirrored * 100,
-        mirrored=terms.mirrored is not None,
-        pairs_per_second=expected.pairs_per_second,
-        within_seconds=expected.within.total_seconds(),
-        look_seconds=look.total_seconds(),
-    )
-
-
-def _error_rate(text: str) -> float:
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = -1.0
-    if not (text.endswith("%") and 0 <= share < 1):
-        raise UsageError(f"--error-rate: got {text}", hint="a percent such as 0.5%")
-    return share
-
-
 FINAL = (GateOutcome.PASS, GateOutcome.FAIL)
 
 
@@ -249,114 +189,3 @@ def _final_line(final: VerdictLine, stream: VerdictStream) -> str:
         reasons = [f"line {stream.lines} could not be read"]
     batches = f"{final.batch:,} {'batch' if final.batch == 1 else 'batches'}"
     return f"{final.outcome} after {batches}: {'; '.join(reasons)}"
-
-
-@dataclass(frozen=True)
-class VerdictChange:
-    """A gate says something else than at its last look."""
-
-    time: float | None
-    """Unix time of the last batch, in seconds; None before the first."""
-    step: str
-    gate: str
-    outcome: str
-    reason: str
-
-    def __str__(self) -> str:
-        moment = "before any evidence" if self.time is None else f"{datetime.fromtimestamp(self.time, UTC):%F %T}"
-        return f"{moment}  {self.step}  {self.gate} {self.outcome}: {self.reason}"
-
-
-@dataclass
-class ReplayedTest:
-    """What came of one trial."""
-
-    trial: str = ""
-    batches: int = 0
-    verdicts: int = 0
-    changes: list[VerdictChange] = field(default_factory=list)
-    differences: list[ReplayDifference] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        if self.differences:
-            others = f" (and {len(self.differences) - 1} more)" if len(self.differences) > 1 else ""
-            return f"not the same: {self.differences[0]}{others}"
-        return f"same verdicts, bit for bit: {self.batches:,} batches, {self.verdicts:,} verdicts"
-
-
-def replay_recorded(
-    recorded: str, stage: str | None, state: Path, tracking_uri: str | None, *, output: OutputForm
-) -> int:
-    """Replay every transcript that is meant; 1 when a verdict differs."""
-    held: list[ReplayedTest] = []
-    with _transcripts(recorded, stage, StateFolder(state), tracking_uri) as paths:
-        for path in paths:
-            held.append(_replay_one(path))
-            if not output.is_data:
-                print(*[f"{held[-1].trial}:", *held[-1].changes, held[-1]], sep="\n", flush=True)
-    if output.is_data:
-        print_data([_document(each) for each in held], output)
-    return ExitCode.ROLLED_BACK if any(each.differences for each in held) else ExitCode.DELIVERED
-
-
-def _replay_one(path: Path) -> ReplayedTest:
-    """Hold one trial again.
-
-    Raises:
-        SpecError: when the file is not the transcript of a trial.
-    """
-    again, held = Replay(str(path)), ReplayedTest()
-    said: dict[str, GateOutcome] = {}
-    time: float | None = None
-    for line in read(StringIO(text_in(path, "the transcript of a trial")), file=str(path)):
-        held.differences += again.take(line)
-        if isinstance(line, TermsLine):
-            held.trial = line.trial
-        elif isinstance(line, BatchLine):
-            time = line.batch.time
-        elif isinstance(line, VerdictsLine):
-            held.changes += _changes(line, said, time)
-    # Raises for a file without terms: nothing was compared then, and nothing may look the same.
-    assert again.trial
-    held.batches, held.verdicts = again.batches, again.verdicts
-    return held
-
-
-def _changes(line: VerdictsLine, said: dict[str, GateOutcome], time: float | None) -> Iterator[VerdictChange]:
-    for verdict in line.verdicts:
-        if said.get(verdict.gate) is not verdict.outcome:
-            yield VerdictChange(time, line.step, verdict.gate, str(verdict.outcome), verdict.reason)
-        said[verdict.gate] = verdict.outcome
-
-
-@contextmanager
-def _transcripts(
-    recorded: str, stage: str | None, state: StateFolder, tracking_uri: str | None
-) -> Iterator[list[Path]]:
-    """The file itself; or a delivery's, from this machine, else from MLflow."""
-    if Path(recorded).is_file():
-        yield [Path(recorded)]
-        return
-    name = f"{stage.replace('/', '.')}.jsonl" if stage else None
-    local = sorted((state.delivery(recorded) / FOLDER).glob("*.jsonl"))
-    with TemporaryDirectory() as folder:
-        found = local or open_deliveries(state.root, tracking_uri).fetch(recorded, FOLDER, Path(folder))
-        if not found:
-            hint = "give a file, or the whole id of a delivery that reached its first trial"
-            raise UsageError(f"{recorded} has no recorded trial", hint=hint)
-        chosen = [path for path in found if name in (None, path.name)]
-        if not chosen:
-            known = ", ".join(path.stem for path in found)
-            raise UsageError(f"{recorded} has no trial {stage}", hint=f"known: {known}")
-        yield chosen
-
-
-def _document(held: ReplayedTest) -> dict[str, object]:
-    return {
-        "trial": held.trial,
-        "same": not held.differences,
-        "batches": held.batches,
-        "verdicts": held.verdicts,
-        "changes": [vars(change) for change in held.changes],
-        "differences": [difference.model_dump() for difference in held.differences],
-    }
