@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypedDict
 from uuid import uuid4
 
-
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_store import Store, open_store
 from registry.chain import Believed, ChainFinding, Seal
