@@ -53,10 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _leave_out() -> None:
     """What no command uses is not imported: a tenth of the time of `status`."""
-    # httpx's own command line, which brings rich, pygments and click; httpx does without where these are missing.
+    # httpx's own command line brings rich, pygments and click. None in its place is a module that is not installed, and
+    # httpx does without.
     sys.modules.setdefault("httpx._main", cast("ModuleType", None))
-    # pydantic reads the metadata of everything installed to find plugins.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _run(arguments: list[str]) -> int:

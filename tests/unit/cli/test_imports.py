@@ -84,12 +84,35 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
 
 
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import sys, tidegate.cli.groups.model, tidegate.app.wiring.stores as stores\n"
+    code = "import sys, tidegate.cli.groups.model, tidegate.app.models.register, tidegate.app.wiring.stores as stores\n"
     code += "from pathlib import Path; stores.open_registry(Path('state'), None)\n"
     code += "print(*(name for name in sys.argv[1:] if name in sys.modules))"
     unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
     loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == []
+
+
+def test_evidence_in_a_file_is_judged_without_what_a_delivery_or_a_client_needs() -> None:
+    gates = ROOT / "examples" / "gates"
+    words = ["gate", "check", str(gates / "gates.yaml"), "--evidence", str(gates / "evidence.jsonl")]
+    unneeded = ["httpx", "matplotlib", "pipelines.spec", "registry", "rich", "slo.spec"]
+    assert loaded_by(words, unneeded, ends_with=1) == []
+
+
+def test_a_client_is_loaded_without_its_own_command_line() -> None:
+    where = ["--prometheus", "http://127.0.0.1:1", "--region", "eu", "--stable", "6", "--canary", "7"]
+    words = ["gate", "check", str(ROOT / "examples" / "gates" / "gates.yaml"), *where]
+    assert loaded_by(words, ["httpx", "pygments", "rich"], ends_with=4) == ["httpx"]
+
+
+def loaded_by(words: list[str], names: list[str], *, ends_with: int) -> list[str]:
+    """Which of the modules a command has loaded once it ended."""
+    code = "import sys; from tidegate.cli import main; names = sys.argv.pop().split(); code = main(sys.argv[1:])\n"
+    code += "print(*(name for name in names if name in sys.modules), file=sys.stderr); sys.exit(code)"
+    command = [sys.executable, "-c", code, *words, " ".join(names)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == ends_with, ended.stderr
+    return ended.stderr.splitlines()[-1].split()
 
 
 def test_core_commands_load_nothing_of_an_extra() -> None:
