@@ -29,10 +29,11 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 
 test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (half an hour).
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
-	@$(BIN)/pytest -n logical tests/unit
+	@$(BIN)/pytest -n logical -m "not long" tests/unit
 	@$(call beside,6,-m "not long" tests/integration tests/e2e)
 
-test-long: setup test-tools ## What `make test` leaves out: more kills, endings and builds with real engines; CI and a release wait for it.
+test-long: setup test-tools ## What `make test` leaves out: more kills, endings, builds and orders of requests; CI and a release wait for it.
+	@$(BIN)/pytest -n logical -m long tests/unit
 	@$(call beside,6,-m long tests/integration tests/e2e)
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.

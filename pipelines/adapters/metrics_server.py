@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.registry import Collector
@@ -16,7 +17,11 @@ ANY = frozenset({"0.0.0.0", "::", ""})
 MOST_SECONDS = 30.0
 """How long the end of a delivery may wait for a last scrape."""
 LATE = 1.5
-"""Times the interval between two scrapes after which no other is expected."""
+"""Times the longest interval between recent scrapes, after which no other is expected."""
+RECENT_SCRAPES = 5
+"""More than two: where a machine is busy one comes late, and the next soon after it."""
+STORED_SECONDS = 0.3
+"""What was read is stored a moment later, and not where the target is forgotten before."""
 POLL_SECONDS = 0.05
 
 
@@ -44,7 +49,7 @@ class MetricsServer(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """What a scrape gets."""
-        self._asked = (*self._asked[-1:], time.monotonic())
+        self._asked = (*self._asked[1 - RECENT_SCRAPES :], time.monotonic())
         return self._numbers()
 
     async def read_once_more(self) -> None:
@@ -55,10 +60,12 @@ class MetricsServer(Collector):
         now = time.monotonic()
         if len(self._asked) < 2:
             return
-        before, last = self._asked
-        deadline = now + min(MOST_SECONDS, LATE * (last - before))
+        longest = max(later - sooner for sooner, later in pairwise(self._asked))
+        deadline = now + min(MOST_SECONDS, LATE * longest)
         while self._asked[-1] < now and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
+        if self._asked[-1] >= now:
+            await asyncio.sleep(STORED_SECONDS)
 
     async def close(self) -> None:
         """Listen no more; returns when the thread is gone."""

@@ -87,7 +87,19 @@ async def test_who_reads_gets_the_last_numbers(server: MetricsServer) -> None:
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await scrape(server)
-    await asyncio.wait_for(waiting, timeout=0.3)
+    await asyncio.wait_for(waiting, timeout=20)
+
+
+async def test_two_scrapes_at_once_after_a_late_one_do_not_make_it_impatient(server: MetricsServer) -> None:
+    await scrape(server)
+    await asyncio.sleep(2)
+    for _ in range(2):
+        await scrape(server)
+    waiting = asyncio.create_task(server.read_once_more())
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    await scrape(server)
+    await asyncio.wait_for(waiting, timeout=20)
 
 
 async def test_who_reads_no_more_is_not_waited_for_long(server: MetricsServer) -> None:

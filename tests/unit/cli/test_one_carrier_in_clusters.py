@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Literal
 
 import httpx
 import pytest
+from alike import one_of
 from fakes.clusters.carriers import NEXT, KeptPlace, Place, delivery_in, in_story_time, plan_of, serve_champion
 from fakes.clusters.interleaving import Killed, Life
 from fakes.clusters.region import NAME, NAMESPACE
@@ -79,10 +80,21 @@ GUARD_AND_DELIVER = Story((("deliver the next", 120),), guarded=True)
 GUARD_AND_KILLED = Story((("resume", 60), ("rollback", 120)), killed=True, guarded=True)
 
 
-def seeds(first: int, count: int = len(WAVES)) -> range:
+def numbers(first: int, count: int) -> Iterator[tuple[int, tuple[pytest.MarkDecorator, ...]]]:
     """Each layout of regions once, or as often as a story needs to come upon a missing fence (measured by taking it
-    out: 10 of 115 stories told so, most of them rollbacks)."""
-    return range(first, first + count * TIMES)
+    out: 10 of 115 stories told so, most of them rollbacks). Of three `make test` tells one, for each story others."""
+    for seed in range(first, first + count * TIMES):
+        yield seed, one_of(3, seed + first // 1000)
+
+
+def seeds(first: int, count: int = len(WAVES)) -> list[object]:
+    """Of a test that has one story."""
+    return [pytest.param(seed, marks=marks) for seed, marks in numbers(first, count)]
+
+
+def stories(story: Story, name: str, first: int, count: int = len(WAVES)) -> list[object]:
+    """One of several stories of a test, with its seeds."""
+    return [pytest.param(story, seed, id=f"{name}-{seed}", marks=marks) for seed, marks in numbers(first, count)]
 
 
 @cache
@@ -237,11 +249,11 @@ def test_two_rollbacks_are_one(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(ELSEWHERE, seed, id=f"carried elsewhere-{seed}") for seed in seeds(3000, 12)),
-        *(pytest.param(ON_ITS_WAY_BACK, seed, id=f"on its way back-{seed}") for seed in seeds(4000, 12)),
-        *(pytest.param(KILLED, seed, id=f"killed meanwhile-{seed}") for seed in seeds(5000, 12)),
-        *(pytest.param(AT_ONCE, seed, id=f"resumed at once-{seed}") for seed in seeds(6000)),
-        *(pytest.param(TWO_PEOPLE_AND_A_SLEEPER, seed, id=f"resumed twice-{seed}") for seed in seeds(7000)),
+        *stories(ELSEWHERE, "carried elsewhere", 3000, 12),
+        *stories(ON_ITS_WAY_BACK, "on its way back", 4000, 12),
+        *stories(KILLED, "killed meanwhile", 5000, 12),
+        *stories(AT_ONCE, "resumed at once", 6000),
+        *stories(TWO_PEOPLE_AND_A_SLEEPER, "resumed twice", 7000),
     ],
 )
 def test_a_rollback_takes_back_no_matter_who_carries_the_delivery(
@@ -268,11 +280,11 @@ def test_a_rollback_by_the_clusters_alone_splits_nothing(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(TWO_DELIVER, seed, id=f"two deliver-{seed}") for seed in seeds(9000)),
-        *(pytest.param(ONE_DELIVERS_AND_ONE_RESUMES, seed, id=f"at once-{seed}") for seed in seeds(10000)),
-        *(pytest.param(THE_NEXT_MEANWHILE, seed, id=f"meanwhile-{seed}") for seed in seeds(11000)),
-        *(pytest.param(THE_NEXT_AFTER_A_SLEEPER, seed, id=f"one sleeps-{seed}") for seed in seeds(12000)),
-        *(pytest.param(THE_NEXT_AFTER_A_DEAD_ONE, seed, id=f"one died-{seed}") for seed in seeds(13000)),
+        *stories(TWO_DELIVER, "two deliver", 9000),
+        *stories(ONE_DELIVERS_AND_ONE_RESUMES, "at once", 10000),
+        *stories(THE_NEXT_MEANWHILE, "meanwhile", 11000),
+        *stories(THE_NEXT_AFTER_A_SLEEPER, "one sleeps", 12000),
+        *stories(THE_NEXT_AFTER_A_DEAD_ONE, "one died", 13000),
     ],
 )
 def test_a_model_has_one_delivery_at_a_time(
@@ -292,9 +304,9 @@ def test_a_model_has_one_delivery_at_a_time(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(BACK_WHILE_DELIVERED, seed, id=f"the same version-{seed}") for seed in seeds(14000)),
-        *(pytest.param(BACK_WHILE_THE_NEXT_IS_DELIVERED, seed, id=f"the next-{seed}") for seed in seeds(15000)),
-        *(pytest.param(BACK_AND_DELIVERED_ANEW, seed, id=f"again-{seed}") for seed in seeds(16000)),
+        *stories(BACK_WHILE_DELIVERED, "the same version", 14000),
+        *stories(BACK_WHILE_THE_NEXT_IS_DELIVERED, "the next", 15000),
+        *stories(BACK_AND_DELIVERED_ANEW, "again", 16000),
     ],
 )
 def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
@@ -310,10 +322,10 @@ def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
 @pytest.mark.parametrize(
     ("story", "seed"),
     [
-        *(pytest.param(GUARD_AND_RESUME, seed, id=f"resumed-{seed}") for seed in seeds(18000)),
-        *(pytest.param(GUARD_AND_ROLLBACK, seed, id=f"taken back-{seed}") for seed in seeds(19000)),
-        *(pytest.param(GUARD_AND_DELIVER, seed, id=f"delivered again-{seed}") for seed in seeds(20000)),
-        *(pytest.param(GUARD_AND_KILLED, seed, id=f"killed again-{seed}") for seed in seeds(21000)),
+        *stories(GUARD_AND_RESUME, "resumed", 18000),
+        *stories(GUARD_AND_ROLLBACK, "taken back", 19000),
+        *stories(GUARD_AND_DELIVER, "delivered again", 20000),
+        *stories(GUARD_AND_KILLED, "killed again", 21000),
     ],
 )
 def test_a_guard_carries_alone_what_it_takes_back(
