@@ -119,6 +119,7 @@ async def test_an_outdated_plan_is_refused(spec: tidegate.Delivery, tmp_path: Pa
     assert (caught.value.exit_code, caught.value.hint) == (tidegate.ExitCode.USAGE, "make it again")
 
 
+@pytest.mark.long
 async def test_a_delivery_whose_process_died_is_resumed(spec: tidegate.Delivery, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     died = subprocess.run([sys.executable, SCRIPT, spec.path], cwd=ROOT, env=environment, check=False)
@@ -173,6 +174,7 @@ async def test_a_rollback_ends_the_delivery_of_its_own_program_without_a_signal(
     assert again.versions == back.versions
 
 
+@pytest.mark.long
 async def test_a_rollback_goes_further_back_when_it_is_told_where(spec: tidegate.Delivery, tmp_path: Path) -> None:
     around = DYING.surroundings(spec, tmp_path)
     async with tidegate.connect(spec, **around) as backends:

@@ -163,6 +163,7 @@ def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, ob
     assert "on this machine" in said.err
 
 
+@pytest.mark.long
 def test_a_delivery_to_clusters_step_by_step_each_a_command(
     tidegate: Tidegate, servers: FakeServers, heard: Posted
 ) -> None:

@@ -50,6 +50,7 @@ def ground(tmp_path: Path) -> Iterator[Promoted]:
                     made.end()
 
 
+@pytest.mark.long
 def test_three_who_promote_one_version_at_once_start_one_delivery(ground: Promoted) -> None:
     with ground.serving(*ground.register, every="1s"):
         ground.until(lambda: "test event was answered 200" in ground.said())

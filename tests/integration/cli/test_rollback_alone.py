@@ -88,6 +88,7 @@ def test_repeated_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
     assert len(writes(there)) == before
 
 
+@pytest.mark.long
 def test_two_people_at_once_are_one_rollback(spec: Path, there: Clusters) -> None:
     there.serve("2")
     there.try_out("3", 50)
@@ -145,6 +146,7 @@ def test_a_wave_that_was_promoted_goes_back_to_what_the_others_serve(spec: Path,
     assert there.splits() == [(0, 0), (0, 0)]
 
 
+@pytest.mark.long
 def test_further_back_has_to_be_said_and_confirmed(spec: Path, there: Clusters) -> None:
     there.serve("2")
     assert rollback(spec, there).stdout == "eu-west-1: version 2\nus-east-1: version 2\n"
@@ -163,6 +165,7 @@ def test_further_back_has_to_be_said_and_confirmed(spec: Path, there: Clusters) 
     assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
 
 
+@pytest.mark.long
 def test_the_version_before_the_last_is_reached_where_it_is_warm(spec: Path, there: Clusters) -> None:
     there.serve("2")
     there.serve("3")
@@ -179,6 +182,7 @@ def test_a_version_that_is_cold_is_started_again_only_when_asked_so(spec: Path, 
     )
 
 
+@pytest.mark.long
 def test_a_version_that_is_cold_is_started_again_from_what_the_region_remembers(spec: Path, there: Clusters) -> None:
     """With MLflow away: its image stands in the region's own ReplicaSets."""
     for version in ("2", "3", "4"):
@@ -195,6 +199,7 @@ def test_a_version_that_is_cold_is_started_again_from_what_the_region_remembers(
     assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
 
 
+@pytest.mark.long
 def test_everything_is_promoted_and_mlflow_is_away(spec: Path, there: Clusters, mute: str) -> None:
     """As docs/guides/break-glass.md has it: the delivery is over, its version is bad."""
     there.serve("2")

@@ -142,6 +142,7 @@ async def test_a_bad_version_is_taken_back_and_no_verdict_is_asked_twice(place: 
     assert (place.champion, place.clusters.versions()) == ("1", ["1"] * 3)
 
 
+@pytest.mark.long
 async def test_a_wave_that_is_refused_takes_the_first_one_back(place: Place) -> None:
     place.change(approvals=[{"before": "wave", "wave": 2, "by": "names"}])
     running = asyncio.create_task(place.submit())
@@ -156,6 +157,7 @@ async def test_a_wave_that_is_refused_takes_the_first_one_back(place: Place) -> 
     assert (place.champion, place.clusters.versions()) == ("1", ["1"] * 3)
 
 
+@pytest.mark.long
 async def test_a_step_that_is_killed_is_tried_again(place: Place) -> None:
     place.commands.kill_when["bake@1"] = place.has_said("started", "bake@1")
     workflow = await place.submit()
@@ -165,6 +167,7 @@ async def test_a_step_that_is_killed_is_tried_again(place: Place) -> None:
     assert (place.delivery.outcome, place.champion, place.clusters.versions()) == ("delivered", "2", ["2"] * 3)
 
 
+@pytest.mark.long
 async def test_a_workflow_that_is_lost_is_carried_on_by_another(place: Place) -> None:
     lost = asyncio.create_task(place.submit())
     await until(place.has_said("started", "bake@1"), lost)

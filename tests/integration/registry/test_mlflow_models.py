@@ -67,6 +67,7 @@ def test_weights_lie_in_the_store_once(registry: MlflowRegistry, state: Path, na
 
 @pytest.mark.skipif(not ENGINE_PYTHON.exists(), reason="no engine environment; `tidegate setup` makes it")
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_mlflows_own_loader_loads_it_where_transformers_is(
     registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path
 ) -> None:

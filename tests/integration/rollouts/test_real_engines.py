@@ -51,6 +51,7 @@ def vllm(version: str, folder: Path) -> Engine:
 
 @pytest.mark.engine
 @pytest.mark.timeout(900)
+@pytest.mark.long
 async def test_real_engines_are_delivered_taken_back_and_never_orphaned(host: FleetHost, tmp_path: Path) -> None:
     fleet = host.fleet(REGION)
     state = await fleet.deploy(vllm("1", tmp_path))

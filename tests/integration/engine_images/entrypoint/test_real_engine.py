@@ -175,6 +175,7 @@ def short() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.long
 async def test_engines_that_share_a_fork_server_answer_as_one_that_does_not_and_end_alone(
     short: Path, root: Path, start_vllm: Start
 ) -> None:
