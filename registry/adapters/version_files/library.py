@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_library import files_move, store_errors
+from registry.adapters.mlflow_library import as_global_store, files_move, store_errors
 from registry.adapters.version_files.folder import FolderFiles
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ class LibraryFiles:
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._registry_uri)
+        # Of a version in Unity Catalog it opens the process's own store too, which is a new one in the current folder else.
+        with as_global_store(self._uri):
+            return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._registry_uri)
 
     def _resolved(self, address: str) -> str:
         with store_errors(self._uri):

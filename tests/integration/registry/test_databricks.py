@@ -40,8 +40,10 @@ def registry(workspace: Workspace) -> MlflowRegistry:
 
 
 def test_a_folder_becomes_a_version_whose_files_are_proven(
-    registry: MlflowRegistry, workspace: Workspace, folder: Path, tmp_path: Path
+    registry: MlflowRegistry, workspace: Workspace, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (current := tmp_path / "current").mkdir()
+    monkeypatch.chdir(current)
     version = registry.register(NAME, folder, alias="challenger")
 
     assert registry.resolve(NAME, "challenger") == version
@@ -49,6 +51,7 @@ def test_a_folder_becomes_a_version_whose_files_are_proven(
     assert workspace.versions[NAME, "1"]["status"] == "READY"
     assert registry.location(version) == f"models:/{NAME}/1"
     assert digest_files(registry.download(version, tmp_path / "target")) == version.files
+    assert list(current.iterdir()) == []
 
 
 def test_a_version_of_somebody_else_is_adopted_where_it_lies(
