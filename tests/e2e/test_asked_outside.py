@@ -19,7 +19,7 @@ from e2e.when import When
 from fakes import harness_program
 from fakes.services.http import QuietHandler, answering
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]
 
 SECRET = "Bearer s3cret-of-the-team"
 CHECK = f"""
@@ -140,7 +140,6 @@ def the_champion_has_been_asked_by_the_harness(
         then.exits(1)
 
 
-@pytest.mark.long
 def test_a_version_that_answers_otherwise_is_stopped_by_a_command_a_service_or_a_harness(
     story: Story, given: Given, when: When, then: Then, service: Service
 ) -> None:

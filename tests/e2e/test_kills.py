@@ -34,6 +34,7 @@ def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(
     then.users_failed(0)
 
 
+@pytest.mark.long
 def test_a_killed_canary_costs_the_requests_that_were_on_it_and_no_others(
     story: Story, given: Given, when: When, then: Then
 ) -> None:

@@ -16,7 +16,7 @@ from e2e.then import Then
 from e2e.when import When
 from fakes.services.mlflow_server import AwayServer
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]
 
 LATENCY = {"latency": {"quantile": 0.5, "max_increase": "50%", "tolerance": "25%", "min_requests": 8}}
 STAGES = [{"canary": {"weights": [50], "at_least": "0s", "within": "20m", "gates": ["latency"]}}]
@@ -49,7 +49,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, mlflow: AwayServer) -> Ite
     machine.nothing_runs()
 
 
-@pytest.fixture(params=["stopped", pytest.param("gone", marks=pytest.mark.long)])
+@pytest.fixture(params=["stopped", "gone"])
 def away(request: pytest.FixtureRequest, mlflow: AwayServer) -> Away:
     return {"stopped": Away(mlflow.hang, mlflow.answer), "gone": Away(mlflow.end, mlflow.start)}[request.param]
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from alike import long
 
 import tidegate
 from tidegate.testing import FakeClock, fleet_contract, write_tiny_model
@@ -208,7 +209,7 @@ async def test_what_a_connection_lacks_is_said_before_anything_is_done(spec: tid
             pass
 
 
-@pytest.mark.parametrize(("words", "code"), [([], 0), (["slow"], 1)])
+@pytest.mark.parametrize(("words", "code"), [([], 0), long(["slow"], 1)])
 def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int
 ) -> None:

@@ -61,6 +61,7 @@ def kept(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not ENGINE_PYTHON.exists(), reason="no engine environment; `tidegate setup` makes it")
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("servers")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from alike import long
 from fakes.clusters.region import NAMESPACE, moved_in
 from fakes.clusters.served import Clusters, clusters, delivery_to
 from fakes.kube.requests import Call
@@ -61,7 +62,7 @@ def writes(there: Clusters) -> list[Call]:
     return [call for each in REGIONS for call in there.servers.api(each).calls if call.writes]
 
 
-@pytest.mark.parametrize("away", ["nowhere", "refuses", "mute"])
+@pytest.mark.parametrize("away", [long("nowhere"), long("refuses"), "mute"])
 def test_users_are_on_the_stable_with_a_kubeconfig_alone(spec: Path, there: Clusters, away: str, mute: str) -> None:
     there.try_out("2", 50)
     assert there.splits() == [(50, 0), (50, 0)]
@@ -76,6 +77,7 @@ def test_users_are_on_the_stable_with_a_kubeconfig_alone(spec: Path, there: Clus
     assert not (spec.parent / "home" / ".tidegate" / "mlflow.db").exists()
 
 
+@pytest.mark.long
 def test_repeated_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
     """Also where a version before the champion is warm, which the second one once went to."""
     there.serve("2")

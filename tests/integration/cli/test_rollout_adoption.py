@@ -128,6 +128,7 @@ def test_adopted_delivered_to_and_given_back(there: Clusters, tidegate: Tidegate
     assert (nothing.code, f"nothing of {NAME} was adopted here" in nothing.err) == (2, True)
 
 
+@pytest.mark.long
 def test_a_deployment_adopted_delivered_to_and_given_back(deployed: Clusters, tidegate: Tidegate) -> None:
     api = deployed.servers.api(REGION)
     before = deployed.servers.do(lambda: api.cluster.get(DEPLOYMENTS, NAME)["spec"])

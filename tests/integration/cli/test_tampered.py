@@ -274,6 +274,7 @@ def test_the_next_step_and_the_audit_find_every_change(scene: Scene) -> None:
     assert scene.step().code == 0, "what was found has stopped a delivery that is whole again"
 
 
+@pytest.mark.long
 def test_an_image_tag_or_an_outcome_that_was_changed_counts_for_nothing_and_is_found(scene: Scene) -> None:
     registry = MlflowRegistry(embedded_uri(scene.state))
     other = f"registry.example/support-llm@sha256:{'6' * 64}"

@@ -123,6 +123,7 @@ def place(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[
             yield Place(registered, name, state, there, served)
 
 
+@pytest.mark.long
 async def test_it_is_delivered(place: Place) -> None:
     workflow = await place.submit()
     assert workflow.phase == "Succeeded", place.commands.errors

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from alike import long
 from fakes.engines.engine_image import AMD64
 
 from engine_images.adapters.oci_build import base_in_layout, build_environment, require_environment
@@ -86,8 +87,8 @@ def test_what_an_operating_system_lacks_is_named(tmp_path: Path, environment: En
     ("field", "value", "told"),
     [
         ("vllm", "0.33.0", "vllm 0.32.0 where 0.33.0 is expected"),
-        ("recipe", "two", "recipe one where two is expected"),
-        ("platform", "cuda", "platform cpu where cuda is expected"),
+        long("recipe", "two", "recipe one where two is expected"),
+        long("platform", "cuda", "platform cpu where cuda is expected"),
     ],
 )
 def test_a_base_with_another_environment_is_refused(

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from alike import long
 from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
 from fakes.services.chat_servers import chat_server
 
@@ -229,7 +230,7 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-@pytest.mark.parametrize("native", [False, True], ids=["classic", "native"])
+@pytest.mark.parametrize("native", [long(False, id="classic"), pytest.param(True, id="native")])
 def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native: bool) -> None:
     with observed_users(tmp_path, native=native) as (users, source, _):
         moments = [datetime.now(UTC)]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from alike import long
 from fakes.delivery.world import CHALLENGER, CHAMPION, CHAMPION_URL, World, right
 from fakes.engines.local_fleet import REGION, Users, stand_in
 
@@ -88,7 +89,7 @@ async def delivered(host: FleetHost, folder: Path, slo: str, challenger: Sequenc
     return result, users
 
 
-@pytest.mark.parametrize("slo", ["availability", "served", "ttft"])
+@pytest.mark.parametrize("slo", ["availability", long("served"), long("ttft")])
 async def test_a_healthy_canary_passes(host: FleetHost, tmp_path: Path, slo: str) -> None:
     result, users = await delivered(host, tmp_path, slo, ())
     assert (result.ending, result.reason) == (Ending.DELIVERED, f"version {CHALLENGER} serves {REGION}")
@@ -99,8 +100,8 @@ async def test_a_healthy_canary_passes(host: FleetHost, tmp_path: Path, slo: str
     ("slo", "challenger"),
     [
         pytest.param("availability", ERRORS, id="errors that the proxy counts"),
-        pytest.param("served", ERRORS, id="errors that the engine counts"),
-        pytest.param("ttft", SLOW, id="late first tokens"),
+        long("served", ERRORS, id="errors that the engine counts"),
+        long("ttft", SLOW, id="late first tokens"),
     ],
 )
 async def test_a_canary_that_burns_its_budget_is_taken_back(

@@ -80,6 +80,7 @@ def test_however_often_it_is_called_it_judges_the_same_batches(tmp_path: Path, e
             assert replay(read(lines, file=str(each.file))) == []
 
 
+@pytest.mark.long
 def test_calls_say_what_one_session_of_the_server_says(tmp_path: Path) -> None:
     calls, server = Calls(tmp_path / "calls"), Calls(tmp_path / "server")
     limits = SessionLimits(within=timedelta(hours=1))

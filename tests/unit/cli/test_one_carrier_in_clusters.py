@@ -82,9 +82,9 @@ GUARD_AND_KILLED = Story((("resume", 60), ("rollback", 120)), killed=True, guard
 
 def numbers(first: int, count: int) -> Iterator[tuple[int, tuple[pytest.MarkDecorator, ...]]]:
     """Each layout of regions once, or as often as a story needs to come upon a missing fence (measured by taking it
-    out: 10 of 115 stories told so, most of them rollbacks). Of three `make test` tells one, for each story others."""
+    out: 10 of 115 stories told so, most of them rollbacks). Of four `make test` tells one, for each story others."""
     for seed in range(first, first + count * TIMES):
-        yield seed, one_of(3, seed + first // 1000)
+        yield seed, one_of(4, seed + first // 1000)
 
 
 def seeds(first: int, count: int = len(WAVES)) -> list[object]:

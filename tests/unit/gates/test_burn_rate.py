@@ -135,6 +135,7 @@ def share_of(outcome: GateOutcome, rate: float, *, runs: int, total: int, every:
     return found / runs
 
 
+@pytest.mark.long
 def test_a_version_at_the_edge_of_a_burn_rarely_fails_and_rarely_passes() -> None:
     # 1 % and 5 % are the promises; 150 runs may give so many.
     assert share_of(GateOutcome.FAIL, 0.006, runs=150, total=200, every=60) <= 0.03

@@ -107,6 +107,7 @@ def test_kayenta_gives_a_group_without_data_full_marks() -> None:
     assert kayenta.score([fine, fine, fine, high]) == 75
 
 
+@pytest.mark.long
 def test_the_quick_test_before_kayenta_drops_nothing_that_is_high() -> None:
     rng = np.random.default_rng(5)
     for points in (2, 3, 5, 12, 30):

@@ -184,6 +184,7 @@ def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: in
     return failed, passed
 
 
+@pytest.mark.long
 def test_300_looks_raise_no_more_false_alarms_than_the_budget_and_accept_no_more_drift() -> None:
     # A PSI of just 0.2, where a false alarm is likeliest; at 5 % of 100 deliveries 5 would be, and 12 are 3 sigma.
     drifted, expected = (0.3 + 0.1946, 0.5 - 0.1946, 0.2), (0.3, 0.5, 0.2)
@@ -338,6 +339,7 @@ def test_settings_that_contradict_each_other_are_told(settings: DriftGate, found
     assert [one.found for one in settings.contradictions()] == [found]
 
 
+@pytest.mark.long
 def test_a_plan_is_what_healthy_canaries_need() -> None:
     settings = DriftGate()
     planned = requests_to_pass(settings, stable_per_canary=19)

@@ -25,8 +25,8 @@ from tidegate.core.spec import SpecError, parse_spec
 
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 WAVE = "deploy@us-east-1"
-RISK = "{before: wave, wave: 2, within: 1h, by: {groups: [risk]}}"
-TWO = "{before: wave, wave: 2, within: 1h, by: {groups: [risk], count: 2}, not_the_requester: true}"
+RISK = "{before: wave, wave: 2, within: 10m, by: {groups: [risk]}}"
+TWO = "{before: wave, wave: 2, within: 10m, by: {groups: [risk], count: 2}, not_the_requester: true}"
 ANN, BOB, CY = "ann of risk", "bob of risk", "cy of sales"
 
 
@@ -74,9 +74,9 @@ async def test_a_proven_approval_lets_it_go_on_and_says_by_whom_and_how(tmp_path
     then(world, lambda: signs(world, ANN, reason="looks fine"))
     assert (await world.deliver()).ending is Ending.DELIVERED
     [waiting] = [event for event in world.recorder.events if event.kind == "waiting"]
-    # How long the first wave took is the simulation's affair; from then on an hour.
+    # How long the first wave took is the simulation's affair; from then on ten minutes.
     assert re.fullmatch(
-        r"for an approval of wave@2 by one of risk until 2026-01-01 01:0\d UTC: "
+        r"for an approval of wave@2 by one of risk until 2026-01-01 00:1\d UTC: "
         r"`tidegate approve 1 wave@2 --ssh-key FILE`",
         waiting.message,
     )
@@ -92,7 +92,7 @@ async def test_a_name_alone_is_no_approval(tmp_path: Path) -> None:
 
 
 async def test_without_a_word_about_it_a_name_is_not_enough(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2, within: 1h}"))
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 10m}"))
     then(world, lambda: world.answers("wave@2", "approved", "ann"))
     assert await undecided(world) == ["a name alone is no approval here"]
 
@@ -182,7 +182,7 @@ async def test_a_proven_refusal_takes_it_back_and_one_without_proof_does_nothing
 
 
 async def test_a_token_that_is_bound_to_nothing_counts_for_one_answer(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2, within: 1h, by: {groups: [risk], count: 2}}"))
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 10m, by: {groups: [risk], count: 2}}"))
     then(world, lambda: signs(world, f"{ANN} once t"), lambda: signs(world, f"{ANN} once t", reason="me too"))
     assert await undecided(world) == ["its token was used for another answer before"]
 

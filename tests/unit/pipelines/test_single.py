@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from alike import long
 from fakes.delivery.identities import FakeProver
 from fakes.delivery.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
@@ -98,7 +99,9 @@ async def test_a_verdict_in_the_second_wave_takes_the_first_back_too(steps: Step
     assert world.stable_versions() == NOWHERE
 
 
-@pytest.mark.parametrize("at", ["build", "deploy@eu-west-1", "shadow@eu-west-1", "canary@us-east-1/50", "finalize"])
+@pytest.mark.parametrize(
+    "at", [long("build"), "deploy@eu-west-1", long("shadow@eu-west-1"), "canary@us-east-1/50", long("finalize")]
+)
 async def test_a_step_that_is_killed_is_repeated_and_the_delivery_ends_well(
     steps: Steps, world: World, at: str
 ) -> None:

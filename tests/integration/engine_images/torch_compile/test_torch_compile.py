@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from alike import long
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.torch_runner import TorchProcesses, TorchRunner
@@ -163,9 +164,9 @@ def test_a_saved_cache_says_what_it_is_for(saved: Saved) -> None:
     ("factory", "shapes", "error", "said"),
     [
         ("forgot", (), BadModel, "the factory returned a Tiny; expected a torch.nn.Module and its inputs"),
-        ("nothing", (), BadModel, "has no function nothing; it has breaks, forgot, scaled, tiny, too_big"),
-        ("tiny", (), BadModel, "inputs for a shape: say which"),
-        ("tiny", ((4, 4),), BadModel, "no inputs of shape 4x4: TypeError"),
+        long("nothing", (), BadModel, "has no function nothing; it has breaks, forgot, scaled, tiny, too_big"),
+        long("tiny", (), BadModel, "inputs for a shape: say which"),
+        long("tiny", ((4, 4),), BadModel, "no inputs of shape 4x4: TypeError"),
         ("too_big", ((4,),), NoRoom, "out of memory"),
     ],
 )

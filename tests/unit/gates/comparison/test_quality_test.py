@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from alike import long
 
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.analyses.quality_test import QualityTest
@@ -68,7 +69,7 @@ def test_without_answers_of_both_nothing_is_known() -> None:
     )
 
 
-@pytest.mark.parametrize("flips", [0.05, 0.3])
+@pytest.mark.parametrize("flips", [long(0.05), 0.3])
 def test_looking_after_each_prompt_keeps_its_half_of_the_budget(flips: float) -> None:
     random, failed, runs = np.random.default_rng(7), 0, 400
     for _ in range(runs):

@@ -62,6 +62,7 @@ def test_a_healthy_version_passes_and_a_slower_one_fails() -> None:
     assert bad.numbers["p95_canary_s"] > 1.5 * bad.numbers["p95_stable_s"]
 
 
+@pytest.mark.long
 def test_chance_takes_back_no_more_than_the_budget_and_lets_through_no_more_than_stated() -> None:
     rng = np.random.default_rng(11)
     runs = [judged(rng, 1.0, terms=plan("20%"), looks=25).outcome for _ in range(40)]

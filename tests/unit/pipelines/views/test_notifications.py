@@ -70,11 +70,11 @@ async def test_no_matter_who_may_approve_is_told_how(tmp_path: Path) -> None:
 
 
 async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tmp_path: Path) -> None:
-    year = "from: 2026-01-01, to: 2026-01-01 08:00, timezone: Europe/Berlin, reason: new year"
+    year = "from: 2026-01-01, to: 2026-01-01 02:00, timezone: Europe/Berlin, reason: new year"
     freeze = f"freeze: [{{{year}, lift: names}}]"
     world = World(tmp_path, a_spec(traffic=f"{freeze}\ntraffic: {{requests_per_second: 200}}"))
     held = [news for news in await told(world) if news.kind is NotificationKind.FREEZE]
-    headline = "support-llm 2 waits until 2026-01-01 08:00 CET: frozen: new year"
+    headline = "support-llm 2 waits until 2026-01-01 02:00 CET: frozen: new year"
     assert [(news.step, news.headline) for news in held] == [("deploy@eu-west-1", headline)]
     assert held[0].text.startswith(f"`tidegate approve {world.ledger.delivery} freeze --by NAME`")
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pytest
 from fakes.clusters.adoption import RELEASES, WHO, a_region_of_others, adoption_of
 from fakes.clusters.region import NAME, ClusterRegion, Endpoints, an_image
 from fakes.kube.refusal import Refusal, conflict
@@ -102,6 +103,7 @@ def test_no_write_of_an_adoption_takes_users_from_ready_pods(
     assert endpoints.misled == []
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(RELEASES)), st.lists(TROUBLES, max_size=3), st.lists(TROUBLES, max_size=3))
 def test_whatever_goes_wrong_it_is_adopted_and_given_back_in_the_end(

@@ -365,6 +365,7 @@ def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
 
 
 class TestEnginesThatDoNotCome:
+    @pytest.mark.long
     async def test_no_node_takes_them(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
         region.simulation.unschedulable("2")

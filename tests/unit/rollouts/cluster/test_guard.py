@@ -310,6 +310,7 @@ async def test_a_delivery_waits_for_a_guard_at_work(region: ClusterRegion) -> No
     assert back.state.canary is None
 
 
+@pytest.mark.long
 async def test_a_delivery_waits_for_a_guard_no_longer_than_an_operation_may_take(region: ClusterRegion) -> None:
     await on_trial(region)
     full = Refuse(Refusal(500, "InternalError", "no space left"))

@@ -98,6 +98,7 @@ async def test_users_leave_a_canary_that_died_though_nobody_carries_it(region: M
     assert region.splits[-1] == (0, 0)
 
 
+@pytest.mark.long
 async def test_the_version_before_goes_when_it_was_kept_warm_for_long_enough(region: MultiNodeRegion) -> None:
     fleet = await on_trial(region)
     await fleet.promote()
