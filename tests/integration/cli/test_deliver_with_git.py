@@ -141,3 +141,17 @@ def test_a_repository_that_does_not_take_it_is_told_before_anything_begins(
     found = tidegate("doctor", "delivery.yaml", "--output", "json").json
     assert [each["findings"] for each in found if each["region"] == "git"] == [[]]
     assert len(place.team.commits()) == 1
+
+
+def test_an_application_that_is_not_there_is_told_before_anything_begins(
+    tidegate: Tidegate, place: Place, registered: Path
+) -> None:
+    registered.write_text(registered.read_text().replace("llm-{region}", "other-{region}"))
+    told = tidegate("deliver", "delivery.yaml", "--dry-run")
+    assert (told.code, "begin: eu-west-1: GET applications/other-eu-west-1: " in told.out) == (4, True), told
+    said = tidegate("deliver", "delivery.yaml")
+    assert (said.code, "name what is there under `git.sync`" in said.err) == (4, True), said.err
+    found = tidegate("doctor", "delivery.yaml", "--output", "json").json
+    (git,) = [each for each in found if each["region"] == "git"]
+    assert [each["code"] for each in git["findings"]] == ["git-sync"]
+    assert (len(place.team.commits()), place.clusters.versions()) == (1, ["1", "1"])
