@@ -94,7 +94,9 @@ def no_secret(tmp_path: Path, *texts: str) -> None:
     assert not [text for text in (*texts, *files) for secret in hidden if secret in text]
 
 
-def test_git_says_in_the_end_what_is_served(tidegate: Tidegate, place: Place, tmp_path: Path, state: Path) -> None:
+def test_git_says_in_the_end_what_is_served(
+    tidegate: Tidegate, place: Place, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     team, there = place.team, place.clusters
     first = team.commits()
     planned = tidegate("plan", "delivery.yaml")
@@ -121,7 +123,10 @@ def test_git_says_in_the_end_what_is_served(tidegate: Tidegate, place: Place, tm
     assert [each for one in place.applications for each in one.writes if "Rollout" in each] == [
         "Rollout support-llm"
     ] * 2
-    no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err)
+    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", "wrong")
+    refused = tidegate("rollback", "delivery.yaml", "--to", "1", "--yes")
+    assert (refused.code, "write it there, or by `tidegate rollback --to 1`: http" in refused.err) == (4, True), refused
+    no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err, refused.err)
     no_secret(state)
 
 
