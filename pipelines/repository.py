@@ -23,6 +23,10 @@ class GitMissing(Refused):
     """There is no `git` on this machine."""
 
 
+class SyncUnreadable(OutsideError):
+    """What is to say that it has applied a commit is not there, or may not be read; its cluster says so."""
+
+
 LOOKED_AT_AGAIN = "the branch is read and edited again by itself; `tidegate resume` when the delivery gave up"
 
 

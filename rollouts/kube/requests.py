@@ -170,6 +170,9 @@ TOO_LARGE = "ResourceVersionTooLarge"
 UNTYPED = "failed to create typed patch object"
 """How a server begins to say that an applied object does not fit its kind's schema."""
 
+NO_SUCH_PATH = b"404 page not found"
+"""How an API server answers for a kind that it does not serve, as its definition is not there: without a `Status`."""
+
 BODY_CHARACTERS = 2000
 """How much of an answer that is no `Status` is kept for `--debug`."""
 
@@ -180,8 +183,13 @@ def refusal(description: str, status: int, body: bytes, retry_after: str | None 
     if reply is None:
         # A proxy or load balancer in between speaks HTML, or nothing.
         text = body.decode(errors="replace")[:BODY_CHARACTERS]
+        said = (
+            "as API servers do for a kind that they do not serve"
+            if body.strip() == NO_SUCH_PATH
+            else "not by the API server itself"
+        )
         return KINDS.get(status, ApiError)(
-            f"{description}: answered {status}, not by the API server itself",
+            f"{description}: answered {status}, {said}",
             status=status,
             retry_after_seconds=read_retry_after(retry_after),
             detail=text or None,

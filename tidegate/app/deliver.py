@@ -28,7 +28,7 @@ from pipelines.statements import Prover
 from pipelines.views.metrics import families
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.git.preview import refuse_unwritable_git
+from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
 from tidegate.app.plan import adopt_versions, images_of, plan_for, refuse_outdated, require_files, resolve_plan
 from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import leave_report, report_path
@@ -99,6 +99,7 @@ def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcom
         plan = resolve_plan(plan, inputs.spec, options.spec_path, inputs.registry, inputs.trusted)
         require_files(inputs.spec, plan, inputs.registry)
         refuse_unwritable_git(inputs.spec)
+        refuse_unreadable_sync(inputs.spec)
         result = asyncio.run(_deliver_recorded(_opened(request, plan), display, cancelled_by_signals))
     return DeliveryOutcome(result, report_path(inputs.state, result.delivery))
 
@@ -132,6 +133,7 @@ def dry_run(options: DeliverOptions) -> DryRun:
         *_checks_of_start(options),
         partial(require_files, spec, plan, registry),
         partial(refuse_unwritable_git, spec),
+        partial(refuse_unreadable_sync, spec),
         lambda: images_of(plan, spec, registry, trusted_images(options.trusted)),
     )
     refusals = [error for check in checks if (error := _error_of(check))]
@@ -183,6 +185,7 @@ async def deliver_plan(
     inputs = request.inputs
     with delivery_lock(inputs.state.lock):
         await call_in_thread(refuse_unwritable_git, inputs.spec)
+        await call_in_thread(refuse_unreadable_sync, inputs.spec)
         await call_in_thread(refuse_outdated, plan, inputs.spec, options.spec_path, inputs.registry)
         opened = await uncancelled(call_in_thread(_opened, request, plan))
         result = await _deliver_recorded(opened, display, interrupts)

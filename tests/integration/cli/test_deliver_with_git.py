@@ -94,7 +94,9 @@ def no_secret(tmp_path: Path, *texts: str) -> None:
     assert not [text for text in (*texts, *files) for secret in hidden if secret in text]
 
 
-def test_git_says_in_the_end_what_is_served(tidegate: Tidegate, place: Place, tmp_path: Path, state: Path) -> None:
+def test_git_says_in_the_end_what_is_served(
+    tidegate: Tidegate, place: Place, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     team, there = place.team, place.clusters
     first = team.commits()
     planned = tidegate("plan", "delivery.yaml")
@@ -121,7 +123,10 @@ def test_git_says_in_the_end_what_is_served(tidegate: Tidegate, place: Place, tm
     assert [each for one in place.applications for each in one.writes if "Rollout" in each] == [
         "Rollout support-llm"
     ] * 2
-    no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err)
+    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", "wrong")
+    refused = tidegate("rollback", "delivery.yaml", "--to", "1", "--yes")
+    assert (refused.code, "write it there, or by `tidegate rollback --to 1`: http" in refused.err) == (4, True), refused
+    no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err, refused.err)
     no_secret(state)
 
 
@@ -141,3 +146,17 @@ def test_a_repository_that_does_not_take_it_is_told_before_anything_begins(
     found = tidegate("doctor", "delivery.yaml", "--output", "json").json
     assert [each["findings"] for each in found if each["region"] == "git"] == [[]]
     assert len(place.team.commits()) == 1
+
+
+def test_an_application_that_is_not_there_is_told_before_anything_begins(
+    tidegate: Tidegate, place: Place, registered: Path
+) -> None:
+    registered.write_text(registered.read_text().replace("llm-{region}", "other-{region}"))
+    told = tidegate("deliver", "delivery.yaml", "--dry-run")
+    assert (told.code, "begin: eu-west-1: GET applications/other-eu-west-1: " in told.out) == (4, True), told
+    said = tidegate("deliver", "delivery.yaml")
+    assert (said.code, "name what is there under `git.sync`" in said.err) == (4, True), said.err
+    found = tidegate("doctor", "delivery.yaml", "--output", "json").json
+    (git,) = [each for each in found if each["region"] == "git"]
+    assert [each["code"] for each in git["findings"]] == ["git-sync"]
+    assert (len(place.team.commits()), place.clusters.versions()) == (1, ["1", "1"])

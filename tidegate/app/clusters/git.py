@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipelines.repository import GitMissing, GitRefused
+from pipelines.repository import GitMissing, GitRefused, SyncUnreadable
 from pipelines.spec.delivery import Delivery
 from rollouts.doctor import Check, Finding, Severity
-from tidegate.app.git.preview import refuse_unwritable_git
+from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.spec import SpecError
 
@@ -33,16 +33,24 @@ MISSING = Check(
     cause="the machine that delivers has no git",
     remediation="install it",
 )
-GIT_CHECKS = (AWAY, REFUSED, FIELD, MISSING)
+SYNC = Check(
+    code="git-sync",
+    severity=Severity.ERROR,
+    cause="a delivery cannot ask whether its commit was applied, and would go back once `git.sync.within` is over",
+    remediation="name what is there under `git.sync`, and let the one who delivers `get` it",
+)
+GIT_CHECKS = (AWAY, REFUSED, FIELD, MISSING, SYNC)
 
 
 def git_findings(spec: Delivery) -> tuple[Finding, ...]:
-    """None where a commit could be pushed, or the spec names no repository."""
-    try:
-        refuse_unwritable_git(spec)
-    except TidegateError as error:
-        return (_finding(error),)
-    return ()
+    """None where a commit could be pushed and its sync be asked for, or the spec names no repository."""
+    found = []
+    for refuse in (refuse_unwritable_git, refuse_unreadable_sync):
+        try:
+            refuse(spec)
+        except TidegateError as error:
+            found.append(_finding(error))
+    return tuple(found)
 
 
 def _finding(error: TidegateError) -> Finding:
@@ -56,4 +64,6 @@ def _check(error: TidegateError) -> Check:
         return FIELD
     if isinstance(error, GitMissing):
         return MISSING
+    if isinstance(error, SyncUnreadable):
+        return SYNC
     return REFUSED if isinstance(error, GitRefused | UsageError) else AWAY

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,9 +19,10 @@ from pipelines.plan.git_changes import (
     wanted_of_regions,
     wanted_of_wave,
 )
-from pipelines.repository import BranchFiles, FieldEdit, GitRepository
+from pipelines.repository import BranchFiles, FieldEdit, GitRepository, SyncSource, SyncUnreadable
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
+from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
 from tidegate.app.wiring.git.access import git_access_for
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
@@ -92,6 +94,32 @@ def refuse_unwritable_git(spec: Delivery) -> None:
     branch = git.branch if git.mode == "commit" else branch_of(spec, NOBODY, 1)
     message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
     repository.commit(found, changes.files, message, branch=branch, dry_run=True)
+
+
+def refuse_unreadable_sync(spec: Delivery) -> None:
+    """Look whether the tool that applies the files can be asked: a delivery does so when all users are on the version.
+
+    A cluster that is away now is no reason to refuse: a delivery waits for it.
+
+    Raises:
+        SyncUnreadable: it is not there, or may not be read.
+    """
+    access = git_access_for(spec, SystemClock())
+    if access and access.synced:
+        asyncio.run(_ask_every_region(access.synced, spec.regions.names))
+
+
+async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
+    async def ask(region: str) -> None:
+        try:
+            await source.applied(region)
+        except (NotFound, Forbidden, KubeconfigWrong) as error:
+            hint = "name what is there under `git.sync`, and let the one who delivers `get` it"
+            raise SyncUnreadable(f"{region}: {error.message}", hint=hint) from error
+        except FleetError:
+            return
+
+    await asyncio.gather(*(ask(region) for region in regions))
 
 
 def _repository(spec: Delivery) -> GitRepository:

@@ -37,7 +37,9 @@ async def write_served(spec: Delivery, git: GitSpec, served: Mapping[str, str], 
             engine = await engine_of(regions[0], version)
             words = await _write(spec, git, regions, engine)
         except TidegateError as error:
-            words = f"write it there: {error}"
+            # With fewer regions `--to` would move the others too.
+            again = f", or by `tidegate rollback --to {version}`" if set(served) == set(spec.regions.names) else ""
+            words = f"write it there{again}: {error}"
         left += [f"Git does not say version {version} of {', '.join(regions)} yet: {words}"] if words else []
     return left
 

@@ -80,6 +80,12 @@ def test_what_stands_before_the_server_may_say_anything(said: bytes) -> None:
     assert error.message == f"{ASKED}: answered 502, not by the API server itself"
 
 
+def test_a_kind_that_is_not_served_is_no_proxy() -> None:
+    error = refusal(ASKED, 404, b"404 page not found\n")
+    assert type(error) is NotFound
+    assert error.message == f"{ASKED}: answered 404, as API servers do for a kind that they do not serve"
+
+
 def test_a_long_page_is_cut() -> None:
     assert len(refusal(ASKED, 502, b"x" * 10**6).detail or "") == BODY_CHARACTERS
 
