@@ -111,7 +111,8 @@ def progress_lines(before: WorkflowState | None, after: WorkflowState) -> Iterat
         then = known.get(pod.id)
         if then is None or then.phase != pod.phase:
             yield str(pod)
-        yield from (f"{pod}: {said}" for said in pod.warnings if then is None or said not in then.warnings)
+        new = [said for said in pod.warnings if then is None or said not in then.warnings]
+        yield from (f"{pod.step}: {pod.phase.lower()}: {said}" for said in new)
     if before is None or before.phase != after.phase:
         yield f"{after.name}: {after.phase.lower()}{f': {after.message}' if after.message else ''}"
 

@@ -190,7 +190,7 @@ def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) 
     assert said.out.splitlines()[1:] == [
         "build: pending (PodInitializing)",
         f"{name}: running",
-        f"build: pending (PodInitializing): {missing}",
+        f"build: pending: {missing}",
         "build: failed, exit code 4",
         f"{name}: failed",
     ]
