@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ SETTINGS = (
     "MLflow's server sends to public addresses by https only, unless it runs with MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS=true"
     " and MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http"
 )
+
+_INVALID = "INVALID_PARAMETER_VALUE"
 
 
 class MlflowTriggers:
@@ -67,15 +70,15 @@ class MlflowTriggers:
 
         Raises:
             UsageError: it is Unity Catalog.
-            OutsideError: the test event did not arrive, or was refused.
-            StoreUnreachable: MLflow refuses the address, or did not answer.
+            OutsideError: MLflow refuses the address, or the test event did not arrive, or was refused.
+            StoreUnreachable: MLflow did not answer.
         """
         if is_catalog(self._uri):
             raise UsageError(
                 f"{self._uri}: Unity Catalog calls no webhooks of MLflow's",
                 hint="serve without --register: it looks for aliases and tags by itself",
             )
-        with store_errors(self._uri):
+        with store_errors(self._uri), _refusals(url):
             events = _events()
             known = self._named(name)
             if known is None:
@@ -98,6 +101,20 @@ class MlflowTriggers:
             if found is not None or not page.token:
                 return found
             token = page.token
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    """MLflow answered, and takes no such address: no word about the store is of help then."""
+    from mlflow.exceptions import RestException
+
+    try:
+        yield
+    except RestException as error:
+        if error.error_code != _INVALID:
+            raise
+        why = error.message.removeprefix(f"{_INVALID}: ")
+        raise OutsideError(f"MLflow refuses {url}: {why}", hint=SETTINGS) from error
 
 
 def _events() -> list[WebhookEventStr | WebhookEvent]:

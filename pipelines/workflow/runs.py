@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pipelines.workflow import model as names
 from rollouts.kube.resources import WORKFLOWS
@@ -55,6 +55,8 @@ class Pod(Value):
     exit_code: int | None = None
     finished: str = ""
     """When, as the controller wrote it; empty while it runs."""
+    warnings: tuple[str, ...] = ()
+    """What the cluster said of it while it was pending, such as a Secret that is missing."""
 
     def __str__(self) -> str:
         code = f", exit code {self.exit_code}" if self.exit_code else ""
@@ -73,6 +75,11 @@ class WorkflowState(Value):
     def over(self) -> bool:
         """Its exit handler has ended too."""
         return self.phase in OVER
+
+    def warned(self, warnings: Mapping[str, Iterable[str]]) -> WorkflowState:
+        """The same, with what was said of its pods; by their ids."""
+        pods = (pod.model_copy(update={"warnings": tuple(warnings.get(pod.id, ()))}) for pod in self.pods)
+        return self.model_copy(update={"pods": tuple(pods)})
 
     @property
     def exit_code(self) -> ExitCode:
@@ -99,12 +106,36 @@ def workflow_state(workflow: Json) -> WorkflowState:
 
 def progress_lines(before: WorkflowState | None, after: WorkflowState) -> Iterator[str]:
     """A line for everything that is different."""
-    known = {pod.id: pod.phase for pod in before.pods} if before else {}
+    known = {pod.id: pod for pod in before.pods} if before else {}
     for pod in after.pods:
-        if known.get(pod.id) != pod.phase:
+        then = known.get(pod.id)
+        if then is None or then.phase != pod.phase:
             yield str(pod)
+        new = [said for said in pod.warnings if then is None or said not in then.warnings]
+        yield from (f"{pod.step}: {pod.phase.lower()}: {said}" for said in new)
     if before is None or before.phase != after.phase:
         yield f"{after.name}: {after.phase.lower()}{f': {after.message}' if after.message else ''}"
+
+
+POD_OF = "workflows.argoproj.io/workflow"
+"""The label of a workflow's pods: its name."""
+_NODE_OF = "workflows.argoproj.io/node-id"
+"""The annotation of a workflow's pod: the id of its node in the workflow's status."""
+_HINDRANCES = frozenset({"FailedScheduling", "FailedMount", "FailedAttachVolume", "Failed"})
+"""Reasons of events why a pod does not begin: no node, no volume, no image or container."""
+_REPEATED = ("Error: ErrImagePull", "Error: ImagePullBackOff")
+"""Say once more, with less, what the event before them said."""
+
+
+def node_of(pod: Json) -> str:
+    """The id of the node that a pod belongs to; empty when it says none."""
+    return str((pod["metadata"].get("annotations") or {}).get(_NODE_OF, ""))
+
+
+def hindrances(events: Iterable[Json]) -> Iterator[str]:
+    """What these events of a pod say about why it does not begin, each once."""
+    said = (str(event.get("message", "")) for event in events if event.get("reason") in _HINDRANCES)
+    return iter(dict.fromkeys(" ".join(each.split()) for each in said if each and not each.startswith(_REPEATED)))
 
 
 def _pod(node: Mapping[str, object]) -> Pod:

@@ -129,6 +129,8 @@ async def _until_stopped(reconciler: Reconciler, registration: asyncio.Task[None
 
 async def _register(announce: Callable[[str, str, str], str], name: str, url: str, secret: str) -> None:
     """Without the webhook everything still works, only later: what is wrong is told, and ends nothing."""
+    # MLflow's library takes seconds to load, and a receiver that does not answer is tried for longer.
+    note(f"webhook {name}: MLflow is asked to send a test event to {url}")
     try:
         answered = await asyncio.to_thread(announce, name, url, secret)
     except TidegateError as error:

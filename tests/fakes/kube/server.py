@@ -166,6 +166,18 @@ class FakeServers:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
+    def once_asked_again(self, region: str, resource: Resource, action: Callable[[], object]) -> Future[None]:
+        """Run it when a client lists these for the second time: it has dealt with the first answer by then."""
+        calls = self._apis[region].calls
+
+        async def run() -> None:
+            async with asyncio.timeout(_ACTION_SECONDS):
+                while [call.plural for call in calls if call.verb == "list"].count(resource.plural) < 2:
+                    await asyncio.sleep(0.01)
+            action()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
+
     def vanish(self, region: str) -> None:
         """Close its port; open watches are cut."""
         asyncio.run_coroutine_threadsafe(self.stop(region), self._loop).result(_PATIENCE_SECONDS)

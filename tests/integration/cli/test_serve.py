@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import MODEL, TIDEGATE, TriggerGround
+from fakes.services.mlflow_server import MODEL, TIDEGATE, TriggerGround, mlflow_server
 from mlflow import MlflowClient
 
+from pipelines.adapters.mlflow_triggers import MlflowTriggers
 from pipelines.triggers.webhooks import DELIVER_TAG
 from tidegate.cli.commands.init import write_example
+from tidegate.core.errors import OutsideError
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,6 +29,7 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         ground.prepare(versions=3)
         with ground.serving(*ground.register, every="1h"):
             ground.until(lambda: "test event was answered 200" in ground.said())
+            assert f"MLflow is asked to send a test event to {ground.register[-1]}" in ground.said()
             ground.set_alias(2)
             # Nobody looks for an hour: what starts it is the webhook.
             ground.until(lambda: "/2@challenger: started" in ground.said())
@@ -43,6 +46,13 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         ground.until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))
         ground.until(lambda: re.search(r"/3@challenger: over: delivery \w+: failed", ground.said()))
         assert [each.version for each in ground.summaries()] == ["3", "2"]
+
+
+def test_an_address_that_mlflow_refuses_is_told_with_the_settings_that_allow_it(tmp_path: Path) -> None:
+    with mlflow_server(tmp_path / "mlflow") as uri, pytest.raises(OutsideError) as error:
+        MlflowTriggers(uri).announce("tidegate-support-llm", "http://127.0.0.1:9/", "a secret of some length")
+    assert error.value.message.startswith("MLflow refuses http://127.0.0.1:9/: Invalid webhook URL scheme: 'http'")
+    assert "MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http" in str(error.value)
 
 
 def assert_what_is_not_mlflows_is_refused(ground: TriggerGround) -> None:

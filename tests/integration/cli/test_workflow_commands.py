@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
+from rollouts.kube.resources import CONFIG_MAPS, EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 from tidegate.testing import write_tiny_model
@@ -39,6 +39,32 @@ class Hub:
         """As the controller writes it; from the thread of the cluster."""
         status = {"phase": phase, "nodes": {node["id"]: node for node in nodes}}
         self.cluster.patch(WORKFLOWS, name, {"status": status})
+
+    def has_pod(self, workflow: str, node: str, *, said: Sequence[str]) -> None:
+        """The pod of that node, and what the kubelet said of it; from the thread of the cluster."""
+        metadata = {
+            "name": f"{workflow}-{node}",
+            "namespace": "serving",
+            "labels": {"workflows.argoproj.io/workflow": workflow},
+            "annotations": {"workflows.argoproj.io/node-id": node},
+        }
+        spec = {"containers": [{"name": "main", "image": "tidegate"}]}
+        self.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        about = {"kind": "Pod", "name": metadata["name"], "namespace": "serving"}
+        for number, message in enumerate(said):
+            event = {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{metadata['name']}.{number}", "namespace": "serving"},
+                "involvedObject": about,
+                "reason": "FailedMount",
+                "type": "Warning",
+                "message": message,
+            }
+            self.cluster.create(EVENTS, event)
+
+    def once_asked_for_events_again(self, action: Callable[[], None]) -> Future[None]:
+        return self._servers.once_asked_again(HUB, EVENTS, action)
 
     def once_watched(self, action: Callable[[], None]) -> Future[None]:
         return self._servers.once_watched(HUB, [WORKFLOWS], action)
@@ -144,6 +170,30 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
         f"{name}: failed",
     ]
     assert said.code == 1
+
+
+def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) -> None:
+    name = tidegate("workflow", "submit", SPEC, "--version", "7", "--apply").out.strip()
+    missing = 'MountVolume.SetUp failed for volume "secret-mlflow" : secret "mlflow" not found'
+
+    def controller() -> None:
+        pending = {**a_pod("build", "Pending"), "message": "PodInitializing"}
+        hub.report(name, "Running", pending)
+        hub.has_pod(name, "build", said=[missing, missing])
+
+    reported = hub.once_watched(controller)
+    ended = {**a_pod("build", "Failed", 4), "message": ""}
+    told = hub.once_asked_for_events_again(lambda: hub.report(name, "Failed", ended))
+    said = tidegate("workflow", "watch", name, "-f", SPEC)
+    reported.result()
+    told.result()
+    assert said.out.splitlines()[1:] == [
+        "build: pending (PodInitializing)",
+        f"{name}: running",
+        f"build: pending: {missing}",
+        "build: failed, exit code 4",
+        f"{name}: failed",
+    ]
 
 
 def test_watch_of_what_is_not_there(tidegate: Tidegate, hub: Hub) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
-from pipelines.workflow.runs import WorkflowState, workflow, workflow_state
-from rollouts.errors import NotFound
+from pipelines.workflow.runs import POD_OF, WorkflowState, hindrances, node_of, workflow, workflow_state
+from rollouts.errors import FleetError, NotFound
 from rollouts.kube.model import WatchEventType
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
+from rollouts.kube.resources import EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import read_delivery
@@ -123,20 +123,71 @@ async def _watch(name: str, namespace: str, context: str | None, tell: Tell) -> 
 
 
 async def _follow(client: Cluster, name: str, tell: Tell) -> WorkflowState:
-    last: WorkflowState | None = None
+    progress = _Progress(tell)
+    warnings = asyncio.create_task(_tell_warnings(client, name, progress))
+    try:
+        return await _until_over(client, name, progress)
+    finally:
+        warnings.cancel()
+        await asyncio.wait([warnings])
+
+
+async def _until_over(client: Cluster, name: str, progress: _Progress) -> WorkflowState:
     async with aclosing(client.watch(WORKFLOWS, fields=f"metadata.name={name}")) as changes:
         async for change in changes:
             if change.kind is WatchEventType.DELETED:
                 raise OutsideError(f"workflow {name} was deleted", hint="its delivery's ledger says how far it came")
-            if change.kind is WatchEventType.SYNCED and last is None:
+            if change.kind is WatchEventType.SYNCED and progress.last is None:
                 raise UsageError(
                     f"there is no workflow {name} here", hint="see `kubectl get workflows`, or name another --context"
                 )
             if change.kind not in (WatchEventType.ADDED, WatchEventType.MODIFIED):
                 continue
-            now = workflow_state(change.object)
-            tell(last, now)
-            last = now
+            now = progress.goes_on(workflow_state(change.object))
             if now.over:
                 return now
     raise OutsideError(f"lost the watch on workflow {name}", hint="the workflow goes on: run the command again")
+
+
+class _Progress:
+    """What is known of one workflow, from its own object and from events of its pods."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._warnings: dict[str, dict[str, None]] = {}
+        self.last: WorkflowState | None = None
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Ids of pods that have not begun."""
+        return frozenset(pod.id for pod in self.last.pods if pod.phase == "Pending") if self.last else frozenset()
+
+    def goes_on(self, now: WorkflowState) -> WorkflowState:
+        """Tell what is new."""
+        now = now.warned(self._warnings)
+        self._tell(self.last, now)
+        self.last = now
+        return now
+
+    def warn(self, pod: str, said: Iterable[str]) -> None:
+        """Tell what has not been told of that pod before; nothing once it has begun."""
+        if self.last is not None and pod in self.pending:
+            self._warnings.setdefault(pod, {}).update(dict.fromkeys(said))
+            self.goes_on(self.last)
+
+
+_LOOK_SECONDS = 3.0
+"""Between two looks at pods that do not begin: the workflow's object does not change while a Secret is missing."""
+
+
+async def _tell_warnings(client: Cluster, name: str, progress: _Progress) -> None:
+    """Until it is cancelled. Who may not read pods and events hears nothing, and the watch goes on."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not progress.pending:
+            continue
+        with suppress(FleetError):
+            for pod in (await client.list(PODS, labels=f"{POD_OF}={name}")).items:
+                if node_of(pod) in progress.pending:
+                    events = await client.list(EVENTS, fields=f"involvedObject.name={pod['metadata']['name']}")
+                    progress.warn(node_of(pod), hindrances(events.items))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.workflow.runs import progress_lines, workflow_state
+from pipelines.workflow.runs import hindrances, progress_lines, workflow_state
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Json
 
@@ -38,6 +38,24 @@ def test_only_what_is_new_is_told() -> None:
         a_workflow("Failed", a_pod("open", "Succeeded", 0), a_pod("engine", "Error"), message="no node")
     )
     assert list(progress_lines(before, after)) == ["engine: error", "support-llm-7-x2v9k: failed: no node"]
+
+
+def test_what_hinders_a_pod_is_told_once() -> None:
+    events = [
+        {"reason": "Failed", "message": 'Failed to pull image "a":\n  not found'},
+        {"reason": "Failed", "message": "Error: ErrImagePull"},
+        {"reason": "Failed", "message": "Error: ImagePullBackOff"},
+        {"reason": "BackOff", "message": "Back-off pulling image"},
+        {"reason": "Failed", "message": 'Failed to pull image "a": not found'},
+        {"reason": "Failed", "message": 'Error: secret "mlflow" not found'},
+        {"reason": "Scheduled"},
+    ]
+    said = list(hindrances(events))
+    assert said == ['Failed to pull image "a": not found', 'Error: secret "mlflow" not found']
+    now = workflow_state(a_workflow("Running", a_pod("open", "Pending")))
+    warned = now.warned({"open": said[:1]})
+    assert list(progress_lines(now, warned)) == [f"open: pending: {said[0]}"]
+    assert list(progress_lines(warned, now.warned({"open": said}))) == [f"open: pending: {said[1]}"]
 
 
 @pytest.mark.parametrize(
