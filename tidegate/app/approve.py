@@ -217,7 +217,8 @@ def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> None:
             f"{to}: cannot be written: {error.strerror}", hint="name another file with --write-statement"
         ) from None
     note(
-        f"sign it with `ssh-keygen -Y sign -n tidegate -f KEY {to}`, or have a token issued with this digest as nonce;"
+        f"sign it with `ssh-keygen -Y sign -n tidegate -f KEY {to}`, or have a token issued with this digest as nonce "
+        "or in its audience;"
     )
     back = f"tidegate approve {answer.delivery} {answer.asked} --statement {to} --signature {to}.sig"
     note(f"then `{back}{' --refuse --reason TEXT' if answer.refuse else ''}`, or with --oidc-token-file")

@@ -278,8 +278,9 @@ def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_un
 
 
 def _waits_without_end(r: Reconciliation) -> bool:
-    """`isIndefiniteStep`: a step that may take as long as it likes."""
-    return any(name in (r.rollout.step or {}) for name in ("experiment", "analysis", "pause"))
+    """`isIndefiniteStep`: it may take as long as it likes; `isWaitingForReplicaSetScaleDown`: versions are warm."""
+    warm = any(rs.scale_down_at is not None for rs in r.others)
+    return warm or any(name in (r.rollout.step or {}) for name in ("experiment", "analysis", "pause"))
 
 
 def _set_available(r: Reconciliation, status: Json) -> None:

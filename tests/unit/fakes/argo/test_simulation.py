@@ -33,6 +33,16 @@ def test_at_rest_nothing_is_written() -> None:
     assert scene.cluster.store.version == version
 
 
+def test_a_version_that_is_kept_warm_for_longer_than_the_progress_deadline_is_not_waited_for() -> None:
+    """`isWaitingForReplicaSetScaleDown` of argo-rollouts (#3417)."""
+    scene = Scene(canary(scaleDownDelaySeconds=3600), progressDeadlineSeconds=300)
+    scene.deploy("2")
+    scene.wait(60)
+    scene.promote_full()
+    scene.wait(1200)
+    assert phase_of(scene.rollout).phase == "Healthy"
+
+
 ACTIONS: dict[str, Callable[[Scene], None]] = {
     "one": lambda scene: scene.deploy("1"),
     "two": lambda scene: scene.deploy("2"),
