@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
-test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (TIME).
+test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (twenty minutes).
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(call with_units,"not long")
 

@@ -53,7 +53,7 @@ class LibraryFiles:
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        # Of a version in Unity Catalog it opens the process's own store too, which is a new one in the current folder else.
+        # One in Unity Catalog opens MLflow's global store too, which would else be a new file in the current folder.
         with as_global_store(self._uri):
             return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._registry_uri)
 
