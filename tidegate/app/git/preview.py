@@ -119,7 +119,10 @@ async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
         except FleetError:
             return
 
-    await asyncio.gather(*(ask(region) for region in regions))
+    # All of them to their end: one that was cancelled within a request would leave its connection open.
+    for answer in await asyncio.gather(*map(ask, regions), return_exceptions=True):
+        if answer is not None:
+            raise answer
 
 
 def _repository(spec: Delivery) -> GitRepository:
