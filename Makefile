@@ -29,10 +29,12 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 
 test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (twenty minutes).
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
-	@$(call with_units,"not long")
+	@$(BIN)/pytest -n logical -m "not long" tests/unit
+	@$(call beside,6,-m "not long" tests/integration tests/e2e)
 
 test-long: setup test-tools ## What `make test` leaves out: more kills, endings, builds and orders of requests; CI and a release wait for it.
-	@$(call with_units,long)
+	@$(BIN)/pytest -n logical -m long tests/unit
+	@$(call beside,6,-m long tests/integration tests/e2e)
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(BIN)/pytest -n logical tests/unit
@@ -157,16 +159,6 @@ define beside
 $(BIN)/pytest -n $(1) $(SIDE_BY_SIDE) $(2) || { status=$$?; [ "$$status" = 1 ] || exit "$$status"; \
 echo "once more, alone, what failed among others:" >&2; $(BIN)/pytest --last-failed --exitfirst -rA --show-capture=no $(2) && \
 echo "what passed just now failed among others: find out why, load is no excuse" >&2; }
-endef
-
-# Tests with servers wait a third of their time: the tests that compute fill it, with less claim to the cores. What they
-# say is printed in one piece when they are over.
-define with_units
-said=$$(mktemp); trap 'kill "$$units" 2>/dev/null || true; rm -f "$$said"' EXIT; \
-nice -n 5 $(BIN)/pytest -n logical -o cache_dir=.pytest_cache/unit -m $(1) tests/unit > "$$said" 2>&1 & units=$$!; \
-{ tail --pid="$$units" -f /dev/null; cat "$$said"; } & telling=$$!; \
-status=0; ( $(call beside,6,-m $(1) tests/integration tests/e2e) ) || status=$$?; \
-wait "$$units" || status=$$?; wait "$$telling"; exit "$$status"
 endef
 
 define on_clusters
