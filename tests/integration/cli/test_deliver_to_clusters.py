@@ -183,6 +183,7 @@ def test_a_delivery_to_clusters_step_by_step_each_a_command(
     assert told[1:] == [f"{region}: steady, stable 2, previous 1, at https://llm.example" for region in REGIONS]
 
 
+@pytest.mark.long
 def test_a_delivery_to_clusters_that_nobody_carries_any_more_is_resumed(
     tidegate: Tidegate, servers: FakeServers
 ) -> None:

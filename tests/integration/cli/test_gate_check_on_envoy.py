@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from alike import long
 from fakes.services.chat_servers import chat_server
 from fakes.services.prometheus import asked, prometheus
 from fakes.services.sockets import running
@@ -158,7 +159,7 @@ def test_envoys_own_counters_are_whole_requests_and_seconds(gateway: tuple[int, 
     assert set(batch.missing) == {"ttft", "itl"}
 
 
-@pytest.mark.parametrize(("bad", "code", "outcome"), [(0, 0, "pass"), (60, 1, "fail")])
+@pytest.mark.parametrize(("bad", "code", "outcome"), [long(0, 0, "pass"), (60, 1, "fail")])
 def test_a_canary_is_judged_by_a_gateway_that_knows_nothing_of_us(
     gateway: tuple[int, str], tmp_path: Path, bad: int, code: int, outcome: str
 ) -> None:

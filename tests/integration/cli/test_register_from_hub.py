@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from alike import long
 from fakes.services.hugging_face_hub import Hub, Repository, hugging_face_hub
 
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -69,7 +68,8 @@ def test_a_branch_becomes_the_commit_that_it_means_now(register: Run, hub: Hub, 
     assert registry.download(version, tmp_path / "engine").joinpath("model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("revision", ["v1", long(OLD)])
+@pytest.mark.long
+@pytest.mark.parametrize("revision", ["v1", OLD])
 def test_a_tag_or_a_commit_may_be_named(register: Run, tmp_path: Path, revision: str) -> None:
     done = register(f"hf://acme/support-llm@{revision}", "--output", "json")
     assert done.returncode == 0, done.stderr

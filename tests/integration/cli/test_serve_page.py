@@ -102,6 +102,7 @@ def test_the_page_leads_to_the_report_of_each_delivery_and_of_no_other_model(fol
         assert fetched(address, f"/deliveries/{'0' * 32}")[0] == 404
 
 
+@pytest.mark.long
 def test_a_signal_ends_it_with_streams_open(folder: Path) -> None:
     a_delivery(folder / "state")
     with serving(folder) as (process, address):

@@ -58,6 +58,7 @@ async def stage(client: KubeClient, controller: ControllerProcess) -> Stage:
     return stage
 
 
+@pytest.mark.long
 async def test_killed_at_any_moment_it_goes_on_where_it_was(stage: Stage, controller: ControllerProcess) -> None:
     chance = random.Random(14)
     first = await stage.is_healthy_with("1")

@@ -176,6 +176,7 @@ def test_a_file_that_cannot_be_made_has_no_models_and_takes_none(folder: Path) -
         registry.register("m", folder)
 
 
+@pytest.mark.long
 def test_mlflow_says_nothing_of_its_own(tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from registry.adapters.mlflow_models import MlflowRegistry as R\n"
     script += "from registry.adapters.mlflow_store import embedded_uri\n"

@@ -122,6 +122,7 @@ async def test_a_changed_option_and_shape_are_named(saved: Saved, tmp_path: Path
     assert "option:fullgraph: built with True, here False; shapes: built with 4, here 8" in str(caught.value)
 
 
+@pytest.mark.long
 async def test_changed_threads_and_compiler_variables_are_named(
     saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +134,7 @@ async def test_changed_threads_and_compiler_variables_are_named(
         await start_from(saved.folder, tmp_path)
 
 
+@pytest.mark.long
 async def test_changed_code_of_the_model_is_named(saved: Saved, tmp_path: Path) -> None:
     changed = tmp_path / "tiny.py"
     changed.write_text(MODELS.read_text(encoding="utf-8").replace("gelu", "relu"), encoding="utf-8")
