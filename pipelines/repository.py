@@ -23,6 +23,9 @@ class GitMissing(Refused):
     """There is no `git` on this machine."""
 
 
+READABLE_SYNC = "name what is there under `git.sync`, and let the one who delivers `get` it"
+
+
 class SyncUnreadable(OutsideError):
     """What is to say that it has applied a commit is not there, or may not be read; its cluster says so."""
 

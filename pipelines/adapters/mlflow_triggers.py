@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
 from registry.adapters.databricks.address import is_catalog
-from registry.adapters.mlflow_library import open_client, store_errors
+from registry.adapters.mlflow_library import MALFORMED, open_client, store_errors
 from registry.adapters.mlflow_store import Store, open_store
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -22,8 +22,6 @@ SETTINGS = (
     "MLflow's server sends to public addresses by https only, unless it runs with MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS=true"
     " and MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http"
 )
-
-_INVALID = "INVALID_PARAMETER_VALUE"
 
 
 class MlflowTriggers:
@@ -111,9 +109,9 @@ def _refusals(url: str) -> Iterator[None]:
     try:
         yield
     except RestException as error:
-        if error.error_code != _INVALID:
+        if error.error_code != MALFORMED:
             raise
-        why = error.message.removeprefix(f"{_INVALID}: ")
+        why = error.message.removeprefix(f"{MALFORMED}: ")
         raise OutsideError(f"MLflow refuses {url}: {why}", hint=SETTINGS) from error
 
 

@@ -31,6 +31,7 @@ SQLITE = "sqlite:///"
 LOGGERS = ("mlflow", "alembic", "sqlalchemy", "databricks")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+MALFORMED = "INVALID_PARAMETER_VALUE"
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
 
@@ -84,7 +85,7 @@ class LibraryStore:
                 return _to_run(self._client.get_run(run))
             except MlflowException as error:
                 # An id that MLflow would not give is refused in other words.
-                if error.error_code not in (NOT_FOUND, "INVALID_PARAMETER_VALUE"):
+                if error.error_code not in (NOT_FOUND, MALFORMED):
                     raise
                 return None
 

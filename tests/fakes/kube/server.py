@@ -155,24 +155,20 @@ class FakeServers:
         """Run it as soon as a client has begun to watch all of these; its first lists are answered by then."""
         calls = self._apis[region].calls
         before = len(calls)
-
-        async def run() -> None:
-            async with asyncio.timeout(_ACTION_SECONDS):
-                while not {each.plural for each in resources} <= {
-                    call.plural for call in calls[before:] if call.verb == "watch"
-                }:
-                    await asyncio.sleep(0.01)
-            action()
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop)
+        wanted = {each.plural for each in resources}
+        return self._once(lambda: wanted <= {call.plural for call in calls[before:] if call.verb == "watch"}, action)
 
     def once_asked_again(self, region: str, resource: Resource, action: Callable[[], object]) -> Future[None]:
         """Run it when a client lists these for the second time: it has dealt with the first answer by then."""
         calls = self._apis[region].calls
+        return self._once(
+            lambda: [call.plural for call in calls if call.verb == "list"].count(resource.plural) >= 2, action
+        )
 
+    def _once(self, happened: Callable[[], bool], action: Callable[[], object]) -> Future[None]:
         async def run() -> None:
             async with asyncio.timeout(_ACTION_SECONDS):
-                while [call.plural for call in calls if call.verb == "list"].count(resource.plural) < 2:
+                while not happened():
                     await asyncio.sleep(0.01)
             action()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.repository import GitMissing, GitRefused, SyncUnreadable
+from pipelines.repository import READABLE_SYNC, GitMissing, GitRefused, SyncUnreadable
 from pipelines.spec.delivery import Delivery
 from rollouts.doctor import Check, Finding, Severity
 from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
@@ -37,7 +37,7 @@ SYNC = Check(
     code="git-sync",
     severity=Severity.ERROR,
     cause="a delivery cannot ask whether its commit was applied, and would go back once `git.sync.within` is over",
-    remediation="name what is there under `git.sync`, and let the one who delivers `get` it",
+    remediation=READABLE_SYNC,
 )
 GIT_CHECKS = (AWAY, REFUSED, FIELD, MISSING, SYNC)
 

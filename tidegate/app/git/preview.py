@@ -19,7 +19,7 @@ from pipelines.plan.git_changes import (
     wanted_of_regions,
     wanted_of_wave,
 )
-from pipelines.repository import BranchFiles, FieldEdit, GitRepository, SyncSource, SyncUnreadable
+from pipelines.repository import READABLE_SYNC, BranchFiles, FieldEdit, GitRepository, SyncSource, SyncUnreadable
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
@@ -114,8 +114,7 @@ async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
         try:
             await source.applied(region)
         except (NotFound, Forbidden, KubeconfigWrong) as error:
-            hint = "name what is there under `git.sync`, and let the one who delivers `get` it"
-            raise SyncUnreadable(f"{region}: {error.message}", hint=hint) from error
+            raise SyncUnreadable(f"{region}: {error.message}", hint=READABLE_SYNC) from error
         except FleetError:
             return
 
