@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,3 +17,9 @@ def one_of(every: int, number: int) -> tuple[pytest.MarkDecorator, ...]:
 def long(*values: Any, id: str | None = None) -> Any:
     """A case that is like another one of its test, which `make test` runs."""
     return pytest.param(*values, marks=pytest.mark.long, id=id)
+
+
+def crossed(first: Iterable[Any], second: Iterable[Any], *, every: int) -> list[Any]:
+    """Each value with each of the other parameter: `make test` runs one of so many, and of each value some."""
+    pairs = product(enumerate(first), enumerate(second))
+    return [pytest.param(one, other, marks=one_of(every, row + column)) for (row, one), (column, other) in pairs]

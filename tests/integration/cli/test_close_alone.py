@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from alike import long
 from fakes.clusters.region import ClusterRegion
 from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
 from fakes.terminal import Said, Tidegate
@@ -101,7 +102,7 @@ def test_users_are_back_when_the_ledger_is_forged(scene: Scene) -> None:
     assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
 
 
-@pytest.mark.parametrize("successors_key", ["workflow-2", ""])
+@pytest.mark.parametrize("successors_key", ["workflow-2", long("")])
 def test_what_a_successor_has_on_trial_stays(scene: Scene, successors_key: str) -> None:
     over = frozenset({scene.holder()})
     scene.carry_on(Carrier(token="resumed", who="another workflow", over=over, key=successors_key))

@@ -34,6 +34,7 @@ def script(shell: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+@pytest.mark.long
 def test_fish_offers_what_was_begun(tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "tidegate.fish").write_text(script("fish"))
     asked = "; ".join(f"complete -C '{typed}'" for typed in TYPED)

@@ -74,6 +74,7 @@ def test_a_plan_and_a_dry_run_say_what_a_delivery_refuses(
     mark_images(registry, name)
 
 
+@pytest.mark.long
 def test_a_dry_run_says_that_a_region_is_away(tidegate: Tidegate, servers: FakeServers) -> None:
     servers.vanish("us-east-1")
     told = tidegate("deliver", "delivery.yaml", "--dry-run")

@@ -140,6 +140,7 @@ def serve(port: int, *, requests: int = 100, bad: int) -> datetime:
     return began
 
 
+@pytest.mark.long
 def test_envoys_own_counters_are_whole_requests_and_seconds(gateway: tuple[int, str]) -> None:
     port, url = gateway
     began = serve(port, bad=20)

@@ -103,6 +103,7 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(
     assert not (tmp_path / "delivery.yaml").exists()
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_away_is_4_and_writes_nothing(
     clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
 ) -> None:

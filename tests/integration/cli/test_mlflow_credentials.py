@@ -143,6 +143,7 @@ def test_who_is_not_let_in_hears_it_in_one_line(
         assert debug or each.err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_token_and_a_client_certificate(
     with_token: str,
     certificates: Path,

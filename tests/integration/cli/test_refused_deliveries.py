@@ -134,6 +134,7 @@ def test_fewer_gpus_than_an_engine_takes(machine: Machine, tmp_path: Path) -> No
     assert "the engine is for 2 of nvidia-h100-80gb; this machine has 1 of them (nvidia-smi)" in line
 
 
+@pytest.mark.long
 def test_an_engine_environment_for_cpus_where_the_gpu_is(machine: Machine, tmp_path: Path) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
     there = {"PATH": driver_tool(tmp_path, (H100, 80_000)).path}

@@ -112,6 +112,7 @@ def test_two_people_at_once_are_one_rollback(spec: Path, there: Clusters) -> Non
     assert there.splits() == [(0, 0), (0, 0)]
 
 
+@pytest.mark.long
 def test_a_region_that_is_away_holds_up_no_other(spec: Path, there: Clusters) -> None:
     there.try_out("2", 50)
     there.servers.vanish("us-east-1")
@@ -175,6 +176,7 @@ def test_the_version_before_the_last_is_reached_where_it_is_warm(spec: Path, the
     assert (said.returncode, there.versions()) == (0, ["1", "1"]), said.stderr
 
 
+@pytest.mark.long
 def test_a_version_that_is_cold_is_started_again_only_when_asked_so(spec: Path, there: Clusters) -> None:
     there.serve("2")
     unknown = rollback(spec, there, "--to", "7", "--yes")

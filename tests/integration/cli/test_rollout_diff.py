@@ -78,6 +78,7 @@ def test_a_cluster_without_keda_refuses_its_object_alone(servers: FakeServers, t
     assert len(refused) == 1 and refused[0].startswith("ScaledObject support-llm")
 
 
+@pytest.mark.long
 def test_a_region_that_is_away_is_one_line(servers: FakeServers, tidegate: Tidegate) -> None:
     servers.vanish(REGION)
     said = rollout(tidegate, "diff")

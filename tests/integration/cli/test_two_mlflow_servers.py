@@ -41,6 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return write_tiny_model(tmp_path / "source")
 
 
+@pytest.mark.long
 def test_a_version_is_registered_in_the_one_and_its_files_lie_in_the_other(
     both: tuple[str, str], name: str, folder: Path, tmp_path: Path
 ) -> None:

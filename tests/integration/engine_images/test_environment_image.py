@@ -58,6 +58,7 @@ def _libraries() -> dict[str, Source]:
 
 @pytest.mark.usefixtures("tools")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+@pytest.mark.long
 def test_its_python_runs_in_the_image_where_it_runs_here(tmp_path: Path, environment: EngineEnvironment) -> None:
     base, layout = system(tmp_path / "os", GCC), OciLayout(tmp_path / "images")
     image = build_environment(layout, name="engine-base:1", base=base, environment=environment)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from benchmarks.gpu.reports import read_report
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +56,7 @@ def test_the_help_needs_no_gpu(tmp_path: Path) -> None:
     assert "--only" not in done.stdout
 
 
+@pytest.mark.long
 def test_a_part_that_fails_says_so_in_its_json_and_the_next_one_runs(tmp_path: Path) -> None:
     away = {"TIDEGATE_ENGINE_HOME": str(tmp_path / "away"), "PATH": driver(tmp_path / "bin", NO_DRIVER)}
     away["TIDEGATE_ENGINE_PYTHON"] = ""

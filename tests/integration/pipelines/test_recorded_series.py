@@ -74,6 +74,7 @@ async def recorded(host: FleetHost) -> AsyncIterator[Recorded]:
         yield Recorded(host, http)
 
 
+@pytest.mark.long
 async def test_every_rule_records_what_users_and_engines_do(host: FleetHost, recorded: Recorded) -> None:
     text = rules_of(parse_spec(SPEC + SLOS, Delivery, file="delivery.yaml"))
     await host.load_rules(text)

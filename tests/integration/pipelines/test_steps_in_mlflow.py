@@ -46,6 +46,7 @@ class InMlflow:
         return MlflowDeliveries(self._uri, self.world.clock)
 
 
+@pytest.mark.long
 async def test_regions_go_side_by_side_in_one_ledger_and_nothing_is_written_over(
     tracking_uri: str, tmp_path: Path
 ) -> None:

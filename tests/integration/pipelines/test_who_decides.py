@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alike import long
 from fakes.delivery.identities import OidcIssuer, a_key, a_key_of, allow, oidc_issuer
 from fakes.delivery.world import CHALLENGER, World, a_spec
 
@@ -147,12 +148,12 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=MEANS)
+@pytest.fixture(params=["ssh", "oidc", long("oidc-lifetime")])
 def means(request: pytest.FixtureRequest, keys: Path, issuer: OidcIssuer) -> Means:
     return Means(request.param, keys, issuer, FakeClock())
 
 
-@pytest.fixture(params=ANSWERS)
+@pytest.fixture(params=["approve", long("refuse"), "lift"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path, means: Means) -> Scene:
     return Scene(request.param, means, tmp_path, means._clock)
 

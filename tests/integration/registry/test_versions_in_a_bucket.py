@@ -124,6 +124,7 @@ def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path
     assert told.returncode == 2
 
 
+@pytest.mark.long
 def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:

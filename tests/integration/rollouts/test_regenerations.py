@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import psutil
 import pytest
+from alike import long
 from fakes.engines.local_fleet import REGION, Users, kill, process_of, stand_in
 
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient
@@ -62,7 +63,7 @@ async def test_they_are_counted_for_the_arm_whose_answer_it_was(host: FleetHost,
             await asyncio.sleep(0.2)
 
 
-@pytest.mark.parametrize("version", ["5", "6.1", "", "stable_6", "6, 7"])
+@pytest.mark.parametrize("version", ["5", long("6.1"), "", long("stable_6"), long("6, 7")])
 async def test_no_client_can_make_a_series(host: FleetHost, fleet: LocalRegionClient, version: str) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     users = await ask_again(state.entry, version, 5)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from alike import long
 from fakes.engines.local_fleet import Users, kill, newest_with, process_of, stand_in
 
 from rollouts.adapters.host_client import LocalRegionClient
@@ -44,7 +45,7 @@ async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalRe
     assert users.requests[-1].started > users.requests[0].started
 
 
-@pytest.mark.parametrize("weight", [5, 50])
+@pytest.mark.parametrize("weight", [5, long(50)])
 async def test_users_are_spread_by_weight(fleet: LocalRegionClient, weight: int) -> None:
     state = await fleet.deploy(stand_in("6", "--interval", "0"))
     await fleet.deploy(stand_in("7", "--interval", "0"))

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from alike import long
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -162,9 +163,9 @@ def test_the_oracle_of_acceptance_takes_the_first_look_with_80_percent() -> None
 @pytest.mark.parametrize(
     ("metric", "regression"),
     [
-        ("errors", Regression(error_added=0.01)),
+        long("errors", Regression(error_added=0.01)),
         ("ttft", Regression(ttft_factor=1.2)),
-        ("judge", Regression(judge_drop=0.1)),
+        long("judge", Regression(judge_drop=0.1)),
     ],
 )
 def test_the_oracle_of_acceptance_keeps_its_own_chance_of_an_error(metric: str, regression: Regression) -> None:

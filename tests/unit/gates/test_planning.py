@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from alike import long
 
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.burn_rate import BurnRateGate, BurnRateTest
@@ -62,7 +63,9 @@ def about(told: float | None, seen: float) -> None:
     assert abs(told - seen) <= max(0.3 * seen, LOOK), f"told {told:.0f} s, seen {seen:.0f} s"
 
 
-@pytest.mark.parametrize(("users", "weight", "margin"), [(200, 5, 0.2), (20, 5, 0.2), (20, 50, 0.2), (2, 50, 0.5)])
+@pytest.mark.parametrize(
+    ("users", "weight", "margin"), [long(200, 5, 0.2), (20, 5, 0.2), long(20, 50, 0.2), (2, 50, 0.5)]
+)
 @pytest.mark.parametrize("worse", [False, True])
 def test_times_of_users_are_decided_when_the_plan_says(
     users: float, weight: float, margin: float, *, worse: bool

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from alike import crossed
 from fakes.metrics.samples import Serving, mirrored, traffic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,8 +195,7 @@ def strange_batches(draw: st.DrawFn, time: float) -> Batch:
     return Batch(time=time, source=source, arms=tuple(arms), pairs=tuple(pairs))
 
 
-@pytest.mark.parametrize("quantile", [0.5, 0.999])
-@pytest.mark.parametrize("margin", [0.0, 1.0])
+@pytest.mark.parametrize(("quantile", "margin"), crossed([0.5, 0.999], [0.0, 1.0], every=2))
 @given(data=st.data())
 def test_no_batch_makes_a_verdict_that_is_no_number(quantile: float, margin: float, data: st.DataObject) -> None:
     terms = AnalysisPlan.model_validate(

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from alike import long
 from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, Endpoints, an_image, moved_in
 from fakes.clusters.world import REGIONS, ClusterWorld, canary_url, demo_on_clusters
 from fakes.delivery.world import CHALLENGER, CHAMPION
@@ -115,7 +116,7 @@ async def test_no_matter_who_stops_a_delivery_needs_no_controller(world: Cluster
     assert (await region.fleet.observe()).weight == 0
 
 
-@pytest.mark.parametrize("later", [0.0, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("later", [0.0, long(0.1), 0.4, long(1.0)])
 async def test_no_matter_who_stops_a_delivery_on_its_way_back_does_not_stop_the_way_back(
     world: ClusterWorld, later: float
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alike import long
 from fakes.delivery.identities import FakeIdentities, FakeProver
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, a_spec
 
@@ -103,9 +104,9 @@ async def test_without_a_word_about_it_a_name_is_not_enough(tmp_path: Path) -> N
         ("forged", {}, "no key of allowed_signers made the signature"),
         (CY, {}, "cy is not of risk"),
         (ANN, {"delivery": "2"}, "it was signed for another delivery"),
-        (ANN, {"question": "wave@1"}, "it was signed for another question"),
+        long(ANN, {"question": "wave@1"}, "it was signed for another question"),
         (ANN, {"plan": "0" * 64}, "it was signed for another plan"),
-        (ANN, {"evidence": "0" * 64}, "it was signed for another evidence"),
+        long(ANN, {"evidence": "0" * 64}, "it was signed for another evidence"),
         (ANN, {"says": "refuse"}, "it was signed for another answer"),
     ],
 )
@@ -250,8 +251,8 @@ async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_nobody_else(tmp_
     [
         ("{groups: [risk]}", [("forged", {})], "no key of allowed_signers made the signature"),
         ("{groups: [risk]}", [(ANN, {"hours": -2})], "it was signed at 2025-12-31 22:00:00 UTC, before it was asked"),
-        ("{groups: [risk]}", [(ANN, {"delivery": "2"})], "it was signed for another delivery"),
-        ("{groups: [risk]}", [(ANN, {"question": "wave@2"})], "it was signed for another question"),
+        long("{groups: [risk]}", [(ANN, {"delivery": "2"})], "it was signed for another delivery"),
+        long("{groups: [risk]}", [(ANN, {"question": "wave@2"})], "it was signed for another question"),
         ("{groups: [risk]}", [(f"{ANN} once t", {"evidence": "0" * 64})], "it was signed for another evidence"),
         ("{groups: [risk], count: 2}", [(ANN, {}), ("ANN of risk", {})], ""),
         (

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from alike import crossed
 from fakes.clusters.region import ClusterRegion, Endpoints, an_image
 from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL, ArgoCd, Unserved, helm_upgrade, kubectl_apply
 from fakes.clusters.world import REGIONS, ClusterWorld, demo_on_clusters
@@ -67,8 +68,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("who", WRITERS)
+@pytest.mark.parametrize(("who", "moment"), crossed(WRITERS, MOMENTS, every=3))
 async def test_the_one_who_writes_it_back_is_named(who: str, moment: str, tmp_path: Path) -> None:
     world = ClusterWorld(tmp_path, demo_on_clusters((REGION,)))
     region = world.regions[REGION]

@@ -110,6 +110,7 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
     assert (drained["cut"], drained["stuck"]) == (0, 0)
 
 
+@pytest.mark.long
 def test_the_core_is_a_fork_that_computes_with_all_threads_and_holds_no_socket_of_the_server(
     root: Path, start_vllm: Start
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from alike import long
 from fakes.engines.engine_image import Process1, until_open, write_engine_root
 from fakes.services.http import QuietHandler, answering
 
@@ -203,7 +204,7 @@ class Metadata(QuietHandler):
             self.answer(status=404)
 
 
-@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("cloud", ["aws", long("gcp")])
 async def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
     metadata = type("ThisMetadata", (Metadata,), {})
     with answering(metadata) as address:

@@ -220,6 +220,7 @@ async def test_a_graph_break_is_named_with_its_place(tmp_path: Path) -> None:
     assert "tiny.py:21 in forward" in broken
 
 
+@pytest.mark.long
 async def test_a_graph_break_under_fullgraph_is_told_with_its_place(tmp_path: Path) -> None:
     subject = TorchWorkload(factory=f"{MODELS}:breaks", device=TorchDevice.CPU, repeats=1)
     with pytest.raises(BadModel, match=r"torch breaks the graph: .*data-dependent.*tiny.py:\d+ in forward"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from alike import crossed
 from fakes.argo.scene import NAME, Scene
 from fakes.kube.api import Api
 from fakes.kube.refusal import Refusal
@@ -51,8 +52,7 @@ ACTIONS: dict[str, tuple[Callable[[RolloutClient], Awaitable[object]], tuple[int
 """And where each ends: step, weight, phase, image."""
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(("action", "fault"), crossed(ACTIONS, FAULTS, every=2))
 async def test_the_end_is_right(action: str, fault: str, scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from alike import crossed
 from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
@@ -203,8 +204,7 @@ class TestWaysBack:
         assert ROLE not in labels
         assert pods_of(region, "1") == serving
 
-    @pytest.mark.parametrize("versions_kept", [1, 2])
-    @pytest.mark.parametrize("pause", [0, 400], ids=["at once", "minutes later"])
+    @pytest.mark.parametrize(("versions_kept", "pause"), crossed([1, 2], [0, 400], every=2))
     async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(
         self, versions_kept: int, pause: float
     ) -> None:

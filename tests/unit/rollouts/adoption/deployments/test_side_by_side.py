@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from alike import one_of
+from alike import crossed, one_of
 from fakes.clusters.adoption import (
     DRAIN,
     USERS,
@@ -49,7 +49,7 @@ SURGES = pytest.mark.parametrize("surge", [None, 1, 3])
 CUTS = pytest.mark.parametrize(
     ("after", "surge"),
     [
-        *(pytest.param(after, None, marks=one_of(3, after)) for after in range(12)),
+        *(pytest.param(after, None, marks=one_of(4, after)) for after in range(12)),
         *(pytest.param(after, 1, marks=one_of(3, after)) for after in (1, 3, 6)),
     ],
 )
@@ -270,8 +270,7 @@ async def delivered_to(region: ClusterRegion) -> None:
 
 
 class TestGivingBack:
-    @SURGES
-    @pytest.mark.parametrize("delivered", [False, True])
+    @pytest.mark.parametrize(("surge", "delivered"), crossed([None, 1, 3], [False, True], every=2))
     async def test_everything_is_as_it_was(self, region: ClusterRegion, surge: int | None, delivered: bool) -> None:
         before, reached, endpoints = as_people_see_it(region), ReachedPods(region), Endpoints(region.cluster)
         await adopted(region)
