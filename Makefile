@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
-test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (24 minutes on two slow cores).
+test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (19 minutes on two slow cores).
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
 	@$(BIN)/pytest -n logical -m "not long" tests/unit
 	@$(call beside,6,-m "not long" tests/integration tests/e2e)

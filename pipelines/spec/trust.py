@@ -87,7 +87,12 @@ class ApproversSpec(SpecModel):
         return self.allowed_signers is not None or bool(self.oidc)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A name that would be two people."""
+        """A name that would be two people, an issuer whose second entry nobody would read."""
+        issuers = [each.issuer for each in self.oidc]
+        for index, issuer in enumerate(issuers):
+            if (first := issuers.index(issuer)) < index:
+                found = f"{issuer}, as in oidc[{first}]"
+                yield SpecConflict(("oidc", index, "issuer"), found, "one entry an issuer")
         seen: dict[str, str] = {}
         for person, names in self.aliases.items():
             for name in names:

@@ -385,8 +385,10 @@ def _moment(milliseconds: int) -> datetime:
 
 
 def _refusal(other: DeliverySummary) -> DeliveryRuns:
+    # The process that was heard of last may be one whose step is done.
+    steps = f"step by step, heard of at {other.heartbeat:%T} UTC"
+    carried = steps if other.patience_seconds else f"on {other.host} (process {other.pid})"
     return DeliveryRuns(
-        f"delivery {other.id} of {other.name} runs since {other.started:%F %T} UTC"
-        f" on {other.host} (process {other.pid})",
+        f"delivery {other.id} of {other.name} runs since {other.started:%F %T} UTC {carried}",
         hint="see `tidegate status`, wait for it, or roll it back with `tidegate rollback`",
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -50,6 +53,27 @@ def test_a_signature_says_who_it_was_by_the_key(signers: Signers) -> None:
     found = signers.who(statement(), sign(statement(), signers.ann), groups={"risk": ("ann@example.com",)})
     assert str(found) == f"ann@example.com (SSH key {fingerprint(signers.ann)})"
     assert (found.groups, found.listed) == (frozenset({"risk"}), True)
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    begun = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
+    said = dict(re.findall(r"^(SSH_\w+)=([^;]+);", begun, re.MULTILINE))
+    monkeypatch.setenv("SSH_AUTH_SOCK", said["SSH_AUTH_SOCK"])
+    yield
+    os.kill(int(said["SSH_AGENT_PID"]), signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_public_key_signs_with_the_agent_that_has_the_private_one(signers: Signers) -> None:
+    allow(signers.allowed, "ann@example.com", signers.ann)
+    subprocess.run(["ssh-add", "-q", str(signers.ann)], check=True)
+    signers.ann.unlink()
+    assert signers.who(statement(), sign(statement(), Path(f"{signers.ann}.pub"))).identity == "ann@example.com"
+    subprocess.run(["ssh-add", "-q", "-D"], check=True)
+    with pytest.raises(UsageError, match=r"ann\.pub: ssh-keygen did not sign: ") as refused:
+        sign(statement(), Path(f"{signers.ann}.pub"))
+    assert "the agent" in str(refused.value.hint)
 
 
 def test_a_key_that_nobody_allowed_proves_nothing(signers: Signers) -> None:

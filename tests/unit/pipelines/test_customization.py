@@ -21,7 +21,9 @@ from tidegate.app.wiring.specs import read_spec
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, load_spec, parse_spec
 
-EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
+ROOT = Path(__file__).parents[3]
+EXAMPLE = (ROOT / "examples/kubernetes/delivery.yaml").read_text()
+PAGE = (ROOT / "docs/guides/your-pods.md").read_text()
 LAST = "  pod: {python: /opt/engine/bin/python}\n"
 SIDECAR = "registry.example.com/exporter@sha256:" + "1" * 64
 POD = f"""\
@@ -98,6 +100,20 @@ def test_images_come_from_where_engines_may_come_from() -> None:
     assert delivery(repositories=("registry.example.com/*",))
     told = refused("NCCL_DEBUG", "NCCL_DEBUG", repositories=("registry.example.com/engines/*",))
     assert told.startswith(f"delivery.yaml:+2: fleet.patches[0]: found a container of {SIDECAR}; expected an image by")
+
+
+def test_the_example_of_the_page_is_taken_as_it_stands() -> None:
+    example = PAGE.split("```yaml\n")[1].split("```")[0]
+    spec = delivery(example.partition("# ...\n")[2].replace("1111...", "1" * 64))
+    engine = Engine(version="7", digest="d" * 64, model="support-llm", image=SIDECAR)
+    *_, rollout = rendering(spec, argo(spec), "eu-west-1")(engine)
+    pods = rollout["spec"]["template"]
+    ours, exporter = pods["spec"]["containers"]
+    assert (rollout["metadata"]["labels"]["cost-center"], pods["metadata"]["labels"]["cost-center"]) == ("a7", "a7")
+    assert pods["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert (pods["spec"]["runtimeClassName"], exporter["image"]) == ("nvidia", SIDECAR)
+    assert ours["resources"]["limits"]["vpc.amazonaws.com/efa"] == "4"
+    assert {"name": "NCCL_DEBUG", "value": "INFO"} in ours["env"]
 
 
 def test_a_patch_of_pods_makes_another_engine_and_others_do_not() -> None:
