@@ -16,7 +16,6 @@ from engine_images.errors import BadSignature
 from engine_images.manifest import MANIFEST_FILE, ROOT, SIGNATURE_FILE
 from engine_images.oci.model import CONFIG, INDEX, MANIFEST, Descriptor, Document, canonical
 from engine_images.oci.reference import ImageReference
-from engine_images.signature import verify
 from tidegate.core.model import Value
 
 DOCUMENT_LIMIT = 4 << 20
@@ -109,6 +108,9 @@ def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str
         BadSignature: there is none by any of the keys, or they are of other images.
         BadKey: one of the keys is none.
     """
+    # Where no key is trusted, nothing that reads keys is loaded.
+    from engine_images.signature import verify
+
     if not signatures:
         raise BadSignature(f"the image {digest} is not signed", hint="`tidegate engine push --sign-key` signs it")
     others = set()
@@ -140,6 +142,8 @@ def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) ->
         BadSignature: there is no signature, or it is by none of the keys.
         BadKey: one of the keys is none.
     """
+    from engine_images.signature import verify
+
     signature = files.get(f"{ROOT}/{SIGNATURE_FILE}")
     if signature is None:
         raise BadSignature(

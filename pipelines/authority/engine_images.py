@@ -10,7 +10,6 @@ from pathlib import Path
 from engine_images.errors import BadKey, BadSignature, BrokenImage
 from engine_images.oci.reading import Images, prove_image
 from engine_images.oci.reference import ImageReference
-from engine_images.signature import read_public_key
 from pipelines.errors import NoImage, UntrustedImage
 from pipelines.spec.trust import EngineTrust
 from registry.conventions import ENGINE_IMAGE
@@ -66,6 +65,11 @@ def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:
     Raises:
         BadKey: a file cannot be read, or holds no public key.
     """
+    if not trust.keys:
+        # Nothing that reads keys is loaded.
+        return {}
+    from engine_images.signature import read_public_key
+
     found = {}
     for path in trust.keys:
         where = f"engines.keys of the trust file: {folder / path}"

@@ -12,7 +12,7 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
 from gates.evidence.selector import NAME, selector
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor import EvidenceQuery, ScrapeInterval
+from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy

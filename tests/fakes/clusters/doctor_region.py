@@ -18,18 +18,10 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
-from rollouts.doctor import (
-    DiagnosisTarget,
-    EvidenceQuery,
-    Finding,
-    ScrapeInterval,
-    Severity,
-    diagnose,
-    examine,
-    gather,
-)
-from rollouts.doctor.gather import required_access
-from rollouts.doctor.queries import metrics_of
+from rollouts.doctor.diagnosis import diagnose, examine
+from rollouts.doctor.gather import DiagnosisTarget, gather, required_access
+from rollouts.doctor.model import Finding, Severity
+from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval, metrics_of
 from rollouts.errors import QueryRefused, Unreachable
 from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.views.wording import by_reason
-from rollouts.doctor import Finding, Severity
+from rollouts.doctor.model import Finding, Severity
 from tidegate.cli.views.doctor import findings_text
 
 FINDING = Finding(

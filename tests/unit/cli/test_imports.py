@@ -83,6 +83,13 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
     assert loaded.split() == []
 
 
+def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() -> None:
+    code = "import sys, tidegate.cli.commands.plan\nprint(*(name for name in sys.argv[1:] if name in sys.modules))"
+    unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.checks", "rollouts.doctor.gather"]
+    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
     code = "import sys, tidegate.cli.groups.model, tidegate.app.models.register, tidegate.app.wiring.stores as stores\n"
     code += "from pathlib import Path; stores.open_registry(Path('state'), None)\n"

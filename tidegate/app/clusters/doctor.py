@@ -13,8 +13,9 @@ from pipelines.plan.region_objects import guard_image, region_objects
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
-from rollouts.doctor import WORKFLOWS_NAMESPACE, DiagnosisTarget, Finding, Severity, diagnose
-from rollouts.doctor.gather import required_access
+from rollouts.doctor.diagnosis import diagnose
+from rollouts.doctor.gather import WORKFLOWS_NAMESPACE, DiagnosisTarget, required_access
+from rollouts.doctor.model import Finding, Severity
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.clusters.git import git_findings

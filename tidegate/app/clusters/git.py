@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.repository import READABLE_SYNC, GitMissing, GitRefused, SyncUnreadable
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor import Check, Finding, Severity
+from rollouts.doctor.model import Check, Finding, Severity
 from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.spec import SpecError

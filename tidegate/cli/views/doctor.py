@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from pipelines.views.wording import by_reason
-from rollouts.doctor import Finding, Severity
+from rollouts.doctor.model import Finding, Severity
 
 FINDING_MARKS = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.NOTE: ("·", "dim")}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.clusters.doctor_region import NAME, Region
 
-from rollouts.doctor import EvidenceQuery
+from rollouts.doctor.queries import EvidenceQuery
 from rollouts.errors import (
     PrometheusCertificateUntrusted,
     PrometheusCredentialMissing,

@@ -7,8 +7,9 @@ from fakes.clusters.doctor_region import GUARD_IMAGE
 from fakes.clusters.multi_node import MultiNodeRegion, an_image_of_nodes
 from fakes.clusters.region import NAME
 
-from rollouts.doctor import DiagnosisTarget, Finding, diagnose
-from rollouts.doctor.gather import required_access
+from rollouts.doctor.diagnosis import diagnose
+from rollouts.doctor.gather import DiagnosisTarget, required_access
+from rollouts.doctor.model import Finding
 from rollouts.kube.resources import LEADER_WORKER_SETS, PODS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes.clusters.doctor_region import GUARD_IMAGE, NAME, Region
 
-from rollouts.doctor import Severity
+from rollouts.doctor.model import Severity
 from rollouts.kube.resources import DEPLOYMENTS, PODS
 from rollouts.manifests.conventions import GUARD, guard
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fakes.clusters.doctor_region import NAME, NAMESPACE, Region
 from fakes.clusters.region import moved_in
 
-from rollouts.doctor import EvidenceQuery, Severity
+from rollouts.doctor.model import Severity
+from rollouts.doctor.queries import EvidenceQuery
 from rollouts.kube.resources import NETWORK_POLICIES, POD_MONITORS
 from rollouts.manifests.conventions import BEFORE_ADOPTION
 from tidegate.core.model import Json

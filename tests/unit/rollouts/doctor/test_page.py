@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.doctor import CHECKS
+from rollouts.doctor.diagnosis import CHECKS
 from rollouts.doctor.model import Check
 from tidegate.app.clusters.git import GIT_CHECKS
 
