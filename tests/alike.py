@@ -19,6 +19,11 @@ def long(*values: Any, id: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.long, id=id)
 
 
+def some(values: Iterable[Any], *, every: int) -> list[Any]:
+    """Values in their order, of which `make test` runs one of so many."""
+    return [pytest.param(value, marks=one_of(every, number)) for number, value in enumerate(values)]
+
+
 def crossed(first: Iterable[Any], second: Iterable[Any], *, every: int) -> list[Any]:
     """Each value with each of the other parameter: `make test` runs one of so many, and of each value some."""
     pairs = product(enumerate(first), enumerate(second))

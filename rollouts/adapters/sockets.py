@@ -29,7 +29,6 @@ def socket_path(folder: Path, name: str, exits: ExitStack) -> Path:
 CHOICE = range(20_000, 32_000)
 """Below the ports that the kernel gives to outgoing connections: it would take one between choice and use."""
 
-
 _REMEMBERED = 64
 """Ports: more than one process chooses before it uses the first of them."""
 

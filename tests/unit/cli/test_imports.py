@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
@@ -71,32 +72,24 @@ for module in modules:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_loads_later_what_it_may_not_need(command: str) -> None:
-    code = f"import sys, {command}\nprint(*(name for name in {LATER} if name in sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
+    assert loaded_after(f"import {command}", LATER) == []
 
 
 def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
-    code = "import sys, tidegate.cli.commands.slo.rules\nprint(*(name for name in sys.argv[1:] if name in sys.modules))"
     unneeded = [*OF_A_STEP, "httpx", "numpy", "pipelines", "registry"]
-    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
+    assert loaded_after("import tidegate.cli.commands.slo.rules", unneeded) == []
 
 
 def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() -> None:
-    code = "import sys, tidegate.cli.commands.plan\nprint(*(name for name in sys.argv[1:] if name in sys.modules))"
     unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.checks", "rollouts.doctor.gather"]
-    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
+    assert loaded_after("import tidegate.cli.commands.plan", unneeded) == []
 
 
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import sys, tidegate.cli.groups.model, tidegate.app.models.register, tidegate.app.wiring.stores as stores\n"
-    code += "from pathlib import Path; stores.open_registry(Path('state'), None)\n"
-    code += "print(*(name for name in sys.argv[1:] if name in sys.modules))"
+    code = "import tidegate.cli.groups.model, tidegate.app.models.register, tidegate.app.wiring.stores as stores\n"
+    code += "from pathlib import Path; stores.open_registry(Path('state'), None)"
     unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
-    loaded = subprocess.run([sys.executable, "-c", code, *unneeded], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
+    assert loaded_after(code, unneeded) == []
 
 
 def test_evidence_in_a_file_is_judged_without_what_a_delivery_or_a_client_needs() -> None:
@@ -110,6 +103,14 @@ def test_a_client_is_loaded_without_its_own_command_line() -> None:
     where = ["--prometheus", "http://127.0.0.1:1", "--region", "eu", "--stable", "6", "--canary", "7"]
     words = ["gate", "check", str(ROOT / "examples" / "gates" / "gates.yaml"), *where]
     assert loaded_by(words, ["httpx", "pygments", "rich"], ends_with=4) == ["httpx"]
+
+
+def loaded_after(code: str, names: Sequence[str]) -> list[str]:
+    """Which of the modules are loaded once a process has run that."""
+    code += "\nimport sys; print(*(name for name in sys.argv[1:] if name in sys.modules))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *names], capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def loaded_by(words: list[str], names: list[str], *, ends_with: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
-from alike import one_of
+from alike import some
 from fakes.clusters.adoption import RELEASES, USERS, WHO, a_region_of_others, adoption_of, one_service, split_by_weight
 from fakes.clusters.region import NAME, PODS_OF_OTHERS, ClusterRegion, Endpoints, an_image
 from fakes.kube.refusal import Refusal
@@ -121,7 +121,7 @@ class TestAdopting:
         planned = [(write.subject, write.what) for write in takeover(place, WHO)]
         assert planned == [(write.subject, write.what) for write in await adopted(region)]
 
-    @pytest.mark.parametrize("after", [pytest.param(after, marks=one_of(2, after)) for after in range(7)])
+    @pytest.mark.parametrize("after", some(range(7), every=2))
     async def test_cut_off_anywhere_it_goes_on(self, region: ClusterRegion, after: int) -> None:
         before, endpoints = pods(region), Endpoints(region.cluster)
         region.api.faults.add(Fault(LoseAnswer(), verbs=WRITES, after=after))
@@ -225,7 +225,7 @@ class TestGivingBack:
         with pytest.raises(CannotAdopt, match="nothing of support-llm was adopted"):
             await adoption_of(region).release(pytest.fail)
 
-    @pytest.mark.parametrize("after", [pytest.param(after, marks=one_of(2, after)) for after in range(11)])
+    @pytest.mark.parametrize("after", some(range(11), every=2))
     async def test_cut_off_anywhere_it_goes_on(self, region: ClusterRegion, after: int) -> None:
         before = as_people_see_it(region)
         await adopted(region)

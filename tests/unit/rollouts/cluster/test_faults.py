@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from alike import one_of
+from alike import one_of, some
 from fakes.clusters.region import NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal, conflict, expired
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
@@ -121,7 +121,7 @@ async def test_somebody_else_writes_before_every_write_of_ours(calm: tuple[list[
     assert done_in(region) == done_in(well)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=one_of(8, seed)) for seed in range(40)])
+@pytest.mark.parametrize("seed", some(range(40), every=8))
 async def test_any_faults_anywhere(calm: tuple[list[Seen], ClusterRegion], seed: int) -> None:
     states, well = calm
     dice, region = random.Random(seed), ClusterRegion()
