@@ -19,7 +19,12 @@ UNIT = Path(__file__).parent / "unit"
 # Commands run within the tests' process say what they say in one of their own, where nobody imported MLflow before.
 os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
-settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "tidegate",
+    deadline=None,
+    max_examples=int(os.environ.get("TIDEGATE_TEST_EXAMPLES", "30")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("tidegate")
 
 

@@ -97,31 +97,30 @@ def test_every_finding_of_the_review_is_answered_with_a_test_that_exists() -> No
         assert all(f"def {test}" in (ROOT / path).read_text(encoding="utf-8") for path, test in found), row
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_command_that_a_page_calls_exists(page: Path) -> None:
+def test_every_command_that_a_page_calls_exists() -> None:
     known = commands()
     groups = {command.split()[0] for command in known if " " in command}
-    text = page.read_text(encoding="utf-8")
-    fences = "\n".join(re.findall(r"^```[a-z]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-    spans = re.findall(r"`(tidegate [a-z][^`\n]*)`", text) + re.findall(
-        r"^\$? ?(tidegate [a-z].*)$", fences, re.MULTILINE
-    )
-    called = [match for span in spans if (match := CALL.match(span))]
     wrong = []
-    for words in (match[1].split() for match in called):
-        command = " ".join(words[:2]) if words[0] in groups else words[0]
-        wrong += [] if command in known else [command]
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        fences = "\n".join(re.findall(r"^```[a-z]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+        spans = re.findall(r"`(tidegate [a-z][^`\n]*)`", text) + re.findall(
+            r"^\$? ?(tidegate [a-z].*)$", fences, re.MULTILINE
+        )
+        for words in (match[1].split() for span in spans if (match := CALL.match(span))):
+            command = " ".join(words[:2]) if words[0] in groups else words[0]
+            wrong += [] if command in known else [f"{name(page)}: {command}"]
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_leads_somewhere() -> None:
     dead = []
-    for link in links(page):
-        file, _, anchor = link.partition("#")
-        target = (page.parent / file).resolve() if file else page
-        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in headings(target)):
-            dead.append(link)
+    for page in PAGES:
+        for link in links(page):
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in headings(target)):
+                dead.append(f"{name(page)}: {link}")
     assert dead == []
 
 
@@ -239,12 +238,11 @@ def test_every_page_lies_in_a_folder_for_what_its_reader_wants() -> None:
     assert [parts for parts in top if len(parts) == 1] == [(SITE["not_in_nav"],)]
 
 
-@pytest.mark.parametrize("page", FOR_READERS, ids=name)
-def test_every_page_says_first_whom_it_is_for(page: Path) -> None:
+def test_every_page_says_first_whom_it_is_for() -> None:
     """Those that the code writes and decisions, whose form is the template's, do not."""
-    title, line = page.read_text(encoding="utf-8").split("\n\n")[:2]
-    assert re.fullmatch(r"# .+", title)
-    assert re.match(r"\*For [^*\n]+\*", line)
+    first = {name(page): page.read_text(encoding="utf-8").split("\n\n")[:2] for page in FOR_READERS}
+    assert [page for page, (title, _) in first.items() if not re.fullmatch(r"# .+", title)] == []
+    assert [page for page, (_, line) in first.items() if not re.match(r"\*For [^*\n]+\*", line)] == []
 
 
 def test_the_site_loads_nothing_from_elsewhere() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
 from gates.answers.golden import GoldenPrompt
@@ -57,26 +56,20 @@ def inside(annotation: Any) -> Iterator[Any]:
         yield from inside(part)
 
 
-@pytest.mark.parametrize("command", sorted(commands()))
-def test_every_command_is_in_the_order_of_use(command: str) -> None:
-    assert f"| `{command}" in OPERATIONS
+def test_every_command_is_in_the_order_of_use() -> None:
+    assert [command for command in sorted(commands()) if f"| `{command}" not in OPERATIONS] == []
 
 
-@pytest.mark.parametrize("package", [*PACKAGES[1:], "tidegate.cli", "tidegate.core"])
-def test_every_package_has_its_paragraph(package: str) -> None:
-    assert f"### {package}\n" in ARCHITECTURE
+def test_every_package_has_its_paragraph() -> None:
+    packages = [*PACKAGES[1:], "tidegate.cli", "tidegate.core"]
+    assert [package for package in packages if f"### {package}\n" not in ARCHITECTURE] == []
 
 
 def test_the_architecture_page_is_short() -> None:
     assert len(ARCHITECTURE.splitlines()) <= 150
 
 
-@pytest.mark.parametrize("path", [*fields(Delivery), *fields(GoldenPrompt)])
-def test_every_field_of_a_spec_is_explained(path: str) -> None:
-    assert f"| `{path}` |" in SPEC
-
-
-def test_every_field_that_is_explained_exists() -> None:
+def test_every_field_of_a_spec_is_explained_and_nothing_else() -> None:
     parts = {"model", "engine", "gates", "stages", "regions", "fleet", "traffic"}
     explained = set(re.findall(r"^\| `([\w.]+)` \|", SPEC, re.MULTILINE)) - parts
     assert explained == {*fields(Delivery), *fields(GoldenPrompt)}
@@ -87,6 +80,5 @@ def test_the_example_is_the_one_that_init_writes() -> None:
     assert f"```yaml\n{template}```" in SPEC
 
 
-@pytest.mark.parametrize("code", list(ExitCode))
-def test_every_exit_code_is_explained(code: ExitCode) -> None:
-    assert f"| {int(code)} | " in OPERATIONS
+def test_every_exit_code_is_explained() -> None:
+    assert [code for code in ExitCode if f"| {int(code)} | " not in OPERATIONS] == []

@@ -53,8 +53,8 @@ def test_any_document_is_written_as_libyaml_writes_it(document: dict[str, object
     assert yaml_text(document) == general(document)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_every_golden_document_is_read_and_written_as_by_pyyaml_itself(path: Path) -> None:
+@pytest.mark.parametrize("path", FILES[::4], ids=lambda path: "/".join(path.parts[-3:]))
+def test_a_golden_document_is_read_and_written_as_by_pyyaml_itself(path: Path) -> None:
     expected = [found for found in yaml.load_all(path.read_text(), Loader=PlainLoader) if found is not None]
     found = [content_of(root) for root in all_composed(path.read_text())]
     assert found == expected

@@ -17,19 +17,19 @@ def read_one(text: str) -> SloGroup:
     return group
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=15)
 @given(slo_groups())
 def test_prometheus_v1_says_all(group: SloGroup) -> None:
     assert read_one(write_prometheus(group)) == group
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=15)
 @given(slo_groups())
 def test_the_kubernetes_object_says_all(group: SloGroup) -> None:
     assert read_one(write_kubernetes(group)) == in_format(group, "sloth.slok.dev/v1")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(slo_groups())
 def test_both_of_sloths_formats_make_the_same_rules(group: SloGroup) -> None:
     plain = read_one(write_prometheus(group))
@@ -39,7 +39,7 @@ def test_both_of_sloths_formats_make_the_same_rules(group: SloGroup) -> None:
     assert rules_for(plain, windows) == rules_for(other, windows)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=15)
 @given(slo_groups())
 def test_openslo_says_what_is_promised_and_no_alerts(group: SloGroup) -> None:
     counted = [slo for slo in group.slos if isinstance(slo.sli, EventSli)]
@@ -54,7 +54,7 @@ def test_openslo_says_what_is_promised_and_no_alerts(group: SloGroup) -> None:
     assert {(slo.page, slo.ticket) for slo in back} == {(None, None)}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(slo_groups())
 def test_openslo_comes_back_the_same_from_the_second_time_on(group: SloGroup) -> None:
     counted = tuple(slo for slo in group.slos if isinstance(slo.sli, EventSli))

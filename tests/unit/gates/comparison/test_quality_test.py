@@ -71,7 +71,7 @@ def test_without_answers_of_both_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("flips", [long(0.05), 0.3])
 def test_looking_after_each_prompt_keeps_its_half_of_the_budget(flips: float) -> None:
-    random, failed, runs = np.random.default_rng(7), 0, 400
+    random, failed, runs = np.random.default_rng(7), 0, 200
     for _ in range(runs):
         # One more than are answered: what the whole set says is judged, and tested, as ever.
         test = a_test(61, gate=QualityGate(max_drop=0.03), rollback=0.1)
