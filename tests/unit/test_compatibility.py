@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cluster.versions import BUNDLE, ROUTES, keep, pinned, versions_of
+from cluster.kit import pinned
+from cluster.versions import BUNDLE, ROUTES, keep, versions_of
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
