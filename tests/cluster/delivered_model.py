@@ -39,14 +39,14 @@ from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec
 from tidegate.testing import write_tiny_model
 
-RATE = 20.0
+RATE = 10.0
 """Users' requests a second, in each region."""
 QUESTIONS = tuple(f"What is {number} minus {number - 4}?" for number in range(4, 20))
 
 GATES: Mapping[str, Any] = {
     "budget": {"poll_interval": "6s"},
     "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "80%", "tolerance": "25%", "min_requests": 40},
-    "errors": {"max_increase": "6pp", "min_requests": 40},
+    "errors": {"max_increase": "10pp", "min_requests": 40},
     "quality": {"scorer": "contains", "max_drop": 0.3, "min_prompts": 10},
     "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 10},
 }
@@ -215,6 +215,17 @@ class DeliveredModel:
             return any(event.step == step for event in self._told())
 
         until(f"{step} begins", begun)
+
+    def users_are_on(self, version: str, region: str, running: Command) -> None:
+        """Users have met that version, and the delivery that runs has seen them there: its gates judge from now on."""
+
+        def met() -> bool:
+            assert running.runs, running.finish()
+            return any(each.version == version for each in self.asked(region)) and any(
+                event.kind == "traffic" and event.step.startswith(f"canary@{region}") for event in self.told_here()
+            )
+
+        until(f"users of {region} are on version {version}", met)
 
     def exactly(self, version: str, *, previous: str | None = None) -> None:
         """Every region serves that version alone, with no canary."""

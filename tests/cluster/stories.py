@@ -53,7 +53,8 @@ def healthy(bed: Bed) -> Told:
         assert back.code == 0, back.err
         model.exactly(first)
         for region in model.regions:
-            assert set(model.pods(region)) <= set(warm[region]), "going back to a warm version started pods"
+            started = [pod for pod in model.pods(region).items() if pod[0] not in warm[region]]
+            assert not started, f"going back to a warm version started {started}; there were {warm[region]}"
     return told_of(model, f"exit {done.code}", note="then back to the warm version: no new pod")
 
 
@@ -144,7 +145,7 @@ def without_controller(bed: Bed) -> Told:
         with model.users():
             bad = model.version(ttft=0.09)
             running = model.deliver("--output", "json")
-            until("users meet the canary", lambda: running.runs and any(one.version == bad for one in model.asked()))
+            model.users_are_on(bad, region, running)
             asyncio.run(regions.controllers[region].kill())
             done = running.finish()
             assert done.code == 1, f"exit {done.code}: {done.err}"
@@ -199,9 +200,7 @@ def region_away(bed: Bed) -> Told:
     with model.users():
         second = model.version()
         running = model.deliver("--output", "json")
-        until(
-            "users meet the canary", lambda: running.runs and any(each.version == second for each in model.asked(other))
-        )
+        model.users_are_on(second, other, running)
         bed.stop(other)
         try:
             done = running.finish()

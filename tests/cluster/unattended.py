@@ -31,7 +31,8 @@ def carrier_killed(bed: Bed) -> Told:
     model, first = _guarded(bed, "carrier-killed", list(bed.around.clusters)[-1])
     with model.users():
         second = model.version()
-        running = _canary(model, second)
+        running = model.deliver("--output", "json")
+        model.users_are_on(second, model.regions[0], running)
         running.send(signal.SIGKILL)
         running.finish()
         allowed = _heard_of(bed, model) + UNATTENDED_SECONDS
@@ -91,7 +92,8 @@ def _left_alone(bed: Bed, name: str, *, kill: bool) -> tuple[DeliveredModel, Com
     model, first = _guarded(bed, name, region)
     with model.users():
         second = model.version()
-        running = _canary(model, second)
+        running = model.deliver("--output", "json")
+        model.users_are_on(second, model.regions[0], running)
         bed.stop(region)
         try:
             if kill:
@@ -111,18 +113,6 @@ def _left_alone(bed: Bed, name: str, *, kill: bool) -> tuple[DeliveredModel, Com
     late = f"a user met version {second} {last - returned:.0f} s after the API server was back"
     assert last - returned <= TAKE_OVER_SECONDS, late
     return model, running, Seconds(returned, last)
-
-
-def _canary(model: DeliveredModel, version: str) -> Command:
-    """A delivery of that version, whose users have met it."""
-    running = model.deliver("--output", "json")
-
-    def met() -> bool:
-        assert running.runs, running.finish()
-        return any(each.version == version for each in model.asked())
-
-    until("users meet the canary", met)
-    return running
 
 
 def _heard_of(bed: Bed, model: DeliveredModel) -> float:
