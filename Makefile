@@ -48,17 +48,17 @@ integration: setup test-tools ## The tests against real engines, proxies and ser
 e2e: setup ## Whole deliveries with the real commands and real engines, and what kills them (minutes).
 	@export TIDEGATE_TEST_REAL_ENGINES=yes; $(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
 
-cluster: $(VENV)/installed ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
+cluster: ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }
-	@$(call timed,clusters up) $(BIN)/python tests/cluster/kit.py up $(CLUSTERKIT) $(CLUSTER)
+	@$(call timed,clusters up) $(PYTHON) tests/cluster/kit.py up $(CLUSTERKIT) $(CLUSTER)
 
-cluster-down: $(VENV)/installed ## Take those regions down again.
-	@$(call timed,clusters down) $(BIN)/python tests/cluster/kit.py down $(CLUSTERKIT) $(CLUSTER)
+cluster-down: ## Take those regions down again.
+	@$(call timed,clusters down) $(PYTHON) tests/cluster/kit.py down $(CLUSTERKIT) $(CLUSTER)
 
 test-cluster: $(VENV)/installed ## The tests on the cluster that KUBECONFIG names, or on those of `make cluster`, in a namespace of their own.
 	@$(call timed,cluster tests) $(call on_clusters,-m "not long")
 
-test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows (a quarter of an hour).
+test-cluster-all: $(VENV)/installed ## The same with every kill, every way to lose a region, and Argo Workflows; before a release.
 	@export TIDEGATE_TEST_VERSIONS="$$PWD/tests/cluster/versions.json"; $(call on_clusters,)
 
 lint: $(VENV)/installed ## Style, formatting, direction of imports, spelling.

@@ -9,14 +9,12 @@ Prometheus; `budget.poll_interval` and `metrics.scrape_interval` are not in the 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,11 +24,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cluster.bed import Bed, bed
 from cluster.delivered_model import RATE, DeliveredModel
 from cluster.surroundings import VARIABLE, surroundings
-
-from rollouts.adapters.kube.client import connect
-from rollouts.errors import Conflict, NotFound
-from rollouts.kube.resources import NAMESPACES
-from tidegate.core.clock import SystemClock
 
 ROOT = Path(__file__).parents[1]
 SLOW = 2.2
@@ -52,12 +45,8 @@ def main() -> None:
     first = next(iter(around.clusters))
     around = around.model_copy(update={"clusters": {first: around.clusters[first]}})
     namespace = f"tidegate-test-{uuid4().hex[:8]}"
-    asyncio.run(_namespace(around.clusters[first].context, namespace, there=True))
-    try:
-        with tempfile.TemporaryDirectory() as folder, bed(around, namespace, Path(folder)) as regions:
-            print(json.dumps(_measured(regions, options), indent=2))
-    finally:
-        asyncio.run(_namespace(around.clusters[first].context, namespace, there=False))
+    with tempfile.TemporaryDirectory() as folder, bed(around, namespace, Path(folder)) as regions:
+        print(json.dumps(_measured(regions, options), indent=2))
 
 
 def _measured(regions: Bed, options: argparse.Namespace) -> dict[str, Any]:
@@ -98,16 +87,6 @@ def _deliver(regions: Bed, name: str, times: float) -> dict[str, Any]:
         "on_the_new_version": sum(each.version == challenger for each in asked),
         "failed": sum(each.failed for each in asked),
     }
-
-
-async def _namespace(context: str, name: str, *, there: bool) -> None:
-    client = connect(context, clock=SystemClock(), namespace=name)
-    with suppress(Conflict, NotFound):
-        if there:
-            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        else:
-            await client.delete(NAMESPACES, name)
-    await client.close()
 
 
 if __name__ == "__main__":

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from cluster.engine.image import push_engine, with_libraries
-from cluster.surroundings import Surroundings, run
+from cluster.surroundings import Surroundings, WorkflowSurroundings, run
 from cluster.toolchain import push_toolchain
 from e2e.machine import until
 from fakes.argo.stage import ControllerProcess
@@ -23,10 +25,11 @@ from fakes.services.sockets import running
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Base
+from rollouts.adapters import sockets
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import SERVICES
+from rollouts.kube.resources import NAMESPACES, SERVICES
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
@@ -35,14 +38,27 @@ OWNER = "gateway.envoyproxy.io/owning-gateway-name"
 """Labels the Service of a gateway's proxies."""
 TESTS = Path(__file__).parents[1]
 
+LOOK_SECONDS = 0.5
+
 Got = TypeVar("Got")
 
 
+async def eventually(what: str, look: Callable[[], Awaitable[Got | None]], *, seconds: float) -> Got:
+    """The first answer of `look` that is neither None nor False."""
+    deadline = time.monotonic() + seconds
+    while (seen := await look()) is None or seen is False:
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(LOOK_SECONDS)
+    return seen
+
+
 def free_port(address: str) -> int:
-    """One of this machine, at an address of its loopback."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+    """One of this machine that nobody uses at an address of its loopback, and that nobody else has just chosen."""
+    while True:
+        port = sockets.free_port()
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((address, port))
+            return port
 
 
 @dataclass
@@ -61,11 +77,15 @@ class Bed:
     entries: dict[str, str] = field(default_factory=dict)
     """By region: where its gateway takes users, as this machine reaches it."""
     controllers: dict[str, ControllerProcess] = field(default_factory=dict)
+    gateway_namespace: str = field(init=False)
     _pushing: threading.Lock = field(default_factory=threading.Lock)
+    _making: threading.Lock = field(default_factory=threading.Lock)
+    _toolchain: list[str] = field(default_factory=list)
     _outside: list[tuple[str, Resource, str]] = field(default_factory=list)
     """What was brought that belongs to no namespace: region, kind, name."""
 
     def __post_init__(self) -> None:
+        self.gateway_namespace = self.namespace
         self.layout = OciLayout(self.folder / "images")
         self.base = with_libraries(self.around.base, self.layout, self.folder)
 
@@ -85,6 +105,12 @@ class Bed:
                 await client.close()
 
         return asyncio.run(asking())
+
+    def until(
+        self, what: str, region: str, look: Callable[[KubeClient], Awaitable[Got | None]], *, seconds: float
+    ) -> Got:
+        """The first answer of that region's API server that is neither None nor False, over one connection."""
+        return self.ask(region, lambda client: eventually(what, lambda: look(client), seconds=seconds))
 
     def forward(self, region: str, service: str, namespace: str | None = None) -> str:
         """Where this machine reaches a Service of that region from now on."""
@@ -112,11 +138,30 @@ class Bed:
         repository, _, digest = pushed.partition("@")
         return f"{repository.rpartition(':')[0]}@{digest}"
 
-    @cached_property
+    @property
     def toolchain(self) -> str:
-        """The image of workflows' steps; made once."""
+        """The image of workflows' steps and of guards; made by the first who asks."""
         registry = next(iter(self.around.clusters.values())).registry
-        return push_toolchain(self.around.base, self.folder, f"{registry}/tidegate-test/tidegate:{self.namespace}")
+        target = f"{registry}/tidegate-test/tidegate:{self.gateway_namespace}"
+        with self._making:
+            if not self._toolchain:
+                self._toolchain.append(push_toolchain(self.around.base, self.folder, target))
+        return self._toolchain[0]
+
+    @contextmanager
+    def apart(self, name: str, *, ledger: bool = False) -> Iterator[Bed]:
+        """The same regions, with namespaces and controllers of its own, and with `ledger` its own MLflow server."""
+        other = copy.copy(self)
+        other.namespace = f"{self.namespace}-{name}"
+        with ExitStack() as stack:
+            for region in self.around.clusters:
+                stack.enter_context(_namespace(other, region))
+            if ledger:
+                other.mlflow, other.tracking_uri = stack.enter_context(_mlflow(None, self.folder, f"mlflow-{name}"))
+            other.controllers = {
+                region: stack.enter_context(_controller(other, region)) for region in self.around.clusters
+            }
+            yield other
 
     def leaves_behind(self, region: str, kind: Resource, name: str) -> None:
         """Something that will not go with the namespace."""
@@ -154,23 +199,36 @@ class Bed:
 
 @contextmanager
 def bed(around: Surroundings, namespace: str, folder: Path) -> Iterator[Bed]:
-    """While it lasts; the namespace itself is made and deleted by others."""
+    """While it lasts, in namespaces of that name."""
     with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor())
+        mlflow = pool.submit(stack.enter_context, _mlflow(around.workflows, folder))
         made = Bed(around, namespace, folder, os.environ["KUBECONFIG"])
         stack.callback(made.tidy)
-        made.mlflow, made.tracking_uri = stack.enter_context(_mlflow(around, folder))
         for region in around.clusters:
+            stack.enter_context(_namespace(made, region))
             made.ask(region, lambda client, region=region: client.apply(_gateway(made, region), force=True))
-            made.controllers[region] = stack.enter_context(_controller(made, region))
-        for region in around.clusters:
-            made.entries[region] = _entry(made, region)
+        made.entries = {region: _entry(made, region) for region in around.clusters}
+        made.controllers = {region: stack.enter_context(_controller(made, region)) for region in around.clusters}
+        made.mlflow, made.tracking_uri = mlflow.result()
         yield made
+
+
+@contextmanager
+def _namespace(bed: Bed, region: str) -> Iterator[None]:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bed.namespace}}
+    bed.ask(region, lambda client: client.create(NAMESPACES, body))
+    try:
+        yield
+    finally:
+        with suppress(NotFound):
+            bed.ask(region, lambda client: client.delete(NAMESPACES, bed.namespace))
 
 
 @contextmanager
 def _controller(bed: Bed, region: str) -> Iterator[ControllerProcess]:
     """Argo Rollouts' simulated controller of one region: a process that may be killed and started again."""
-    context, log = bed.around.clusters[region].context, bed.folder / f"controller-{region}.log"
+    context, log = bed.around.clusters[region].context, bed.folder / f"{bed.namespace}-{region}.log"
     controller = ControllerProcess(bed.namespace, log, context=context, kubeconfig=bed.kubeconfig)
     asyncio.run(controller.start())
     try:
@@ -180,12 +238,11 @@ def _controller(bed: Bed, region: str) -> Iterator[ControllerProcess]:
 
 
 @contextmanager
-def _mlflow(around: Surroundings, folder: Path) -> Iterator[tuple[str, str]]:
+def _mlflow(there: WorkflowSurroundings | None, folder: Path, name: str = "mlflow") -> Iterator[tuple[str, str]]:
     """MLflow's own server, where pods reach it too if workflows are to deliver: where it listens, and its address."""
-    there = around.workflows
     own = f"127.0.0.1:{free_port('127.0.0.1')}"
     listens, asked = (there.address, there.forwarded) if there else (own, own)
-    store = folder / "mlflow"
+    store = folder / name
     store.mkdir()
     host, _, port = listens.partition(":")
     command = [*(there.prefix if there else ()), sys.executable, "-m", "mlflow", "server", "--workers", "1"]
@@ -194,7 +251,7 @@ def _mlflow(around: Surroundings, folder: Path) -> Iterator[tuple[str, str]]:
     if there and there.forward:
         run(there.forward)
     settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    log = folder / "mlflow.log"
+    log = folder / f"{name}.log"
     with running(command, ready=f"http://{asked}/health", log=log, within=180, settings=settings):
         yield listens, f"http://{asked}"
 
@@ -206,7 +263,9 @@ def _gateway(bed: Bed, region: str) -> Json:
         "metadata": {"name": GATEWAY, "namespace": bed.namespace},
         "spec": {
             "gatewayClassName": bed.around.clusters[region].gateway_class,
-            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+            "listeners": [
+                {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}
+            ],
         },
     }
 
@@ -215,11 +274,13 @@ def _entry(bed: Bed, region: str) -> str:
     """The gateway's address, once its proxy takes connections."""
     proxies = bed.around.clusters[region].gateway_namespace
 
-    def service() -> str | None:
-        found = bed.ask(region, lambda client: _services(client, proxies, bed.namespace))
-        return found[0] if found else None
-
-    address = bed.forward(region, until(f"the gateway of {region} has a Service", service, seconds=120), proxies)
+    service = bed.until(
+        f"the gateway of {region} has a Service",
+        region,
+        lambda client: _service(client, proxies, bed.namespace),
+        seconds=120,
+    )
+    address = bed.forward(region, service, proxies)
     host, _, port = address.removeprefix("http://").partition(":")
 
     def answers() -> bool:
@@ -234,7 +295,7 @@ def _entry(bed: Bed, region: str) -> str:
     return address
 
 
-async def _services(client: KubeClient, namespace: str, owner: str) -> list[str]:
+async def _service(client: KubeClient, namespace: str, owner: str) -> str | None:
     labels = f"{OWNER}={GATEWAY},gateway.envoyproxy.io/owning-gateway-namespace={owner}"
     found = await client.list(SERVICES, labels=labels, namespace=namespace)
-    return [each["metadata"]["name"] for each in found.items]
+    return next((each["metadata"]["name"] for each in found.items), None)

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 from cluster import versions
-from cluster.bed import Bed, bed
+from cluster.bed import Bed
 from cluster.surroundings import VARIABLE, Surroundings, surroundings
-from cluster.telling import Telling, telling
-from fakes.argo import process
+from cluster.telling import Tell, Telling, telling
+from fakes.argo.definitions import definitions
 
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NotFound
@@ -59,7 +59,7 @@ def rollouts_kinds(context: str | None) -> None:
 
     async def missing() -> list[str]:
         client = connect(context, clock=SystemClock(), namespace="default")
-        names = [body["metadata"]["name"] for body in process.definitions()]
+        names = [body["metadata"]["name"] for body in definitions()]
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
         await client.close()
         return sorted(set(names) - {body["metadata"]["name"] for body in found.items})
@@ -85,20 +85,17 @@ def around() -> Surroundings | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tidied(context: str | None, namespace: str, around: Surroundings | None) -> Iterator[None]:
-    """The namespace goes when the run is over, with everything in it, in every region."""
-    made = {(context, namespace)}
-    made |= {(each.context, f"{namespace}-{REGIONS}") for each in around.clusters.values()} if around else set()
+def tidied(context: str | None, namespace: str) -> Iterator[None]:
+    """The namespace goes when the run is over, with everything in it."""
 
-    async def delete(where: str | None, name: str) -> None:
-        client = connect(where, clock=SystemClock(), namespace=name)
+    async def delete() -> None:
+        client = connect(context, clock=SystemClock(), namespace=namespace)
         with suppress(NotFound):
-            await client.delete(NAMESPACES, name)
+            await client.delete(NAMESPACES, namespace)
         await client.close()
 
     yield
-    for where, name in made:
-        asyncio.run(delete(where, name))
+    asyncio.run(delete())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -119,30 +116,36 @@ def told_versions(around: Surroundings | None) -> None:
     versions.keep(asyncio.run(ask()), Path(os.environ[versions.VARIABLE]))
 
 
-@pytest.fixture(scope="session")
-def regions(around: Surroundings | None, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    """Regions that stories deliver to."""
-    if around is None:
-        pytest.skip(f"{VARIABLE} names no surroundings: no registry, gateway and Prometheus are known")
-
+@pytest.fixture(scope="session", autouse=True)
+def stories(
+    request: pytest.FixtureRequest,
+    around: Surroundings | None,
+    namespace: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Telling | None]:
+    """They take longest, and begin before the first test, whichever it is; None where there is no place for them."""
+    asking = [item for item in request.session.items if {"regions", "tell"} & set(getattr(item, "fixturenames", ()))]
+    if around is None or not asking:
+        yield None
+        return
+    told = [item for item in asking if hasattr(item, "callspec") and "story" in item.callspec.params]
+    by_module = {
+        item.module: [each.callspec.params["story"] for each in told if each.module is item.module] for item in told
+    }
     # Not the namespace of other tests: there another controller of Rollouts is at work.
-    name = f"{namespace}-{REGIONS}"
-
-    async def make(where: str) -> None:
-        client = connect(where, clock=SystemClock(), namespace=name)
-        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        await client.close()
-
-    for each in around.clusters.values():
-        asyncio.run(make(each.context))
-    with bed(around, name, tmp_path_factory.mktemp("bed")) as made:
-        yield made
+    with telling(around, f"{namespace}-{REGIONS}", tmp_path_factory.mktemp("bed"), by_module) as begun:
+        yield begun
 
 
-@pytest.fixture(scope="module")
-def tell(request: pytest.FixtureRequest, regions: Bed) -> Iterator[Telling]:
-    """The ending of one of the module's stories."""
-    mine = [item for item in request.session.items if item.path == request.path]
-    names = [item.callspec.params["story"] for item in mine if "story" in getattr(item, "fixturenames", ())]
-    with telling(regions, names, request.module.TOGETHER, getattr(request.module, "ALONE", {})) as endings:
-        yield endings
+@pytest.fixture(scope="session")
+def regions(stories: Telling | None) -> Bed:
+    """Regions that stories deliver to, once they are there."""
+    if stories is None:
+        pytest.skip(f"{VARIABLE} names no surroundings: no registry, gateway and Prometheus are known")
+    return stories.bed.result()
+
+
+@pytest.fixture
+def tell(regions: Bed, stories: Telling) -> Tell:
+    """What came of one of the stories."""
+    return stories.ending

@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import yaml
-from cluster.bed import Bed
+from cluster.bed import Bed, eventually
 from cluster.endpoints import Endpoints, service
-from cluster.users import Asked, read
+from cluster.users import Asked, Record
 from e2e.machine import Command, until
 
 from pipelines.plan.region_objects import region_objects
@@ -39,13 +39,14 @@ from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec
 from tidegate.testing import write_tiny_model
 
-RATE = 20.0
+RATE = 10.0
 """Users' requests a second, in each region."""
 QUESTIONS = tuple(f"What is {number} minus {number - 4}?" for number in range(4, 20))
 
 GATES: Mapping[str, Any] = {
+    "budget": {"poll_interval": "6s"},
     "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "80%", "tolerance": "25%", "min_requests": 40},
-    "errors": {"max_increase": "6pp", "min_requests": 40},
+    "errors": {"max_increase": "10pp", "min_requests": 40},
     "quality": {"scorer": "contains", "max_drop": 0.3, "min_prompts": 10},
     "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 10},
 }
@@ -73,7 +74,7 @@ class DeliveredModel:
         self.deliveries = MlflowDeliveries(bed.tracking_uri)
         self.endpoints: dict[str, Endpoints] = {}
         self._waves = waves
-        self._users: dict[str, subprocess.Popen[bytes]] = {}
+        self._records = {region: Record(self.folder / f"users-{region}.jsonl") for region in self.regions}
         self._write_spec()
 
     # -- what is delivered
@@ -152,7 +153,7 @@ class DeliveredModel:
     def asked(self, region: str | None = None) -> list[Asked]:
         """Every request that is over, of one region or of all."""
         regions = (region,) if region else self.regions
-        return sorted((each for name in regions for each in read(self._users_file(name))), key=lambda one: one.started)
+        return sorted((each for name in regions for each in self._records[name].read()), key=lambda one: one.started)
 
     @staticmethod
     def now() -> float:
@@ -161,7 +162,7 @@ class DeliveredModel:
 
     def _start_users(self, region: str, rate: float, prompts: Sequence[str]) -> Callable[[], None]:
         script = str(Path(__file__).with_name("users.py"))
-        words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._users_file(region)), *prompts]
+        words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._records[region].path), *prompts]
         process = subprocess.Popen([sys.executable, script, *words], stdin=subprocess.DEVNULL)
         until(f"users of {region} are served", lambda: any(not one.failed for one in self.asked(region)), seconds=60)
 
@@ -170,9 +171,6 @@ class DeliveredModel:
             process.wait(60)
 
         return end
-
-    def _users_file(self, region: str) -> Path:
-        return self.folder / f"users-{region}.jsonl"
 
     # -- commands
 
@@ -218,18 +216,27 @@ class DeliveredModel:
 
         until(f"{step} begins", begun)
 
+    def users_are_on(self, version: str, region: str, running: Command) -> None:
+        """Users have met that version, and the delivery that runs has seen them there: its gates judge from now on."""
+
+        def met() -> bool:
+            assert running.runs, running.finish()
+            return any(each.version == version for each in self.asked(region)) and any(
+                event.kind == "traffic" and event.step.startswith(f"canary@{region}") for event in self.told_here()
+            )
+
+        until(f"users of {region} are on version {version}", met)
+
     def exactly(self, version: str, *, previous: str | None = None) -> None:
         """Every region serves that version alone, with no canary."""
-        for region in self.regions:
 
-            def alone(region: str = region) -> bool:
-                state = self.region(region)
-                warm = state.previous.version if state.previous else None
-                stable = state.stable.version if state.stable else None
-                steady = state.phase is RegionPhase.STEADY and state.canary is None and state.weight == 0
-                return steady and stable == version and (previous is None or warm == previous)
+        async def wait() -> None:
+            async with self.fleets() as fleets:
+                for region, fleet in fleets.items():
+                    look = partial(_serves, fleet, version, previous)
+                    await eventually(f"{region} serves version {version} alone", look, seconds=90)
 
-            until(f"{region} serves version {version} alone", alone, seconds=90)
+        asyncio.run(wait())
 
     def _told(self) -> list[Event]:
         """The newest delivery's events; none before there is one that runs."""
@@ -258,6 +265,7 @@ class DeliveredModel:
             "model": {"name": self.name},
             "engine": {"vllm": {"version": "0.32.0"}},
             "gates": GATES,
+            "metrics": {"scrape_interval": "2s"},
             "stages": list(STAGES),
             "regions": {"waves": [list(wave) for wave in self._waves], "bake": "5s"},
             "fleet": self.fleet(),
@@ -272,7 +280,10 @@ class DeliveredModel:
         return {
             "kind": "argo",
             "namespace": self.bed.namespace,
-            "gateway": {"name": "users", "hosts": [self.host], "timeout": "60s"},
+            "gateway": {
+                **{"name": "users", "namespace": self.bed.gateway_namespace},
+                **{"hosts": [self.host], "timeout": "60s"},
+            },
             "replicas": 2,
             "canary": {"replicas": 1, "after_abort": "20s"},
             "previous": {"versions": 1, "keep": "30m"},
@@ -313,3 +324,11 @@ class DeliveredModel:
                 )
                 stack.push_async_callback(fleets[region].leave)
             yield fleets
+
+
+async def _serves(fleet: ClusterFleet, version: str, previous: str | None) -> bool:
+    state = await fleet.observe()
+    warm = state.previous.version if state.previous else None
+    stable = state.stable.version if state.stable else None
+    steady = state.phase is RegionPhase.STEADY and state.canary is None and state.weight == 0
+    return steady and stable == version and (previous is None or warm == previous)

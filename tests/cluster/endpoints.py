@@ -4,79 +4,105 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import FleetError
+from rollouts.kube.model import WatchEventType
 from rollouts.kube.objects import at
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 from tidegate.core.model import Json
 
 LOOK_SECONDS = 0.2
 
-
-Leads = Callable[[KubeClient], Awaitable[set[str]]]
-"""The Services that users reach now."""
-
-
-def service(name: str) -> Leads:
-    """Always the same one."""
-
-    async def led(_: KubeClient) -> set[str]:
-        return {name}
-
-    return led
+Counts = Callable[[KubeClient], AsyncGenerator[int, None]]
+"""How many endpoints users have, again and again."""
 
 
-def route(name: str) -> Leads:
-    """Those that an HTTPRoute gives users to."""
+def service(name: str) -> Counts:
+    """Those of one Service, at every change."""
 
-    async def led(client: KubeClient) -> set[str]:
-        rules = at(await client.get(HTTP_ROUTES, name), "spec", "rules", default=[])
-        return {ref["name"] for rule in rules for ref in rule["backendRefs"] if ref.get("weight", 1)}
+    async def counts(client: KubeClient) -> AsyncGenerator[int, None]:
+        ready: dict[str, int] = {}
+        known = False
+        async with aclosing(client.watch(ENDPOINT_SLICES, labels=_of(name))) as changes:
+            async for change in changes:
+                known = known or change.kind is WatchEventType.SYNCED
+                if change.kind in (WatchEventType.ADDED, WatchEventType.MODIFIED):
+                    ready[change.object["metadata"]["name"]] = len(_addresses([change.object]))
+                elif change.kind is WatchEventType.DELETED:
+                    ready.pop(change.object["metadata"]["name"], None)
+                if known:
+                    yield sum(ready.values())
 
-    return led
+    return counts
+
+
+def route(name: str) -> Counts:
+    """Those of the Services that an HTTPRoute gives users to, whichever these are at the moment."""
+
+    async def counts(client: KubeClient) -> AsyncGenerator[int, None]:
+        while True:
+            rules = at(await client.get(HTTP_ROUTES, name), "spec", "rules", default=[])
+            found = set[str]()
+            # Addresses, since one pod may be behind two Services.
+            for led in {ref["name"] for rule in rules for ref in rule["backendRefs"] if ref.get("weight", 1)}:
+                found |= _addresses((await client.list(ENDPOINT_SLICES, labels=_of(led))).items)
+            yield len(found)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    return counts
 
 
 class Endpoints:
-    """The ready endpoints that users reach, counted again and again from another thread."""
+    """The ready endpoints that users reach, counted in another thread."""
 
-    def __init__(self, client: Callable[[], KubeClient], leads: Leads) -> None:
-        self._client, self._leads = client, leads
-        self._ending = threading.Event()
+    def __init__(self, client: Callable[[], KubeClient], counts: Counts) -> None:
+        self._client, self._counts = client, counts
+        self._loop = asyncio.new_event_loop()
+        self._following = self._loop.create_task(self._follow())
         self.looks = 0
         self.fewest: int | None = None
         """Since there was the first; None before that."""
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._look_on()), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        self._ending.set()
+        self._loop.call_soon_threadsafe(self._following.cancel)
         self._thread.join()
 
-    async def _look_on(self) -> None:
-        client = self._client()
-        while not self._ending.is_set():
-            # An API server that is away tells nothing; the gateway goes on with what it knew.
-            with suppress(FleetError):
-                self._note(await self._ready(client))
-            await asyncio.sleep(LOOK_SECONDS)
-        await client.close()
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._following)
+        self._loop.close()
 
-    async def _ready(self, client: KubeClient) -> int:
-        """Addresses, since one pod may be behind two Services."""
-        found = set[str]()
-        for name in await self._leads(client):
-            slices = await client.list(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={name}")
-            endpoints = [each for one in slices.items for each in one.get("endpoints") or ()]
-            found |= {address for each in endpoints if _is_ready(each) for address in each["addresses"]}
-        return len(found)
+    async def _follow(self) -> None:
+        client = self._client()
+        try:
+            while True:
+                # An API server that is away tells nothing; the gateway goes on with what it knew.
+                with suppress(FleetError):
+                    async with aclosing(self._counts(client)) as counts:
+                        async for ready in counts:
+                            self._note(ready)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await client.close()
 
     def _note(self, ready: int) -> None:
         self.looks += 1
         if ready or self.fewest is not None:
             self.fewest = ready if self.fewest is None else min(self.fewest, ready)
+
+
+def _of(service: str) -> str:
+    return f"kubernetes.io/service-name={service}"
+
+
+def _addresses(slices: list[Json]) -> set[str]:
+    endpoints = [each for one in slices for each in one.get("endpoints") or ()]
+    return {address for each in endpoints if _is_ready(each) for address in each["addresses"]}
 
 
 def _is_ready(endpoint: Json) -> bool:

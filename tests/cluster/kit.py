@@ -4,34 +4,33 @@
     python tests/cluster/kit.py down KIT FOLDER
 
 KIT is a folder with the programs of clusters that need neither Docker nor a virtual machine, only root on Debian.
-What is there already is left as it is: a second `up` takes seconds.
+What is there already is left as it is: a second `up` takes seconds. Only Python's own library is needed, so that
+clusters can be brought up while the project is still being installed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cluster.versions import pinned
-from fakes.argo.process import install
-
-from rollouts.adapters.kube.client import connect
-from tidegate.core.clock import SystemClock
+from fakes.argo.definitions import definitions
 
 REGIONS = {"main": 1, "west": 2}
 """Names and numbers of the clusters; addresses follow from the numbers."""
 CACHE = Path(os.environ.get("TG_CACHE", "/var/cache/tidegate"))
 BASE = CACHE / "layouts" / "python-base"
 STATE = Path("/var/lib/tidegate")
+IMAGES = ("pause", "busybox", "envoy", "argoexec", "envoy-gateway")
+"""All that a region runs; the kit has one more, of which nothing here is made."""
 MLFLOW_PORT = 5005
 TRIES = 20
 SHARES = 20480
@@ -53,10 +52,14 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
         return 0
     begun = time.monotonic()
-    prepare(kit)
-    for name, number in REGIONS.items():
-        bring_up(kit, name, number)
-        be_patient(kit, name)
+    with ThreadPoolExecutor() as pool:
+        install(kit)
+        base = pool.submit(make_base, kit)
+        make_images(kit)
+        say(f"programs and images are there, {time.monotonic() - begun:.0f} s")
+        regions = [pool.submit(bring_up, kit, name, number) for name, number in REGIONS.items()]
+        for each in (*regions, base):
+            each.result()
     call(kit / "tg", "link", *REGIONS)
     for shares in Path("/sys/fs/cgroup").glob("cpu/tidegate/**/cpu.shares"):
         if "kubepods" not in shares.parts:
@@ -69,17 +72,27 @@ def main() -> int:
     return 0
 
 
-def prepare(kit: Path) -> None:
-    """Once a machine: Debian packages, programs, images."""
+def install(kit: Path) -> None:
+    """Debian packages, once a machine."""
     wanted = [line for line in (kit / "packages.txt").read_text().split("\n") if line and not line.startswith("#")]
-    asked = subprocess.run(["dpkg-query", "-W", *wanted], capture_output=True, check=False)
-    if asked.returncode:
+    if call("dpkg-query", "-W", *wanted, must=False):
         say("installing Debian packages")
         quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         call("apt-get", "update", "-qq")
-        call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *wanted, env=quiet)
-    for step in (("tg", "unpack"), ("images.sh",), ("tg", "seed")):
-        call(kit / step[0], *step[1:])
+        # Somebody else may be installing something just now.
+        patient = ("-o", "DPkg::Lock::Timeout=600")
+        call("apt-get", *patient, "install", "-y", "-qq", "--no-install-recommends", *wanted, env=quiet)
+
+
+def make_images(kit: Path) -> None:
+    """Programs and images of a cluster's own parts, once a machine."""
+    call(kit / "tg", "unpack")
+    call(kit / "images.sh", *IMAGES)
+    call(kit / "tg", "seed")
+
+
+def make_base(kit: Path) -> None:
+    """What engines stand on, once a machine."""
     if not (BASE / "index.json").exists():
         call(kit / "images-tidegate.sh", "python-base")
 
@@ -92,7 +105,10 @@ def bring_up(kit: Path, name: str, number: int) -> None:
     call(kit / "down", name)
     without = [] if number == 1 else ["--without", "argo"]
     call(kit / "up", name, "--index", str(number), *without)
-    asyncio.run(define_rollouts(name))
+    # The kinds of Argo Rollouts, which the kit does not have.
+    kinds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
+    call(kit / "tg", "kubectl", name, "apply", "--server-side", "-f", "-", given=kinds)
+    be_patient(kit, name)
     for left in reversed(range(TRIES)):
         # Kinds that were defined a moment ago are answered with 429 until their storage is there.
         if not call(kit / "prometheus.py", "up", name, must=not left):
@@ -108,13 +124,6 @@ def be_patient(kit: Path, name: str) -> None:
     patch = {"spec": {"provider": {"kubernetes": {"envoyDeployment": deployment}}}}
     proxy = ("-n", "envoy-gateway-system", "patch", "envoyproxy", "tidegate")
     call(kit / "tg", "kubectl", name, *proxy, "--type", "merge", "-p", json.dumps(patch))
-
-
-async def define_rollouts(name: str) -> None:
-    """Bring the kinds of Argo Rollouts, which the kit does not have."""
-    client = connect(name, clock=SystemClock(), namespace="default", kubeconfig=str(STATE / name / "kubeconfig.yaml"))
-    await install(client)
-    await client.close()
 
 
 def kubeconfig() -> dict[str, Any]:
@@ -169,15 +178,27 @@ def region(tool: str, name: str, number: int) -> dict[str, Any]:
     }
 
 
-def call(program: str | Path, *arguments: str | Path, must: bool = True, env: dict[str, str] | None = None) -> int:
+def call(
+    program: str | Path,
+    *arguments: str | Path,
+    must: bool = True,
+    given: str = "",
+    env: dict[str, str] | None = None,
+) -> int:
     """Run it, and show what it said only when it failed; its exit code."""
-    done = subprocess.run(
-        [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
-    )
+    done = subprocess.run([program, *arguments], input=given, capture_output=True, text=True, check=False, env=env)
     if done.returncode and must:
         words = " ".join(map(str, (program, *arguments)))
         sys.exit(f"{words}: exit {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.returncode
+
+
+def pinned(kit: Path) -> dict[str, str]:
+    """What a kit for clusters builds and no cluster tells, by our names."""
+    lines = (kit / "versions.env").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    names = {"ENVOY_GATEWAY": "Envoy Gateway", "ARGO_WORKFLOWS": "Argo Workflows"}
+    return {name: pins[key] for key, name in names.items() if key in pins}
 
 
 def say(what: str) -> None:

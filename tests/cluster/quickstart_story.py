@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.adopted import PODS_OF_HELM, HelmRelease, watched
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.engine.image import push_server
+from cluster.helm_release import PODS_OF_HELM, HelmRelease, watched
 from cluster.others import kubectl
 from cluster.quickstart import Reader, steps_of
 from cluster.stories import Told

@@ -53,7 +53,8 @@ def healthy(bed: Bed) -> Told:
         assert back.code == 0, back.err
         model.exactly(first)
         for region in model.regions:
-            assert set(model.pods(region)) <= set(warm[region]), "going back to a warm version started pods"
+            started = [pod for pod in model.pods(region).items() if pod[0] not in warm[region]]
+            assert not started, f"going back to a warm version started {started}; there were {warm[region]}"
     return told_of(model, f"exit {done.code}", note="then back to the warm version: no new pod")
 
 
@@ -65,16 +66,6 @@ def slow(bed: Bed) -> Told:
 def failing(bed: Bed) -> Told:
     """It answers a quarter of its requests with an error: those who met it failed, and no user after the verdict."""
     return _taken_back(bed, "failing", CANARY, "gate errors", may_fail=True, errors=0.25, errors_after=10)
-
-
-def refusing(bed: Bed) -> Told:
-    """It answers every request with an error: the smoke prompt finds it, and it is the version's fault."""
-    return _taken_back(bed, "refusing", UNGATED, "500", errors=1.0)
-
-
-def wrong(bed: Bed) -> Told:
-    """Every answer is wrong, as fast as ever: golden questions find it before a user does."""
-    return _taken_back(bed, "wrong", UNGATED, "gate quality", wrong=1.0)
 
 
 def crashing(bed: Bed) -> Told:
@@ -148,53 +139,56 @@ def interrupted(bed: Bed) -> Told:
 
 def without_controller(bed: Bed) -> Told:
     """The controller of Rollouts is killed with half of the users on the canary; then a gate fails."""
-    model, first = model_served(bed, "without-controller", stages=CANARY)
-    (region,) = model.regions
-    with model.users():
-        bad = model.version(ttft=0.09)
-        running = model.deliver("--output", "json")
-        until("users meet the canary", lambda: running.runs and any(one.version == bad for one in model.asked()))
-        asyncio.run(bed.controllers[region].kill())
-        try:
+    region = list(bed.around.clusters)[-1]
+    with bed.apart("controller") as regions:
+        model, first = model_served(regions, "without-controller", waves=[[region]], stages=CANARY)
+        with model.users():
+            bad = model.version(ttft=0.09)
+            running = model.deliver("--output", "json")
+            model.users_are_on(bad, region, running)
+            asyncio.run(regions.controllers[region].kill())
             done = running.finish()
             assert done.code == 1, f"exit {done.code}: {done.err}"
             seconds = late(model, bad)
-        finally:
-            asyncio.run(bed.controllers[region].start())
-        # As the delivery said: what is left of the way back is the controller's to do.
-        back = model.start("rollback", "delivery.yaml").finish()
-        assert back.code == 0, back.err
-        model.exactly(first)
-    return told_of(model, f"exit {done.code}", note=f"last user on the canary {seconds:+.2f} s from the verdict")
+            asyncio.run(regions.controllers[region].start())
+            # As the delivery said: what is left of the way back is the controller's to do.
+            back = model.start("rollback", "delivery.yaml").finish()
+            assert back.code == 0, back.err
+            model.exactly(first)
+        return told_of(model, f"exit {done.code}", note=f"last user on the canary {seconds:+.2f} s from the verdict")
 
 
 def without_ledger(bed: Bed) -> Told:
     """MLflow stops answering with half of both regions' users on the canary; then a gate fails in one of them."""
-    model, first = model_served(bed, "without-ledger", waves=[list(bed.around.clusters)], stages=CANARY)
-    with model.users():
-        bad = model.version(ttft=0.09)
-        running = model.deliver("--output", "json")
+    with bed.apart("ledger", ledger=True) as regions:
+        model, first = model_served(regions, "without-ledger", waves=[list(bed.around.clusters)], stages=CANARY)
+        with model.users():
+            bad = model.version(ttft=0.09)
+            running = model.deliver("--output", "json")
 
-        def everywhere() -> bool:
-            assert running.runs, running.finish()
-            return all(any(one.version == bad for one in model.asked(region)) for region in model.regions)
+            def everywhere() -> bool:
+                assert running.runs, running.finish()
+                return all(any(one.version == bad for one in model.asked(region)) for region in model.regions)
 
-        until("users of every region meet the canary", everywhere)
-        hang(bed.mlflow)
-        try:
-            done = running.finish()
-            assert done.code == 1, f"exit {done.code}: {done.err}"
-            assert "rolled-back" in done.out and "gate latency" in done.out, done.out
-            seconds = max(late(model, bad, model.told_here(), region) for region in model.regions)
-        finally:
-            answer(bed.mlflow)
-        model.exactly(first)
-        # Whatever is typed next writes what MLflow has not taken.
-        model.start("status", "delivery.yaml").finish()
-        assert (model.delivery().outcome, "gate latency" in (model.delivery().reason or "")) == ("rolled-back", True)
-        kinds = [event.kind for event in model.events()]
-        assert kinds.count("closed") == 1, kinds
-    return told_of(model, f"exit {done.code}", note=f"last user on a canary {seconds:+.2f} s from the verdict")
+            until("users of every region meet the canary", everywhere)
+            hang(regions.mlflow)
+            try:
+                done = running.finish()
+                assert done.code == 1, f"exit {done.code}: {done.err}"
+                assert "rolled-back" in done.out and "gate latency" in done.out, done.out
+                seconds = max(late(model, bad, model.told_here(), region) for region in model.regions)
+            finally:
+                answer(regions.mlflow)
+            model.exactly(first)
+            # Whatever is typed next writes what MLflow has not taken.
+            model.start("status", "delivery.yaml").finish()
+            assert (model.delivery().outcome, "gate latency" in (model.delivery().reason or "")) == (
+                "rolled-back",
+                True,
+            )
+            kinds = [event.kind for event in model.events()]
+            assert kinds.count("closed") == 1, kinds
+        return told_of(model, f"exit {done.code}", note=f"last user on a canary {seconds:+.2f} s from the verdict")
 
 
 def region_away(bed: Bed) -> Told:
@@ -206,9 +200,7 @@ def region_away(bed: Bed) -> Told:
     with model.users():
         second = model.version()
         running = model.deliver("--output", "json")
-        until(
-            "users meet the canary", lambda: running.runs and any(each.version == second for each in model.asked(other))
-        )
+        model.users_are_on(second, other, running)
         bed.stop(other)
         try:
             done = running.finish()
@@ -225,12 +217,13 @@ def region_away(bed: Bed) -> Told:
 
 TOGETHER: dict[str, Callable[[Bed], Told]] = {
     story.__name__: story
-    for story in (healthy, slow, failing, refusing, wrong, crashing, dying, aborted, killed, interrupted)
+    for story in (
+        *(healthy, without_ledger, without_controller, slow, crashing),
+        *(failing, dying, aborted, killed, interrupted),
+    )
 }
-"""Those that leave everything alone that others share."""
-ALONE: dict[str, Callable[[Bed], Told]] = {
-    story.__name__: story for story in (without_controller, without_ledger, region_away)
-}
+"""Those that leave everything alone that others share; those with most to wait for come first."""
+ALONE: dict[str, Callable[[Bed], Told]] = {"region_away": region_away}
 
 
 def model_served(

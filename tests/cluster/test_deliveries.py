@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 from cluster.stories import ALONE, TOGETHER
-from cluster.telling import Telling
+from cluster.telling import Tell
 
 pytestmark = pytest.mark.timeout(1200)
 
 
-QUICK = {"healthy", "slow", "refusing", "wrong", "crashing", "without_controller", "without_ledger"}
+QUICK = {"healthy", "without_ledger", "without_controller", "slow", "crashing"}
 """Those that every change meets; the others are told by `make test-cluster-all`."""
 
 
-# Those that disturb others come last, when the others are over.
 @pytest.mark.parametrize(
     "story", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in (*TOGETHER, *ALONE)]
 )
-def test_users_of_a_delivery(story: str, tell: Telling) -> None:
+def test_users_of_a_delivery(story: str, tell: Tell) -> None:
     assert tell(story).users

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cluster.quickstart_story import ALONE
-from cluster.telling import Telling
+from cluster.telling import Tell
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -12,5 +12,5 @@ TOGETHER: dict[str, object] = {}
 
 
 @pytest.mark.parametrize("story", ALONE)
-def test_the_page_does_what_it_shows(story: str, tell: Telling) -> None:
+def test_the_page_does_what_it_shows(story: str, tell: Tell) -> None:
     assert tell(story).users

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cluster.reverted import ALONE
-from cluster.telling import Telling
+from cluster.telling import Tell
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -12,5 +12,5 @@ TOGETHER: dict[str, object] = {}
 
 
 @pytest.mark.parametrize("story", ALONE)
-def test_users_while_others_write_it_back(story: str, tell: Telling) -> None:
+def test_users_while_others_write_it_back(story: str, tell: Tell) -> None:
     assert tell(story).users

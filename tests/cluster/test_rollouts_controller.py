@@ -22,6 +22,8 @@ from rollouts.kube.resources import (
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
+pytestmark = pytest.mark.long
+
 PATIENCE_SECONDS = 60.0
 
 

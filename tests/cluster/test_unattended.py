@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from cluster.bed import Bed
-from cluster.telling import Telling
-from cluster.unattended import ALONE
+from cluster.telling import Tell
+from cluster.unattended import ALONE, TOGETHER
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
-
-TOGETHER: dict[str, object] = {}
+pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def toolchain(regions: Bed) -> str:
-    """The guard's image, before any story begins."""
-    return regions.toolchain
-
-
-@pytest.mark.parametrize("story", ALONE)
-def test_a_region_that_comes_back_is_on_its_stable_within_unattended(story: str, tell: Telling) -> None:
+@pytest.mark.parametrize("story", [*TOGETHER, *(pytest.param(name, marks=pytest.mark.long) for name in ALONE)])
+def test_a_trial_without_a_carrier_is_over_once_its_lease_has_run_out(story: str, tell: Tell) -> None:
     assert tell(story).users

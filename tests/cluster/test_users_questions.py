@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster.telling import Telling
+from cluster.telling import Tell
 from cluster.users_questions import TOGETHER
 
 # A kubelet may take two minutes to bring pods what they are to keep, in each of two deliveries.
@@ -11,5 +11,5 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 
 @pytest.mark.parametrize("story", TOGETHER)
-def test_users_whose_questions_nobody_thought_of(story: str, tell: Telling) -> None:
+def test_users_whose_questions_nobody_thought_of(story: str, tell: Tell) -> None:
     assert tell(story).users

@@ -16,7 +16,9 @@ def push_toolchain(base: str, work: Path, target: str) -> str:
     constraints = work / "steps-constraints.txt"
     constraints.write_text(pins(), encoding="utf-8")
     uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", sys.executable]
-    subprocess.run([*uv, "--target", installed, "--constraints", constraints, f"{ROOT}[deliver]"], check=True)
+    install = [*uv, "--target", installed, "--constraints", constraints, f"{ROOT}[deliver]"]
+    # Sessions of their own, as commands have: Linux shares a busy machine among sessions, and this one has all users.
+    subprocess.run(install, check=True, start_new_session=True)
     words = [
         "workflow",
         "image",
@@ -29,7 +31,7 @@ def push_toolchain(base: str, work: Path, target: str) -> str:
         target,
         "--insecure",
     ]
-    done = subprocess.run([TIDEGATE, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([TIDEGATE, *words], capture_output=True, text=True, check=False, start_new_session=True)
     assert done.returncode == 0, done.stderr
     repository, _, digest = done.stdout.strip().partition("@")
     return f"{repository.rpartition(':')[0]}@{digest}"

@@ -1,9 +1,8 @@
-"""A region whose API server goes away during its canary and comes back: what takes it back when it has no carrier."""
+"""A trial without a carrier: what takes it back when nobody does, also after the region's API server was away."""
 
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
@@ -13,40 +12,65 @@ from cluster.delivered_model import DeliveredModel
 from cluster.stories import Told, told_of
 from e2e.machine import Command, until
 
-from rollouts.kube.resources import DEPLOYMENTS, EVENTS, PODS
-from rollouts.manifests.conventions import GUARD, guard
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.cluster.carrier import read_lease
+from rollouts.kube.resources import DEPLOYMENTS, EVENTS, LEASES, PODS
+from rollouts.manifests.conventions import GUARD, guard, lease
 from tidegate.core.model import Json
 
 PATIENT = ({"canary": {"weights": [50], "at_least": "8m", "within": "9m", "gates": ["latency", "errors"]}},)
 """No gate decides before the story is over."""
-UNATTENDED_SECONDS = 120
+UNATTENDED_SECONDS = 45
 PATIENCE_SECONDS = 25
-AWAY_SECONDS = UNATTENDED_SECONDS + 15
+TAKE_OVER_SECONDS = 90
+"""After the Lease has run out, or the API server is back, for a broken product only."""
 
 
-def with_tidegate_killed(bed: Bed) -> Told:
+def carrier_killed(bed: Bed) -> Told:
+    """`kill -9` of tidegate with half of the users on the canary: the guard takes it back once the Lease allows."""
+    model, first = _guarded(bed, "carrier-killed", list(bed.around.clusters)[-1])
+    with model.users():
+        second = model.version()
+        running = model.deliver("--output", "json")
+        model.users_are_on(second, model.regions[0], running)
+        running.send(signal.SIGKILL)
+        running.finish()
+        allowed = _heard_of(bed, model) + UNATTENDED_SECONDS
+        event = _event(bed, model, UNATTENDED_SECONDS + TAKE_OVER_SECONDS)
+        model.exactly(first)
+        last = max(each.started for each in model.asked() if each.version == second)
+        status = model.start("status", "delivery.yaml").finish()
+        assert event["message"] in status.out, status.out
+    took_over = datetime.fromisoformat(event["firstTimestamp"]).timestamp() - allowed
+    # An Event tells whole seconds.
+    assert took_over > -1, f"the guard took over {-took_over:.0f} s before the Lease had run out"
+    note = f"the Lease had run out; the guard took over {took_over:.0f} s, users were back {last - allowed:.0f} s later"
+    return told_of(model, "tidegate killed", note=note)
+
+
+def region_back_without_carrier(bed: Bed) -> Told:
     """The API server is killed during the canary and comes back; tidegate was killed meanwhile."""
     model, running, seconds = _left_alone(bed, "unattended-killed", kill=True)
     assert not running.runs
-    event = until("the guard leaves an Event", lambda: _told(bed, model), seconds=60)
-    status = model.start("status", "delivery.yaml").finish()
-    assert event["message"] in status.out, status.out
+    event = _event(bed, model, TAKE_OVER_SECONDS)
     took_over = datetime.fromisoformat(event["firstTimestamp"]).timestamp() - seconds.returned
     note = f"the guard took over {took_over:.0f} s after the API server was back, {seconds}"
     return told_of(model, "tidegate killed", note=note)
 
 
-def with_tidegate_alive(bed: Bed) -> Told:
+def region_back_with_carrier(bed: Bed) -> Told:
     """The same, and tidegate lives: it gives the delivery up, and tries to take the region back."""
     model, running, seconds = _left_alone(bed, "unattended-alive", kill=False)
     done = running.finish()
     assert done.code == 4, f"{done.out}\n{done.err}"
-    whose = "the guard" if _told(bed, model) else "the delivery itself"
+    (region,) = model.regions
+    whose = "the guard" if bed.ask(region, lambda client: _told(client, model.name)) else "the delivery itself"
     return told_of(model, f"exit {done.code}", note=f"{whose} took it back, {seconds}")
 
 
+TOGETHER: dict[str, Callable[[Bed], Told]] = {"carrier_killed": carrier_killed}
 ALONE: dict[str, Callable[[Bed], Told]] = {
-    story.__name__: story for story in (with_tidegate_killed, with_tidegate_alive)
+    story.__name__: story for story in (region_back_without_carrier, region_back_with_carrier)
 }
 
 
@@ -69,32 +93,45 @@ def _left_alone(bed: Bed, name: str, *, kill: bool) -> tuple[DeliveredModel, Com
     with model.users():
         second = model.version()
         running = model.deliver("--output", "json")
-        until("users meet the canary", lambda: running.runs and any(each.version == second for each in model.asked()))
+        model.users_are_on(second, model.regions[0], running)
         bed.stop(region)
         try:
             if kill:
                 running.send(signal.SIGKILL)
                 running.finish()
-            time.sleep(AWAY_SECONDS)
-            assert max(each.started for each in model.asked() if each.version == second) > model.now() - 5
+            allowed = model.now() + UNATTENDED_SECONDS
+            until("the Lease has run out", lambda: model.now() > allowed)
+            assert max(each.started for each in model.asked() if each.version == second) > allowed - 5
         finally:
             bed.start(region)
         returned = model.now()
         try:
-            until("there is no canary", lambda: model.region(region).canary is None, seconds=2 * UNATTENDED_SECONDS)
+            model.exactly(first)
         finally:
             print(f"the guard of {name}: {_log(bed, model)}")
-        model.exactly(first)
         last = max(each.started for each in model.asked() if each.version == second)
     late = f"a user met version {second} {last - returned:.0f} s after the API server was back"
-    assert last - returned <= UNATTENDED_SECONDS, late
+    assert last - returned <= TAKE_OVER_SECONDS, late
     return model, running, Seconds(returned, last)
 
 
-def _told(bed: Bed, model: DeliveredModel) -> Json | None:
-    """The guard's Event."""
+def _heard_of(bed: Bed, model: DeliveredModel) -> float:
+    """When its carrier last renewed the Lease; Unix time."""
     (region,) = model.regions
-    found = bed.ask(region, lambda client: client.list(EVENTS, fields=f"involvedObject.name={model.name}"))
+    found = bed.ask(region, lambda client: client.get(LEASES, lease(model.name)))
+    renewed = read_lease(found).renewed
+    assert renewed, found
+    return renewed.timestamp()
+
+
+def _event(bed: Bed, model: DeliveredModel, seconds: float) -> Json:
+    """The guard's, once it is there."""
+    (region,) = model.regions
+    return bed.until("the guard leaves an Event", region, lambda client: _told(client, model.name), seconds=seconds)
+
+
+async def _told(client: KubeClient, name: str) -> Json | None:
+    found = await client.list(EVENTS, fields=f"involvedObject.name={name}")
     return next((each for each in found.items if each["reason"] == "Unattended"), None)
 
 
@@ -116,9 +153,9 @@ def _guarded(bed: Bed, name: str, region: str) -> tuple[DeliveredModel, str]:
     first = model.version("champion")
     model.serve(first)
 
-    def ready() -> bool:
-        found = bed.ask(region, lambda client: client.get(DEPLOYMENTS, guard(name)))
+    async def ready(client: KubeClient) -> bool:
+        found = await client.get(DEPLOYMENTS, guard(name))
         return bool((found.get("status") or {}).get("availableReplicas"))
 
-    until(f"the guard of {name} is ready", ready, seconds=240)
+    bed.until(f"the guard of {name} is ready", region, ready, seconds=240)
     return model, first

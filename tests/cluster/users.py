@@ -42,12 +42,24 @@ class Asked:
         return self.status != 200 or not self.whole
 
 
-def read(path: Path) -> list[Asked]:
-    """Everybody so far, in the order in which they began."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    # The last line may be on its way.
-    said = [Asked(**json.loads(line)) for line in lines if line.endswith("}")]
-    return sorted(said, key=lambda asked: asked.started)
+class Record:
+    """Everybody so far; what was read once is not read again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._asked: list[Asked] = []
+        self._read = 0
+
+    def read(self) -> list[Asked]:
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                # The last line may be on its way.
+                lines = file.read().rpartition(b"\n")[0]
+            if lines:
+                self._read += len(lines) + 1
+                self._asked += [Asked(**json.loads(line)) for line in lines.splitlines()]
+        return self._asked
 
 
 def told(asked: list[Asked]) -> str:

@@ -41,11 +41,3 @@ def prometheus_version(address: str) -> str:
 def keep(versions: Mapping[str, str], file: Path) -> None:
     """Write them down."""
     file.write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
-
-
-def pinned(kit: Path) -> dict[str, str]:
-    """What a kit for clusters builds and no cluster tells, by our names."""
-    lines = (kit / "versions.env").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    names = {"ENVOY_GATEWAY": "Envoy Gateway", "ARGO_WORKFLOWS": "Argo Workflows"}
-    return {name: pins[key] for key, name in names.items() if key in pins}

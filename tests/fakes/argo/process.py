@@ -7,10 +7,7 @@ here, by the code of `fakes.argo.controller`, in one thread that knows and acts:
 reconciliations. Once it knows what is there it prints one line that begins with `ready`. Everything it must remember is
 in the API server, so that it may be killed and started again at any time. SIGTERM ends it.
 
-`--install` brings the CustomResourceDefinitions of Argo Rollouts into a cluster that has none, made of the schemas by
-which tidegate judges its own manifests (`rollouts/manifests/schemas/argo-rollouts.json`), with upstream's names, scopes
-and subresources (`manifests/crds/*.yaml`): a Rollout has a status of its own, an AnalysisRun has not. Left out:
-descriptions, printed columns, short names of fields, and the scale subresource.
+`--install` brings the CustomResourceDefinitions of Argo Rollouts into a cluster that has none (`definitions.py`).
 
 What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any time:
 
@@ -29,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import queue
 import signal
 import sys
@@ -39,9 +35,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
+from fakes.argo.definitions import definitions
 from fakes.argo.mirror import Mirror
 from fakes.argo.objects import HASH_LABEL
 from fakes.argo.simulation import Simulation
@@ -65,7 +62,6 @@ from rollouts.kube.resources import (
     ROLLOUTS,
     SERVICES,
 )
-from rollouts.manifests.schema import SCHEMAS
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
@@ -246,20 +242,8 @@ class Worker:
             self._ready(len(self._mirror.list(ROLLOUTS)))
 
 
-KINDS: dict[Resource, tuple[str, ...]] = {
-    ROLLOUTS: ("ro",),
-    ANALYSIS_RUNS: ("ar",),
-    ANALYSIS_TEMPLATES: ("at",),
-    CLUSTER_ANALYSIS_TEMPLATES: ("cat",),
-    EXPERIMENTS: ("exp",),
-}
-"""With their short names."""
-_WITH_STATUS = (ROLLOUTS, EXPERIMENTS)
+KINDS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES, EXPERIMENTS)
 _SERVED_WITHIN_SECONDS = 30.0
-
-
-def definitions() -> tuple[Json, ...]:
-    return tuple(_definition(resource, short) for resource, short in KINDS.items())
 
 
 async def install(cluster: Cluster) -> tuple[str, ...]:
@@ -285,70 +269,6 @@ async def _served(cluster: Cluster, resource: Resource) -> bool:
     except NotFound:
         return False
     return True
-
-
-def _definition(resource: Resource, short: tuple[str, ...]) -> Json:
-    document = _document()
-    root = document["kinds"][f"{resource.api_version} {resource.kind}"]
-    schema = _structural(document["definitions"][root], document["definitions"])
-    schema["properties"] |= {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-    }
-    version: Json = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema | {"required": ["spec"]}},
-    }
-    if resource in _WITH_STATUS:
-        version["subresources"] = {"status": {}}
-    singular = resource.kind.lower()
-    names = {"kind": resource.kind, "listKind": f"{resource.kind}List", "plural": resource.plural}
-    return {
-        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
-        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": names | {"singular": singular, "shortNames": list(short)},
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
-
-
-@lru_cache
-def _document() -> Json:
-    document: Json = json.loads((SCHEMAS / "argo-rollouts.json").read_text())
-    return document
-
-
-def _structural(schema: Json, known: Json) -> Json:
-    """As a CustomResourceDefinition takes it: no references, nothing closed, numbers-or-text by their own name."""
-    if "$ref" in schema:
-        return _structural(known[schema["$ref"].rpartition("/")[2]], known)
-    kind: Any = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
-        if len(kinds) > 1:
-            return {"x-kubernetes-int-or-string": True}
-        kind = kinds[0]
-    if kind is None:
-        return {"x-kubernetes-preserve-unknown-fields": True}
-    made: Json = {"type": kind} | {key: schema[key] for key in ("enum", "required") if key in schema}
-    if "properties" in schema:
-        made["properties"] = {name: _structural(one, known) for name, one in schema["properties"].items()}
-        if "containerPort" in made["properties"]:
-            made["properties"]["protocol"]["default"] = "TCP"
-    elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = _structural(schema["additionalProperties"], known)
-    elif kind == "object":
-        made["x-kubernetes-preserve-unknown-fields"] = True
-    if kind == "array":
-        made["items"] = _structural(schema.get("items", {}), known)
-    return made
 
 
 RETRY_SECONDS = 2.0
