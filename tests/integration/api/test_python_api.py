@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from alike import long
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 import tidegate
 from tidegate.testing import FakeClock, fleet_contract, write_tiny_model
@@ -42,8 +43,10 @@ TestFleetOfTheExample = fleet_contract(lambda: EXAMPLE.DictFleet("eu-west-1"))
 
 @pytest.fixture(scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One embedded MLflow for all tests here, because making one takes seconds."""
-    return tmp_path_factory.mktemp("machine") / ".tidegate"
+    """One embedded MLflow for all tests here."""
+    state = tmp_path_factory.mktemp("machine") / ".tidegate"
+    write_embedded_mlflow(state)
+    return state
 
 
 @pytest.fixture

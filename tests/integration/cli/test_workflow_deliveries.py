@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -181,15 +180,6 @@ async def test_a_workflow_that_is_lost_is_carried_on_by_another(place: Place) ->
     assert workflow.phase == "Succeeded", place.commands.errors
     assert (place.delivery.outcome, place.champion, place.clusters.versions()) == ("delivered", "2", ["2"] * 3)
     assert all(place.said("started").count(step) == 1 for step in STEPS if step != "bake@1")
-
-
-async def test_next_to_another_delivery_nothing_is_opened_and_nothing_is_closed(place: Place) -> None:
-    version, champion = (place.registry.resolve(place.name, alias) for alias in ("challenger", "champion"))
-    other = place.deliveries.open_delivery(version, champion, spec_digest="", patience=timedelta(hours=1))
-    workflow = await place.submit()
-    assert (workflow.phase, workflow.nodes["deliver.open"].code, workflow.closed.code) == ("Failed", 2, 0)
-    assert workflow.tries("deliver.open") == 1
-    assert (place.delivery.id, place.delivery.outcome) == (other.delivery, None)
 
 
 async def until(look: Callable[[], bool], running: asyncio.Task[Workflow]) -> None:
