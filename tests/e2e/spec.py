@@ -20,9 +20,9 @@ PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1,
 """Enough for proof that a version which answers all of them wrongly is worse."""
 
 
-TRAFFIC: Mapping[str, Any] = {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4}
+TRAFFIC: Mapping[str, Any] = {"requests_per_second": 6, "prompts": "prompts.txt", "max_tokens": 4}
 GATES: Mapping[str, Any] = {
-    "budget": {"poll_interval": "3s"},
+    "budget": {"poll_interval": "6s"},
     "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
     "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
     "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
