@@ -19,7 +19,6 @@ from fakes.workflow.interpreter import Controller, Workflow
 
 from pipelines.spec.delivery import Delivery
 from pipelines.workflow.model import SPEC_FOLDER
-from pipelines.workflow.render import blueprint_of, rendered
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
@@ -72,6 +71,9 @@ class Place:
 
     def template(self) -> Json:
         """The template, whose ConfigMap lies where pods have it mounted."""
+        # Here, since Hera takes a second to load, in every worker of a run.
+        from pipelines.workflow.render import blueprint_of, rendered
+
         objects = rendered(blueprint_of(load_spec(self._spec_path, Delivery), self._spec_path))
         (files,) = (each["data"] for each in objects if each["kind"] == "ConfigMap")
         (volume,) = (each for each in objects[-1]["spec"]["volumes"] if "configMap" in each)
