@@ -8,7 +8,11 @@ from e2e.story import Story
 from e2e.then import Then
 from e2e.when import Victim, When
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.timeout(2400),
+    pytest.mark.slow(reason="real engines start, and users bring the evidence"),
+]
 
 
 def test_a_healthy_re_export_is_delivered_and_no_user_notices(

@@ -212,6 +212,7 @@ async def test_what_a_connection_lacks_is_said_before_anything_is_done(spec: tid
             pass
 
 
+@pytest.mark.slow(reason="its first command makes MLflow's tables")
 @pytest.mark.parametrize(("words", "code"), [([], 0), long(["slow"], 1)])
 def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int

@@ -99,6 +99,7 @@ def registered(tidegate: Tidegate, told: list[Said], name: str, tmp_path: Path) 
     assert told[1].out.startswith(f"models:/{name}/1 (live): 6 files")
 
 
+@pytest.mark.slow(reason="an MLflow server of its own, by its own command")
 def test_a_name_and_a_password(
     with_password: str,
     certificates: Path,

@@ -19,6 +19,7 @@ from registry.model import ModelVersion
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.slow(reason="serve twice, and a process for each delivery")
 def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found(tmp_path: Path) -> None:
     ground = TriggerGround(tmp_path, "served-llm")
     ground.prepare(versions=3)

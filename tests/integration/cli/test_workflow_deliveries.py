@@ -133,6 +133,7 @@ async def test_it_is_delivered(place: Place) -> None:
     assert (place.champion, place.clusters.versions()) == ("2", ["2"] * 3)
 
 
+@pytest.mark.slow(reason="each step is a process")
 async def test_a_bad_version_is_taken_back_and_no_verdict_is_asked_twice(place: Place) -> None:
     place.engines.bad_canary = True
     workflow = await place.submit()
