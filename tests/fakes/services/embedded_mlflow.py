@@ -1,4 +1,4 @@
-"""MLflow in a state folder, as a first command makes it there: copied, because making one takes MLflow seconds."""
+"""MLflow's tables in a SQLite file, as a first command makes them: copied, because making them takes MLflow seconds."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ LibraryStore(sys.argv[1]).names_like("", 1)
 
 def write_embedded_mlflow(state: Path) -> str:
     """An empty one in that folder; returns its tracking URI."""
-    state.mkdir(parents=True, exist_ok=True)
-    shutil.copy(shared_file("mlflow.db", _made), state / "mlflow.db")
+    write_tables(state / "mlflow.db")
     return embedded_uri(state)
+
+
+def write_tables(path: Path) -> None:
+    """The empty ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(shared_file("mlflow.db", _made), path)
 
 
 def _made(path: Path) -> None:

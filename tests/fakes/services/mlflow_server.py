@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from urllib.request import urlopen
 
 import psutil
 from cryptography.fernet import Fernet
+from fakes.services.embedded_mlflow import write_tables
 from fakes.services.shared import shared
 from fakes.services.sockets import begun, end, free_address
 
@@ -89,13 +91,15 @@ def _begun(
     else:
         own = _told(folder, bucket)
         command = [sys.executable, "-m", "uvicorn", "--host", host, "--port", port, "mlflow.server.fastapi_app:app"]
+    if not (folder / "mlflow.db").exists():
+        write_tables(folder / "mlflow.db")
+        with sqlite3.connect(folder / "mlflow.db") as tables:
+            root = bucket or "mlflow-artifacts:"
+            tables.execute("UPDATE experiments SET artifact_location = ?", (f"{root.rstrip('/')}/0",))
+        tables.close()
     uri, log = f"{scheme}://{address}", folder / "server.log"
     every = {**NO_JOBS, **own, **(settings or {})}
     process = begun(command, ready=f"{uri}/health", log=log, within=300, settings=every)
-    if not options:
-        # Asked by one alone, it makes its tables.
-        with urlopen(f"{uri}/api/2.0/mlflow/experiments/get?experiment_id=0", timeout=300):
-            pass
     return process, uri
 
 
