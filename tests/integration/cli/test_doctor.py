@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,17 @@ def regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]
     every = {name: Region(both, name=name, real_time=True) for name in REGIONS}
     with serving({name: region.api for name, region in every.items()}, tmp_path, namespace=NAMESPACE) as servers:
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
-        served = Served(every, servers)
-        for name in REGIONS:
-            served.do(name, lambda region: region.be_looked_at())
-        yield served
+        looked_after = servers.do(lambda: asyncio.ensure_future(look_after(every.values())))
+        yield Served(every, servers)
+        servers.do(looked_after.cancel)
+
+
+async def look_after(regions: Iterable[Region]) -> None:
+    """As controllers do, however long a command takes."""
+    while True:
+        for region in regions:
+            region.be_looked_at()
+        await asyncio.sleep(1)
 
 
 @pytest.fixture
@@ -83,6 +91,7 @@ def shrink_quota(region: Region) -> None:
     region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "3"}}})
 
 
+@pytest.mark.slow(reason="the doctor looks twice, and waits for a region that is away")
 def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     regions: Served, spec: Path, tidegate: Tidegate
 ) -> None:
@@ -118,9 +127,6 @@ def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_tol
 ) -> None:
     uri = write_embedded_mlflow(tmp_path / "registry")
     MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"), alias="challenger")
-    for name in REGIONS:
-        # To register takes its time, and the controller renews its Lease only when it is looked at.
-        regions.do(name, lambda region: None)
     said = tidegate("doctor", str(spec), "--tracking-uri", uri)
     assert (said.out, said.code) == ("eu-west-1: nothing is wrong\nus-east-1: nothing is wrong\n", 2)
     assert "models:/support-llm/1: its files are at file:///" in said.err
