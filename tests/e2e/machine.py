@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import psutil
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 from registry.adapters.mlflow_address import is_server
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from rollouts.adapters import host_client
 from rollouts.model import RegionState
 
@@ -111,7 +111,7 @@ class Machine:
         self.folder = folder
         self._environment = environment or {}
         self.state = folder / "state"
-        self.tracking_uri = tracking_uri or embedded_uri(self.state)
+        self.tracking_uri = tracking_uri or write_embedded_mlflow(self.state)
         self.registry = MlflowRegistry(self.tracking_uri)
         self.deliveries = MlflowDeliveries(self.tracking_uri)
 

@@ -20,7 +20,7 @@ PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1,
 """Enough for proof that a version which answers all of them wrongly is worse."""
 
 
-TRAFFIC: Mapping[str, Any] = {"requests_per_second": 8, "prompts": "prompts.txt", "max_tokens": 4}
+TRAFFIC: Mapping[str, Any] = {"requests_per_second": 6, "prompts": "prompts.txt", "max_tokens": 4}
 GATES: Mapping[str, Any] = {
     "budget": {"poll_interval": "6s"},
     "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
@@ -81,6 +81,6 @@ def _stages(canary_lasts: str, golden: Path | None) -> Sequence[Mapping[str, Any
     offline = [{"offline": {"dataset": golden.name}}] if golden else []
     return [
         *offline,
-        {"shadow": {"pairs_per_second": 4, "at_least": "0s", "within": "10m"}},
+        {"shadow": {"pairs_per_second": 4, "at_least": "0s", "within": "10m", "gates": ["latency", "agreement"]}},
         {"canary": {"weights": [50], "at_least": canary_lasts, "within": "20m"}},
     ]

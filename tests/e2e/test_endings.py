@@ -6,9 +6,13 @@ import pytest
 from e2e.given import Given
 from e2e.story import Story
 from e2e.then import Then
-from e2e.when import When
+from e2e.when import Victim, When
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.timeout(2400),
+    pytest.mark.slow(reason="real engines start, and users bring the evidence"),
+]
 
 
 def test_a_healthy_re_export_is_delivered_and_no_user_notices(
@@ -29,7 +33,7 @@ def test_a_healthy_re_export_is_delivered_and_no_user_notices(
     then.a_replay_says_the_same("shadow@eu-west-1", "canary@eu-west-1")
 
 
-def test_other_weights_are_taken_back_by_the_quality_gate_before_any_user_meets_them(
+def test_other_weights_are_taken_back_before_any_user_meets_them_and_nothing_outlives_a_host_that_is_killed(
     story: Story, given: Given, when: When, then: Then
 ) -> None:
     given.a_fleet()
@@ -44,6 +48,13 @@ def test_other_weights_are_taken_back_by_the_quality_gate_before_any_user_meets_
     then.aliases(champion=story.champion, challenger=story.challenger)
     then.ledger_says("rolled-back", "gate quality: ")
     then.version_is_tagged(story.challenger, "rolled-back", "gate quality: ")
+    when.a_delivery_runs()
+    when.deployed()
+    when.kill(Victim.HOST)
+    then.exits(4)
+    then.nothing_runs()
+    # The host or the engine, whichever the delivery asked first: both are gone.
+    then.ledger_says("failed", " not answer")
 
 
 @pytest.mark.long

@@ -8,10 +8,9 @@ from e2e.story import Story
 from e2e.then import Then
 from e2e.when import Victim, When
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400), pytest.mark.long]
 
 
-@pytest.mark.long
 def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(
     story: Story, given: Given, when: When, then: Then
 ) -> None:
@@ -34,7 +33,6 @@ def test_a_killed_delivery_is_taken_back_by_the_fleet_and_closed_by_the_next(
     then.users_failed(0)
 
 
-@pytest.mark.long
 def test_a_killed_canary_costs_the_requests_that_were_on_it_and_no_others(
     story: Story, given: Given, when: When, then: Then
 ) -> None:
@@ -52,7 +50,6 @@ def test_a_killed_canary_costs_the_requests_that_were_on_it_and_no_others(
     then.ledger_says("rolled-back", "canary@eu-west-1/50: the canary does not serve; its log ends with: ")
 
 
-@pytest.mark.long
 def test_a_killed_proxy_is_back_and_the_delivery_comes_to_an_end(
     story: Story, given: Given, when: When, then: Then
 ) -> None:
@@ -66,16 +63,3 @@ def test_a_killed_proxy_is_back_and_the_delivery_comes_to_an_end(
     then.the_proxy_is_back()
     then.it_is_delivered_or_taken_back()
     then.users_failed_until_served_again()
-
-
-def test_nothing_outlives_a_killed_fleet_host(story: Story, given: Given, when: When, then: Then) -> None:
-    given.a_fleet()
-    given.a_healthy_challenger()
-    when.a_delivery_runs()
-    when.deployed()
-    when.kill(Victim.HOST)
-    then.exits(4)
-    then.nothing_runs()
-    # The host or the engine, whichever the delivery asked first: both are gone.
-    then.ledger_says("failed", " not answer")
-    then.status_says("failed", "no fleet runs here", code=4)

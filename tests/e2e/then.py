@@ -14,7 +14,6 @@ from e2e.story import Story
 
 from gates.evidence.request_record import RequestRecord
 from registry.adapters.mlflow_library import open_client
-from registry.adapters.mlflow_store import embedded_uri
 from rollouts.model import RegionPhase
 
 
@@ -101,15 +100,14 @@ class Then:
         assert "<svg" in report.read_text(encoding="utf-8")
 
     def a_replay_says_the_same(self, *trials: str) -> None:
-        """Bit for bit, and as the delivery's own events have it; here, and elsewhere with nothing but MLflow."""
+        """Bit for bit, and as the delivery's own events have it; elsewhere, with nothing but MLflow."""
         delivery = self._machine.deliveries.deliveries(MODEL)[0].id
         events = self._machine.state / "deliveries" / delivery / "events.jsonl"
         told = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
         said = [{"step": event["step"], **event["data"]} for event in told if event["kind"] == "verdict"]
-        mlflow = ("--tracking-uri", embedded_uri(self._machine.state))
-        for place in ((), ("--state", str(self._machine.folder / "elsewhere"), *mlflow)):
-            changes = self._replayed(delivery, trials, place)
-            assert changes and _verdicts(changes) <= _verdicts(said), _verdicts(changes) - _verdicts(said)
+        elsewhere = ("--state", str(self._machine.folder / "elsewhere"))
+        changes = self._replayed(delivery, trials, (*elsewhere, "--tracking-uri", self._machine.tracking_uri))
+        assert changes and _verdicts(changes) <= _verdicts(said), _verdicts(changes) - _verdicts(said)
 
     def the_one_before_replays(self, *trials: str) -> None:
         """It left its evidence on this machine only, perhaps with half a line at the end."""

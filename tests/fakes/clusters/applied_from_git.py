@@ -18,6 +18,7 @@ from fakes.services.git_repository import TeamRepository
 
 from rollouts.adoption.gitops import argo_cd_settings, delivered_objects
 from rollouts.kube.resources import APPLICATIONS
+from tidegate.core.model import Json
 
 NAMESPACE = "argocd"
 
@@ -38,8 +39,7 @@ class Application:
             APPLICATIONS, {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": metadata}
         )
 
-    def sync(self, revision: str, text: str) -> None:
-        manifests = list(yaml.safe_load_all(text))
+    def sync(self, revision: str, manifests: Sequence[Json]) -> None:
         argo = ArgoCd(self._cluster, manifests, argo_cd_settings(delivered_objects(manifests)))
         self.writes += argo.self_heal()
         status = {"sync": {"revision": revision, "status": "OutOfSync" if argo.out_of_sync() else "Synced"}}
@@ -54,11 +54,14 @@ def applied(servers: FakeServers, regions: Sequence[str], repository: TeamReposi
     over = threading.Event()
 
     def follow() -> None:
+        known: dict[str, list[list[Json]]] = {}
         while not over.wait(0.3):
-            revision = repository.commits()[0]
-            for region, each in zip(regions, found, strict=True):
-                text = repository.text(path(region), revision)
-                servers.do(partial(each.sync, revision, text))
+            revision = repository.head
+            if revision not in known:
+                texts = [repository.text(path(region), revision) for region in regions]
+                known[revision] = [list(yaml.safe_load_all(text)) for text in texts]
+            for each, manifests in zip(found, known[revision], strict=True):
+                servers.do(partial(each.sync, revision, manifests))
 
     thread = threading.Thread(target=follow)
     thread.start()

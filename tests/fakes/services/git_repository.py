@@ -55,6 +55,11 @@ class TeamRepository:
             return []
         return self._at("log", "--format=%H", branch or self.branch).split()
 
+    @property
+    def head(self) -> str:
+        """The newest commit of the branch; read from its file, as one looks who looks often."""
+        return (self.bare / "refs" / "heads" / self.branch).read_text().strip()
+
     def message(self, commit: str = "") -> str:
         return self._at("show", "--no-patch", "--format=%an <%ae>%n%B", commit or self.branch)
 

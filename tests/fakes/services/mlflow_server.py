@@ -1,13 +1,10 @@
-"""MLflow's own tracking server, which hands out artifacts and sends webhooks, and the real `tidegate serve` for these.
-
-Each may be gone for a while.
-"""
+"""MLflow's own tracking server, which hands out artifacts and calls webhooks, and `tidegate serve` for these."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import psutil
 from cryptography.fernet import Fernet
+from fakes.services.embedded_mlflow import write_tables
 from fakes.services.shared import shared
 from fakes.services.sockets import begun, end, free_address
 
-from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.model import DeliverySummary
 from tidegate.cli.commands.init import write_example
@@ -34,6 +31,16 @@ STORES = {"mlflow": "tracking_uri", "mlflow library": "library_uri", "mlflow ser
 """Each way to MLflow, with the fixture that has its address."""
 # Seven processes that no test needs, each of which loads all of MLflow.
 NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+# The first two as docs/guides/triggers.md says for a receiver on a private address.
+WEBHOOKS = {
+    "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+    "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https,http",
+    "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": Fernet.generate_key().decode(),
+    # Else a webhook is new to MLflow only when it looks again, up to a minute later.
+    "MLFLOW_WEBHOOK_CACHE_TTL": "1",
+    # Whoever has ended is not called any more: another server may have its port.
+    "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
+}
 
 
 @contextmanager
@@ -60,8 +67,8 @@ def mlflow_server(
 
 
 def shared_mlflow_server() -> str:
-    """The tracking URI of one that all processes of a test run share: names keep tests apart."""
-    return shared("mlflow", lambda folder: _begun(folder, free_address()))
+    """The tracking URI of one that calls webhooks, for all processes of a test run: names keep tests apart."""
+    return shared("mlflow", lambda folder: _begun(folder, free_address(), settings=WEBHOOKS))
 
 
 def _begun(
@@ -84,13 +91,15 @@ def _begun(
     else:
         own = _told(folder, bucket)
         command = [sys.executable, "-m", "uvicorn", "--host", host, "--port", port, "mlflow.server.fastapi_app:app"]
+    if not (folder / "mlflow.db").exists():
+        write_tables(folder / "mlflow.db")
+        with sqlite3.connect(folder / "mlflow.db") as tables:
+            root = bucket or "mlflow-artifacts:"
+            tables.execute("UPDATE experiments SET artifact_location = ?", (f"{root.rstrip('/')}/0",))
+        tables.close()
     uri, log = f"{scheme}://{address}", folder / "server.log"
     every = {**NO_JOBS, **own, **(settings or {})}
     process = begun(command, ready=f"{uri}/health", log=log, within=300, settings=every)
-    if not options:
-        # Asked by one alone, it makes its tables.
-        with urlopen(f"{uri}/api/2.0/mlflow/experiments/get?experiment_id=0", timeout=300):
-            pass
     return process, uri
 
 
@@ -189,18 +198,17 @@ def _runs(process: psutil.Process) -> bool:
 
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
-MODEL = "support-llm"
 SECRET = "a secret of thirty-two characters"
 PATIENCE_SECONDS = 300.0
 
 
 class TriggerGround:
-    """A folder with a delivery.yaml, and the addresses of both servers."""
+    """A folder with a delivery.yaml of a model that no other test uses, and the addresses of both servers."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._mlflow, self._receiver = free_address(), free_address()
-        self.uri, self.url = f"http://{self._mlflow}", f"http://{self._receiver}"
+    def __init__(self, folder: Path, model: str) -> None:
+        self.folder, self.model = folder, model
+        self._receiver = free_address()
+        self.uri, self.url = shared_mlflow_server(), f"http://{self._receiver}"
         self.register = ("--register", f"{self.url}/webhooks/mlflow")
         self._log = folder / "serve.log"
         self._begun: list[subprocess.Popen[bytes]] = []
@@ -209,44 +217,38 @@ class TriggerGround:
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
             "TIDEGATE_ENGINE_HOME": str(folder / "no-engine-here"),
         }
-        # The first two as docs/guides/triggers.md says for a receiver on a private address.
-        self._settings = {
-            "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
-            "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https,http",
-            "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": Fernet.generate_key().decode(),
-            # Else a webhook is new to MLflow only when it looks again, up to a minute later.
-            "MLFLOW_WEBHOOK_CACHE_TTL": "1",
-        }
-
-    @contextmanager
-    def mlflow(self) -> Iterator[None]:
-        """MLflow's server, with what it knew when it ran last."""
-        with mlflow_server(self.folder / "mlflow", self._mlflow, settings=self._settings):
-            yield
 
     def prepare(self, versions: int) -> None:
         """A champion and its successors; no challenger yet."""
         write_example(self.folder)
+        spec = self.folder / "delivery.yaml"
+        spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {self.model}"))
         registry = MlflowRegistry(self.uri)
         for seed in range(1, versions + 1):
-            registry.register(MODEL, write_tiny_model(self.version_folder(seed), seed=seed))
-        registry.set_alias(MODEL, "champion", "1")
+            registry.register(self.model, write_tiny_model(self.version_folder(seed), seed=seed))
+        registry.set_alias(self.model, "champion", "1")
 
     def version_folder(self, version: int) -> Path:
         """Where the files of a version lie."""
         return self.folder / str(version)
 
     @contextmanager
-    def serving(self, *options: str, every: str, path: str = "/readyz") -> Iterator[None]:
-        """`tidegate serve` once it answers well at `path`; it must end well."""
+    def serving(self, *options: str, every: str) -> Iterator[None]:
+        """`tidegate serve` once it is ready; it must end well, and is not called any more."""
         process = self.begin("serve", "delivery.yaml", "--address", self._receiver, "--every", every, *options)
         try:
-            self.until(lambda: "ok" in self.fetched(path))
+            self.until(lambda: "ok" in self.fetched("/readyz"))
             yield
         finally:
+            self._forget_webhooks()
             process.send_signal(signal.SIGTERM)
-            # While MLflow is away, a look at it takes its time.
             assert process.wait(PATIENCE_SECONDS) == 0, self.said()
+
+    def _forget_webhooks(self) -> None:
+        client = open_client(self.uri)
+        for webhook in client.list_webhooks():
+            if webhook.url.startswith(self.url):
+                client.delete_webhook(webhook.webhook_id)
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Any command of tidegate, in the folder; what it says is kept, by command."""
@@ -275,13 +277,9 @@ class TriggerGround:
         """What every command said, for the one who reads why a test waited in vain."""
         return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
 
-    def set_alias(self, version: int) -> float:
-        """Make it the challenger; returns the moment, of the monotonic clock."""
-        # Here: most who import this module need no library of MLflow, which takes seconds.
-        from mlflow import MlflowClient
-
-        MlflowClient(self.uri).set_registered_model_alias(MODEL, "challenger", str(version))
-        return time.monotonic()
+    def set_alias(self, version: int) -> None:
+        """Make it the challenger."""
+        open_client(self.uri).set_registered_model_alias(self.model, "challenger", str(version))
 
     @property
     def deliveries(self) -> MlflowDeliveries:
@@ -289,23 +287,11 @@ class TriggerGround:
 
     def summaries(self) -> list[DeliverySummary]:
         """All deliveries, newest first."""
-        return self.deliveries.deliveries(MODEL)
+        return self.deliveries.deliveries(self.model)
 
     def said(self) -> str:
         """What `serve` has told until now."""
         return self._log.read_text()
-
-    def posted(self, version: int, *, id: str, age: int = 0, secret: str = SECRET, more: str = "") -> int:
-        """The status of the answer to a webhook as MLflow would send it of an alias, by hand."""
-        data = {"name": MODEL, "alias": "challenger", "version": str(version), "more": more}
-        body = json.dumps({"entity": "model_version_alias", "action": "created", "data": data}).encode()
-        at = str(int(time.time()) - age)
-        headers = {DELIVERY_ID_HEADER: id, TIMESTAMP_HEADER: at, SIGNATURE_HEADER: sign(secret, id, at, body)}
-        try:
-            with urlopen(Request(f"{self.url}/webhooks/mlflow", body, headers), timeout=30) as answer:
-                return int(answer.status)
-        except HTTPError as refusal:
-            return refusal.code
 
     def fetched(self, path: str) -> str:
         """What the receiver answers; nothing when it does not."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipelines.spec.delivery import Delivery
 from pipelines.workflow.model import WorkflowInput
-from pipelines.workflow.render import blueprint_of, rendered
 from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
@@ -17,12 +16,17 @@ CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 
 @lru_cache
 def blueprint(case: str) -> WorkflowInput:
+    # Here, as below: Hera takes a second to load, which who asks for `GOLDEN` alone does not need.
+    from pipelines.workflow.render import blueprint_of
+
     path = GOLDEN / case / "delivery.yaml"
     return blueprint_of(load_spec(path, Delivery), path)
 
 
 @lru_cache
 def objects(case: str) -> tuple[Json, ...]:
+    from pipelines.workflow.render import rendered
+
     return rendered(blueprint(case))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from alike import long
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 import tidegate
 from tidegate.testing import FakeClock, fleet_contract, write_tiny_model
@@ -42,8 +43,10 @@ TestFleetOfTheExample = fleet_contract(lambda: EXAMPLE.DictFleet("eu-west-1"))
 
 @pytest.fixture(scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One embedded MLflow for all tests here, because making one takes seconds."""
-    return tmp_path_factory.mktemp("machine") / ".tidegate"
+    """One embedded MLflow for all tests here."""
+    state = tmp_path_factory.mktemp("machine") / ".tidegate"
+    write_embedded_mlflow(state)
+    return state
 
 
 @pytest.fixture
@@ -209,6 +212,7 @@ async def test_what_a_connection_lacks_is_said_before_anything_is_done(spec: tid
             pass
 
 
+@pytest.mark.slow(reason="its first command makes MLflow's tables")
 @pytest.mark.parametrize(("words", "code"), [([], 0), long(["slow"], 1)])
 def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int

@@ -1,4 +1,4 @@
-"""One embedded MLflow for all tests of the room, because making one takes seconds; names keep them apart."""
+"""One embedded MLflow for all tests of the room; names keep them apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from fakes.delivery.ledger import refused_on_the_loop
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.terminal import Said, Tidegate
 
 from registry.adapters.mlflow_file import FileStore
@@ -33,7 +34,9 @@ def mlflow_asked_off_the_event_loop() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machine") / ".tidegate"
+    state = tmp_path_factory.mktemp("machine") / ".tidegate"
+    write_embedded_mlflow(state)
+    return state
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def scene(
         registered.write_text(yaml.safe_dump(spec))
         with clusters(spec, folder) as there:
             monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+            monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
             opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", KEY, "--output", "json")
             assert opened.code == 0, opened.err
             for step in ("build", f"deploy@{REGION}"):

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from release import ROOT, build, environment_with
 from tidegate.testing.models import write_tiny_model
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `build` has left what it proved: the core runs alone, and every extra resolves."""
+    # Here, since most runs leave these tests out.
+    from release import ROOT, build
+
     folder = tmp_path_factory.mktemp("release") / "dist"
     build(folder, ROOT)
     return folder
@@ -26,6 +28,8 @@ def test_what_is_published_is_built_and_the_core_runs_alone(dist: Path) -> None:
 
 @pytest.mark.long
 def test_models_are_registered_in_a_store_of_this_machine_without_all_of_mlflow(dist: Path, tmp_path: Path) -> None:
+    from release import environment_with
+
     (wheel,) = dist.glob("*.whl")
     tidegate = environment_with(tmp_path / "mlflow", f"{wheel}[mlflow]") / "bin/tidegate"
     model = write_tiny_model(tmp_path)

@@ -1,9 +1,8 @@
-"""The gate commands as processes and next to real servers: pipes that break, Prometheus, evidence kept in MLflow."""
+"""The gate commands as processes, whose pipes break, and evidence that is kept in MLflow."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
-import yaml
-from fakes.engines.exposition import EngineMetrics, engine_metrics
 from fakes.metrics.samples import Serving, traffic
 from fakes.terminal import Tidegate
 
@@ -25,7 +21,6 @@ from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
-from rollouts.adapters.sockets import free_port
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {budget: {poll_interval: 3s}, latency: {}}\n"
@@ -135,57 +130,3 @@ def test_a_delivery_that_nobody_made_is_a_usage_error(tidegate: Tidegate) -> Non
     said = tidegate("gate", "replay", "0" * 32)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"tidegate: {'0' * 32} has no recorded trial; ")
-
-
-@contextmanager
-def prometheus(folder: Path, arms: dict[str, EngineMetrics]) -> Iterator[str]:
-    """One that scrapes an engine of each role every second."""
-    port = free_port()
-    targets = [
-        {
-            "targets": [f"127.0.0.1:{engine.server_port}"],
-            "labels": {"region": "eu-west-1", "role": role, "version": {"stable": "6", "canary": "7"}[role]},
-        }
-        for role, engine in arms.items()
-    ]
-    config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": "engine", "static_configs": targets}],
-    }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    flags = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["prometheus", *flags, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(90)
-
-
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-def test_what_prometheus_scraped_is_judged(tidegate: Tidegate, gates: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    with (
-        engine_metrics() as stable,
-        engine_metrics() as canary,
-        prometheus(tmp_path, {"stable": stable, "canary": canary}) as url,
-    ):
-        deadline = time.monotonic() + 15
-        while time.monotonic() < deadline:
-            for engine, slower, count in ((stable, 1.0, 40), (canary, 3.0, 20)):
-                for ttft in rng.lognormal(-2, 0.5, count) * slower:
-                    engine.observe(float(ttft), 0.01, 1.0)
-            time.sleep(0.5)
-        # What a scrape found is there once the scrape timeout, ten seconds by default, is over.
-        time.sleep(11)
-        arms = ["--region", "eu-west-1", "--stable", "6", "--canary", "7", "--since", "15s"]
-        said = tidegate("gate", "check", str(gates), "--prometheus", url, *arms, "--output", "json")
-        unknown = tidegate("gate", "check", str(gates), "--prometheus", url, *arms[:-4], "--canary", "8")
-    assert (said.code, said.err) == (1, "")
-    assert (said.json["outcome"], said.json["batches"]) == ("fail", 5)
-    assert said.json["verdicts"][0]["numbers"]["canary_requests"] > 40
-    assert unknown.code == 3
-    assert "no TTFT of the canary: Prometheus has no" in unknown.out

@@ -71,6 +71,7 @@ def concluded(address: str, canary: str) -> tuple[int, str]:
     return said.returncode, said.stdout + said.stderr
 
 
+@pytest.mark.slow(reason="what Prometheus has is settled ten seconds later")
 def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
     began = time.time()
     with page(lambda: exposition(began)) as target:

@@ -99,6 +99,7 @@ def registered(tidegate: Tidegate, told: list[Said], name: str, tmp_path: Path) 
     assert told[1].out.startswith(f"models:/{name}/1 (live): 6 files")
 
 
+@pytest.mark.slow(reason="an MLflow server of its own, by its own command")
 def test_a_name_and_a_password(
     with_password: str,
     certificates: Path,
@@ -122,25 +123,19 @@ def test_a_name_and_a_password(
     assert [each.code for each in told[-2:]] == [0, 0]
 
 
-@pytest.mark.parametrize("debug", [(), ("--debug",)], ids=["", "debug"])
 def test_who_is_not_let_in_hears_it_in_one_line(
-    with_password: str,
-    certificates: Path,
-    told: list[Said],
-    debug: tuple[str, ...],
-    *,
-    tidegate: Tidegate,
-    monkeypatch: pytest.MonkeyPatch,
+    with_password: str, certificates: Path, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by(monkeypatch, with_password, {"SERVER_CERT_PATH": f"{certificates}/ca.crt"})
-    told.append(tidegate(*debug, "model", "list", "m"))
+    told.append(tidegate("model", "list", "m"))
     by(monkeypatch, with_password, {"USERNAME": "admin", "PASSWORD": WRONG})
-    told.append(tidegate(*debug, "model", "list", "m"))
+    told.append(tidegate("model", "list", "m"))
+    told.append(tidegate("--debug", "model", "list", "m"))
     for each in told:
         assert each.code == 4
         assert f"MLflow store {with_password}: answered 401: " in each.err
         assert "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in each.err
-        assert debug or each.err.count("\n") == 1
+    assert [each.err.count("\n") for each in told[:2]] == [1, 1]
 
 
 @pytest.mark.long
@@ -162,6 +157,7 @@ def test_a_token_and_a_client_certificate(
     assert (told[-1].code, "answered 401" in told[-1].err) == (4, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shown", [None, "somebody"])
 def test_one_without_a_certificate_of_the_servers_liking_is_told_which_variable(
     with_token: str,

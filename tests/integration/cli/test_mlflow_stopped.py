@@ -13,7 +13,8 @@ from alike import long
 from fakes.services.mlflow_server import AwayServer
 from fakes.terminal import Tidegate
 
-from tidegate.core.errors import ExitCode
+from pipelines.adapters.mlflow_triggers import MlflowTriggers
+from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import write_tiny_model
 
 pytestmark = pytest.mark.timeout(900)
@@ -45,6 +46,13 @@ def opened(tidegate: Tidegate, delivery: Path, name: str, server: AwayServer, mo
     return said.out.strip()
 
 
+def test_an_address_that_mlflow_refuses_is_told_with_the_settings_that_allow_it(server: AwayServer) -> None:
+    with pytest.raises(OutsideError) as error:
+        MlflowTriggers(server.uri).announce("tidegate-support-llm", "http://127.0.0.1:9/", "a secret of some length")
+    assert error.value.message.startswith("MLflow refuses http://127.0.0.1:9/: Invalid webhook URL scheme: 'http'")
+    assert "MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http" in str(error.value)
+
+
 COMMANDS = ("status delivery.yaml", "deliver delivery.yaml", "stage build --delivery {opened}", "resume {opened}")
 OTHERS = (
     *("plan delivery.yaml", "report delivery.yaml", "stage open -f delivery.yaml", "stage close --delivery {opened}"),
@@ -53,6 +61,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.slow(reason="an MLflow server of its own, and calls that run out of time")
 @pytest.mark.parametrize("commands", [COMMANDS, long(OTHERS)])
 def test_every_command_ends_within_its_time_and_says_in_one_line_why(
     tidegate: Tidegate, opened: str, name: str, server: AwayServer, commands: tuple[str, ...]

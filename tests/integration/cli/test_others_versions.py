@@ -9,11 +9,11 @@ import pytest
 import yaml
 from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
 from fakes.kube.server import FakeServers
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.services.others_versions import ENGINE_PYTHON, Pipeline, as_transformers_logs, crowd
 from fakes.terminal import Tidegate
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_library import LibraryStore
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from tidegate.testing import write_tiny_model
@@ -26,7 +26,7 @@ MODELS = 3000
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A machine whose registry is that of a company."""
     state = tmp_path_factory.mktemp("company") / ".tidegate"
-    LibraryStore(embedded_uri(state)).names_like("", 1)
+    write_embedded_mlflow(state)
     crowd(state / "mlflow.db", MODELS)
     return state
 

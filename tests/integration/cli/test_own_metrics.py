@@ -58,6 +58,7 @@ async def becomes(host: FleetHost, query: str, expected: list[float]) -> None:
         await asyncio.sleep(0.2)
 
 
+@pytest.mark.slow(reason="Prometheus scrapes a fleet on this machine every two seconds")
 async def test_the_last_word_of_a_delivery_is_read_before_it_goes(host: FleetHost, told: Told) -> None:
     async with prometheus_target(host, "support-llm", told.server):
         await becomes(host, 'tidegate_delivery_state{state="running",version="2"}', [1])

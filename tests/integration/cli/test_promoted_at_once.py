@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
-from fakes.services.mlflow_server import MODEL, PATIENCE_SECONDS, TriggerGround
+from fakes.services.mlflow_server import PATIENCE_SECONDS, TriggerGround
 from fakes.workflow.engine import engines
 
 from registry.adapters.mlflow_models import MlflowRegistry
 
 pytestmark = pytest.mark.timeout(900)
+
+MODEL = "promoted-llm"
 
 
 class Promoted(TriggerGround):
@@ -32,22 +34,21 @@ class Promoted(TriggerGround):
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Promoted]:
-    made = Promoted(tmp_path)
-    with made.mlflow():
-        made.prepare(versions=2)
-        mark_images(MlflowRegistry(made.uri), MODEL)
-        write_golden_set(tmp_path)
-        with engines(made.version_folder(1) / "model") as served:
-            spec = delivery_to([["eu-west-1"], ["us-east-1"]], name=MODEL, engine=served.url)
-            # It lasts until somebody says yes: all three have had their say by then.
-            spec["approvals"] = [{"before": "wave", "wave": 1, "by": "names"}]
-            (tmp_path / "delivery.yaml").write_text(yaml.safe_dump(spec))
-            with clusters(spec, tmp_path) as made.clusters:
-                made.environment["KUBECONFIG"] = str(made.clusters.servers.kubeconfig)
-                try:
-                    yield made
-                finally:
-                    made.end()
+    made = Promoted(tmp_path, MODEL)
+    made.prepare(versions=2)
+    mark_images(MlflowRegistry(made.uri), MODEL)
+    write_golden_set(tmp_path)
+    with engines(made.version_folder(1) / "model") as served:
+        spec = delivery_to([["eu-west-1"], ["us-east-1"]], name=MODEL, engine=served.url)
+        # It lasts until somebody says yes: all three have had their say by then.
+        spec["approvals"] = [{"before": "wave", "wave": 1, "by": "names"}]
+        (tmp_path / "delivery.yaml").write_text(yaml.safe_dump(spec))
+        with clusters(spec, tmp_path) as made.clusters:
+            made.environment["KUBECONFIG"] = str(made.clusters.servers.kubeconfig)
+            try:
+                yield made
+            finally:
+                made.end()
 
 
 @pytest.mark.long

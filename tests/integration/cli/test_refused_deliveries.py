@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from e2e.given import register, write_export
-from e2e.machine import Finished, Machine
+from e2e.machine import Machine
 from e2e.spec import MODEL, REGION, write_spec
 from fakes.engines.nvidia_smi import H100, driver_tool
+from fakes.terminal import Said, Tidegate
 
 from registry.model import Alias
 
@@ -25,23 +26,30 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return machine
 
 
+@pytest.fixture(scope="module")
+def state(machine: Machine) -> Path:
+    """Where commands keep what they know."""
+    return machine.state
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left(machine: Machine) -> Iterator[None]:
+def nothing_is_left(machine: Machine, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever was refused, no process stays, and no ledger stays open."""
     write_spec(machine.folder)
+    monkeypatch.chdir(machine.folder)
+    monkeypatch.setenv("CI", "1")
     yield
     assert machine.processes() == []
     assert [delivery for delivery in machine.deliveries.deliveries(MODEL) if delivery.outcome is None] == []
 
 
-def refused(finished: Finished, code: int) -> str:
+def refused(finished: Said, code: int) -> str:
     """The one line of a command that was refused before it began."""
-    assert finished.code == code, finished
-    assert finished.out == ""
-    return finished.complaint
+    assert (finished.code, finished.out, finished.err.count("\n")) == (code, "", 1), finished
+    return finished.err.rstrip("\n")
 
 
-def failed(machine: Machine, finished: Finished, code: int) -> str:
+def failed(machine: Machine, finished: Said, code: int) -> str:
     """The reason of a delivery that failed after its ledger was opened: in the ledger, and once on the screen."""
     assert finished.code == code, finished
     assert "Traceback" not in finished.err
@@ -51,21 +59,21 @@ def failed(machine: Machine, finished: Finished, code: int) -> str:
     return last.reason
 
 
-def test_a_model_that_is_not_registered(machine: Machine) -> None:
+def test_a_model_that_is_not_registered(machine: Machine, tidegate: Tidegate) -> None:
     write_spec(machine.folder, model={"name": "unknown"})
-    line = refused(machine.tidegate("deliver"), 2)
+    line = refused(tidegate("deliver"), 2)
     assert "models:/unknown: no such model" in line and "mlflow.db, which has tiny" in line
 
 
-def test_an_alias_that_no_version_has(machine: Machine) -> None:
+def test_an_alias_that_no_version_has(machine: Machine, tidegate: Tidegate) -> None:
     write_spec(machine.folder, model={"name": MODEL, "from": "candidate"})
-    line = refused(machine.tidegate("deliver"), 2)
+    line = refused(tidegate("deliver"), 2)
     assert "models:/tiny@candidate: no version has this alias; there are challenger (2), champion (1)" in line
 
 
-def test_every_problem_of_a_spec_at_once(machine: Machine) -> None:
+def test_every_problem_of_a_spec_at_once(machine: Machine, tidegate: Tidegate) -> None:
     path = write_spec(machine.folder, regions={"waves": [[REGION]], "bake": 30}, fleet={"port": {}}, kind="Rollout")
-    finished = machine.tidegate("deliver")
+    finished = tidegate("deliver")
     assert finished.code == 2
     lines = finished.err.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["kind", "regions.bake", "fleet.port"]
@@ -74,71 +82,80 @@ def test_every_problem_of_a_spec_at_once(machine: Machine) -> None:
     assert [text[number - 1].strip().split(":")[0] for number in numbers] == ["kind", "bake", "port"]
 
 
-def test_a_version_whose_stored_files_were_changed(machine: Machine) -> None:
+def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: Tidegate) -> None:
     export = write_export(machine, seed=2)
-    registered = machine.tidegate("model", "register", MODEL, str(export), "--alias", "challenger")
+    registered = tidegate("model", "register", MODEL, str(export), "--alias", "challenger")
     assert registered.out.startswith("models:/tiny/3 (challenger): 6 files, 1 MB, digest "), registered
     stored = max((machine.state / "artifacts").rglob("model/config.json"), key=lambda path: path.stat().st_mtime)
     stored.write_text(stored.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 20000.0'))
-    reason = failed(machine, machine.tidegate("deliver"), 4)
+    reason = failed(machine, tidegate("deliver"), 4)
     assert reason.startswith("models:/tiny/3: files differ from those registered: changed: config.json")
 
 
-def test_a_port_in_use(machine: Machine) -> None:
+def test_a_port_in_use(machine: Machine, tidegate: Tidegate) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         write_spec(machine.folder, fleet={"ports": {REGION: port}})
-        reason = failed(machine, machine.tidegate("deliver"), 2)
+        reason = failed(machine, tidegate("deliver"), 2)
     assert reason.startswith(f"port {port}, wanted as the entry of a region, is in use")
 
 
-def test_an_engine_environment_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
-    elsewhere = {"TIDEGATE_ENGINE_HOME": str(tmp_path)}
-    reason = failed(machine, machine.tidegate("deliver", environment=elsewhere), 4)
+def test_an_engine_environment_that_is_not_there(
+    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_ENGINE_HOME", str(tmp_path))
+    reason = failed(machine, tidegate("deliver"), 4)
     assert reason == f"no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
 
 
-def test_prometheus_that_is_not_there(machine: Machine) -> None:
-    reason = failed(machine, machine.tidegate("deliver", environment={"PATH": "/nonexistent"}), 4)
+def test_prometheus_that_is_not_there(machine: Machine, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    reason = failed(machine, tidegate("deliver"), 4)
     assert "prometheus" in reason and "apt-get install" in reason
 
 
-def test_users_without_a_fleet(machine: Machine) -> None:
-    line = refused(machine.tidegate("traffic"), 4)
+def test_users_without_a_fleet(machine: Machine, tidegate: Tidegate) -> None:
+    line = refused(tidegate("traffic"), 4)
     assert line == "tidegate: no fleet runs here; start it with `tidegate fleet up`"
 
 
 ON_GPUS = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
 
 
-def test_a_gpu_that_this_machine_does_not_have(machine: Machine, tmp_path: Path) -> None:
+def test_a_gpu_that_this_machine_does_not_have(
+    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
-    other = {"PATH": driver_tool(tmp_path, ("NVIDIA L4", 23_000)).path}
+    monkeypatch.setenv("PATH", driver_tool(tmp_path, ("NVIDIA L4", 23_000)).path)
     expected = (
         "the engine is for 1 of nvidia-h100-80gb; this machine has NVIDIA L4 (nvidia-smi); "
         "deliver where the accelerator is, or set engine.accelerator to cpu"
     )
     for begun in ("deliver", "fleet up"):
-        assert refused(machine.tidegate(*begun.split(), environment=other), 4) == f"tidegate: {expected}"
+        assert refused(tidegate(*begun.split()), 4) == f"tidegate: {expected}"
     for planned in ("plan", "deliver --dry-run"):
-        shown = machine.tidegate(*planned.split(), environment=other)
+        shown = tidegate(*planned.split())
         assert (shown.code, shown.out.count(f"`deliver` would not begin: {expected}")) == (4, 1), shown
 
 
-def test_fewer_gpus_than_an_engine_takes(machine: Machine, tmp_path: Path) -> None:
+def test_fewer_gpus_than_an_engine_takes(
+    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     args = {"max-model-len": 512, "tensor-parallel-size": 2}
     engine = {**ON_GPUS, "vllm": {"version": "0.32.0", "args": args}, "accelerator_count": 2}
     write_spec(machine.folder, engine={**engine, "accelerator": "nvidia-h100-80gb"})
-    one = {"PATH": driver_tool(tmp_path, (H100, 80_000)).path}
-    line = refused(machine.tidegate("deliver", environment=one), 4)
+    monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)).path)
+    line = refused(tidegate("deliver"), 4)
     assert "the engine is for 2 of nvidia-h100-80gb; this machine has 1 of them (nvidia-smi)" in line
 
 
 @pytest.mark.long
-def test_an_engine_environment_for_cpus_where_the_gpu_is(machine: Machine, tmp_path: Path) -> None:
+def test_an_engine_environment_for_cpus_where_the_gpu_is(
+    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
-    there = {"PATH": driver_tool(tmp_path, (H100, 80_000)).path}
-    reason = failed(machine, machine.tidegate("deliver", environment=there), 4)
+    monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)).path)
+    reason = failed(machine, tidegate("deliver"), 4)
     assert reason.startswith("the engine environment at ") and "is for cpu; expected one for cuda" in reason
-    planned = machine.tidegate("deliver", "--dry-run", environment=there)
+    planned = tidegate("deliver", "--dry-run")
     assert planned.code == 4 and "is for cpu; expected one for cuda" in planned.out, planned

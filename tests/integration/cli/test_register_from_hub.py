@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.services.hugging_face_hub import Hub, Repository, hugging_face_hub
+from fakes.terminal import Said
 
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.model_files import digest_files
 from tidegate.testing import write_tiny_model
 
@@ -20,8 +22,16 @@ pytestmark = pytest.mark.timeout(300)
 
 OLD, NEW = "a" * 40, "b" * 40
 TOKEN = "hf_of-the-team"
-TIDEGATE = Path(sys.executable).with_name("tidegate")
-Run = Callable[..., subprocess.CompletedProcess[str]]
+COMMANDS = """
+import contextlib, io, json, os, sys
+from tidegate.cli import main
+for words, token in json.load(sys.stdin):
+    os.environ["HF_TOKEN"] = token
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+Run = Callable[..., list[Said]]
 
 
 @pytest.fixture
@@ -42,24 +52,57 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def register(hub: Hub, tmp_path: Path) -> Run:
-    """Registers from a source, as a process of its own: the library reads its variables when it is imported."""
+def registry(tmp_path: Path) -> MlflowRegistry:
+    return MlflowRegistry(write_embedded_mlflow(tmp_path / "state"))
 
-    def run(source: str, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def register(hub: Hub, registry: MlflowRegistry, tmp_path: Path) -> Run:
+    """Registers from one source after the other, in a process of their own: the library reads its variables once.
+
+    Each is a source, or a source and a token.
+    """
+
+    def run(*sources: tuple[str, str] | str, endpoint: str = hub.url, more: tuple[str, ...] = ()) -> list[Said]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "MLFLOW_"))}
-        own |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "cache"), **variables}
-        words = [str(TIDEGATE), "model", "register", "support-llm", source, "--state", str(tmp_path / "state"), *more]
-        return subprocess.run(words, env=own, cwd=tmp_path, capture_output=True, text=True, check=False)
+        own |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "cache")}
+        asked = [(each, "") if isinstance(each, str) else each for each in sources]
+        words = ["model", "register", "support-llm", "--state", str(tmp_path / "state"), *more]
+        commands = json.dumps([([*words, source], token) for source, token in asked])
+        done = subprocess.run(
+            [sys.executable, "-c", COMMANDS],
+            input=commands,
+            env=own,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return [Said(*json.loads(line)) for line in done.stdout.splitlines()]
 
     return run
 
 
-def test_a_branch_becomes_the_commit_that_it_means_now(register: Run, hub: Hub, tmp_path: Path) -> None:
-    done = register("hf://acme/support-llm", "--alias", "candidate")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("models:/support-llm/1 (candidate): 7 files, ")
-    registry = MlflowRegistry(embedded_uri(tmp_path / "state"))
-    version = registry.resolve("support-llm", "candidate")
+REFUSED = {
+    "hf://acme/none": "hf://acme/none@main: no such repository, or a private one; check the name, or set ",
+    "hf://acme/private": "hf://acme/private@main: no such repository, or a private one",
+    "hf://acme/gated": "hf://acme/gated@main: the repository is gated, and not for this token; set HF_TOKEN",
+    "hf://acme/support-llm@v9": ("hf://acme/support-llm@v9: no such revision; name a branch, a tag or a commit"),
+    "hf://support-llm": "`hf://support-llm` is no source of a model version; write a folder, runs:/RUN/",
+}
+
+
+def test_a_branch_becomes_its_commit_a_token_stays_secret_and_what_cannot_be_fetched_is_one_line(
+    register: Run, registry: MlflowRegistry, hub: Hub, tmp_path: Path
+) -> None:
+    somebody = "hf_of-somebody"
+    branch, private, *refused = register(
+        "hf://acme/support-llm", ("hf://acme/private@v1", TOKEN), *((source, somebody) for source in REFUSED)
+    )
+    assert branch.code == 0, branch.err
+    assert branch.out.startswith("models:/support-llm/1: 7 files, ")
+    version = registry.resolve("support-llm", "1")
     wanted = digest_files(hub.repositories["acme/support-llm"].commits[NEW])
     assert version.files == {path: wanted[path] for path in wanted if not path.endswith((".bin", ".py"))}
     tags = registry.tags(version)
@@ -67,55 +110,28 @@ def test_a_branch_becomes_the_commit_that_it_means_now(register: Run, hub: Hub, 
     assert not [asked for asked in hub.asked if asked.endswith((".bin", ".py"))]
     assert registry.download(version, tmp_path / "engine").joinpath("model.safetensors").is_file()
 
+    assert private.code == 0, private.err
+    assert TOKEN not in private.out + private.err + str(registry.tags(registry.resolve("support-llm", "2")))
+
+    for each, why in zip(refused, REFUSED.values(), strict=True):
+        assert (each.code, each.out, each.err.count("\n")) == (2, "", 1)
+        assert each.err.startswith(f"tidegate: {why}")
+        assert somebody not in each.err
+
 
 @pytest.mark.long
 @pytest.mark.parametrize("revision", ["v1", OLD])
-def test_a_tag_or_a_commit_may_be_named(register: Run, tmp_path: Path, revision: str) -> None:
-    done = register(f"hf://acme/support-llm@{revision}", "--output", "json")
-    assert done.returncode == 0, done.stderr
-    registry = MlflowRegistry(embedded_uri(tmp_path / "state"))
+def test_a_tag_or_a_commit_may_be_named(register: Run, registry: MlflowRegistry, revision: str) -> None:
+    (done,) = register(f"hf://acme/support-llm@{revision}", more=("--output", "json"))
+    assert done.code == 0, done.err
     assert registry.tags(registry.resolve("support-llm", "1"))["tidegate.source"] == f"hf://acme/support-llm@{OLD}"
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "said"),
-    [
-        (
-            "hf://acme/none",
-            2,
-            "hf://acme/none@main: no such repository, or a private one; check the name, or set ",
-        ),
-        ("hf://acme/private", 2, "hf://acme/private@main: no such repository, or a private one"),
-        ("hf://acme/gated", 2, "hf://acme/gated@main: the repository is gated, and not for this token; set HF_TOKEN"),
-        ("hf://acme/support-llm@v9", 2, "hf://acme/support-llm@v9: no such revision; name a branch, a tag or a commit"),
-        (
-            "hf://support-llm",
-            2,
-            "`hf://support-llm` is no source of a model version; write a folder, runs:/RUN/",
-        ),
-    ],
-)
-def test_what_cannot_be_fetched_is_said_in_one_line(register: Run, source: str, code: int, said: str) -> None:
-    done = register(source, HF_TOKEN="hf_of-somebody")
-    assert (done.returncode, done.stdout) == (code, "")
-    assert f"tidegate: {said}" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "hf_of-somebody" not in done.stderr
-
-
-def test_a_private_one_takes_the_token_which_nobody_hears_of(register: Run, tmp_path: Path) -> None:
-    done = register("hf://acme/private@v1", HF_TOKEN=TOKEN)
-    assert done.returncode == 0, done.stderr
-    registry = MlflowRegistry(embedded_uri(tmp_path / "state"))
-    tags = registry.tags(registry.resolve("support-llm", "1"))
-    assert TOKEN not in done.stdout + done.stderr + str(tags)
-
-
 def test_a_hub_that_is_away_and_one_that_lies(register: Run, hub: Hub) -> None:
-    away = register("hf://acme/support-llm", HF_ENDPOINT="http://127.0.0.1:9")
-    assert away.returncode == 4
-    assert "hf://acme/support-llm@main: the hub did not answer (" in away.stderr
+    (away,) = register("hf://acme/support-llm", endpoint="http://127.0.0.1:9")
+    assert away.code == 4
+    assert "hf://acme/support-llm@main: the hub did not answer (" in away.err
     hub.lies = True
-    lied = register("hf://acme/support-llm")
-    assert lied.returncode == 2
-    assert "model.safetensors is not the file that the hub has" in lied.stderr
+    (lied,) = register("hf://acme/support-llm")
+    assert lied.code == 2
+    assert "model.safetensors is not the file that the hub has" in lied.err

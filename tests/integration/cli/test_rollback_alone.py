@@ -51,6 +51,7 @@ def rollback(spec: Path, there: Clusters, *more: str, mlflow: str = "") -> subpr
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(there.servers.kubeconfig)}
     if mlflow:
         environment |= {"MLFLOW_TRACKING_URI": mlflow, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        environment |= {"MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
     command = [sys.executable, "-c", TIDEGATE, "rollback", str(spec), *more]
     return subprocess.run(
         command, cwd=home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

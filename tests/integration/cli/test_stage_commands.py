@@ -33,7 +33,10 @@ def test_a_delivery_is_opened_once_for_one_key_and_refused_to_others(
     assert (other.code, other.out) == (2, "")
     carried = rf"delivery {opened} of {name} runs since \S+ \S+ UTC step by step, heard of at \S+ UTC"
     assert re.search(carried, other.err)
+    closed = tidegate("stage", "close", "-f", "delivery.yaml", "--key", "two")
+    assert closed.code == 0, closed.err
     assert is_leased(state)
+    assert MlflowDeliveries(embedded_uri(state)).deliveries(name)[0].outcome is None
 
 
 def test_a_step_does_nothing_for_the_one_who_has_another_key(tidegate: Tidegate, opened: str) -> None:

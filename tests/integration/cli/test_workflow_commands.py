@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes.kube.server import FakeServers, one_region
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.terminal import Tidegate
 from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from rollouts.kube.resources import CONFIG_MAPS, EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
@@ -86,7 +86,7 @@ def a_pod(step: str, phase: str, code: int | None = None, *, template: str = "st
 @pytest.fixture
 def embedded(tmp_path: Path) -> str:
     """The tracking URI of a registry whose files are on this machine's disk."""
-    uri = embedded_uri(tmp_path / "registry")
+    uri = write_embedded_mlflow(tmp_path / "registry")
     MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"))
     return uri
 

@@ -1,17 +1,17 @@
-"""Runs and artifacts in one MLflow server, model versions and aliases in another, as MLFLOW_REGISTRY_URI says it."""
+"""Runs and artifacts in an MLflow server, model versions and aliases in another store, as MLFLOW_REGISTRY_URI says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import mlflow_server, shared_mlflow_server
+from fakes.services.mlflow_server import shared_mlflow_server
 from fakes.terminal import Tidegate
-from mlflow import MlflowClient
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import experiment_name
 from registry.errors import UnknownModel
 from registry.model import Event
@@ -21,19 +21,13 @@ from tidegate.testing import write_tiny_model
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The addresses: of runs and artifacts, and of model versions."""
-    with mlflow_server(tmp_path_factory.mktemp("versions")) as versions:
-        yield shared_mlflow_server(), versions
-
-
 @pytest.fixture
-def both(tidegate: Tidegate, servers: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """The same, as commands are told it."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", servers[0])
-    monkeypatch.setenv("MLFLOW_REGISTRY_URI", servers[1])
-    return servers
+def both(tidegate: Tidegate, state: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The addresses, as commands are told them: of runs and artifacts, and of model versions."""
+    stores = shared_mlflow_server(), embedded_uri(state)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", stores[0])
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", stores[1])
+    return stores
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def test_a_version_is_registered_in_the_one_and_its_files_lie_in_the_other(
 ) -> None:
     registry = MlflowRegistry(*both)
     made = registry.register(name, folder, description="the first", alias="challenger")
-    runs, versions = (MlflowClient(uri, registry_uri=uri) for uri in both)
+    runs, versions = (open_client(uri) for uri in both)
 
     kept = versions.get_model_version_by_alias(name, "challenger")
     assert (kept.version, kept.description, kept.tags["tidegate.digest"]) == ("1", "the first", made.digest)
@@ -71,7 +65,7 @@ def test_a_version_is_registered_in_the_one_and_its_files_lie_in_the_other(
 def test_a_version_that_mlflows_own_client_logged_is_adopted(
     both: tuple[str, str], name: str, folder: Path, tmp_path: Path
 ) -> None:
-    client = MlflowClient(both[0], registry_uri=both[1])
+    client = open_client(*both)
     run = client.create_run(client.create_experiment(name))
     client.log_artifacts(run.info.run_id, str(folder), "weights")
     client.create_registered_model(name)
@@ -95,7 +89,7 @@ def test_deliveries_are_runs_and_move_aliases(both: tuple[str, str], name: str, 
 
     assert [each.outcome for each in deliveries.deliveries(name)] == ["delivered"]
     assert MlflowDeliveries(both[1]).deliveries(name) == []
-    aliases = MlflowClient(both[1], registry_uri=both[1]).get_registered_model(name).aliases
+    aliases = open_client(both[1]).get_registered_model(name).aliases
     assert {alias: str(of) for alias, of in aliases.items()} == {"champion": "2", "previous": "1"}
 
 
