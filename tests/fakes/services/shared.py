@@ -1,4 +1,4 @@
-"""Servers that all processes of a test run share: started by the first that needs one, ended with the run."""
+"""Servers and files that all processes of a test run share: made by the first that needs one, gone with the run."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def shared(name: str, start: Callable[[Path], tuple[subprocess.Popen[bytes], str
             note.write_text(json.dumps({"pid": process.pid, "address": address}))
         found: str = json.loads(note.read_text())["address"]
         return found
+
+
+def shared_file(name: str, make: Callable[[Path], object]) -> Path:
+    """The file of that name, which nobody changes; `make` it once for a run."""
+    folder = Path(os.environ[FOLDER])
+    with file_lock(folder / f"{name}.lock"):
+        if not (folder / name).exists():
+            make(folder / f"new-{name}")
+            (folder / f"new-{name}").rename(folder / name)
+        return folder / name
 
 
 def begin_sharing() -> None:
