@@ -11,7 +11,12 @@ from fakes.services.shared import shared_file
 
 from registry.adapters.mlflow_store import embedded_uri
 
-_MAKE = "import sys; from registry.adapters.mlflow_library import LibraryStore; LibraryStore(sys.argv[1]).names_like('', 1)"
+_MAKE = """
+import sys
+from registry.adapters.mlflow_library import LibraryStore
+
+LibraryStore(sys.argv[1]).names_like("", 1)
+"""
 
 
 def write_embedded_mlflow(state: Path) -> str:

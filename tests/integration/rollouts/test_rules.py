@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.engines.local_fleet import newest_with, stand_in
+from fakes.engines.local_fleet import newest_with
 from fakes.services.http import page
 
-from rollouts.adapters.host_client import FleetHost, LocalRegionClient
+from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from rollouts.errors import RulesRefused, Unreachable
 
@@ -67,8 +67,7 @@ async def value(ask: Ask, query: str, *, within: float = 25) -> float:
     raise AssertionError(f"{query} has no value")
 
 
-async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, fleet: LocalRegionClient, ask: Ask) -> None:
-    await fleet.deploy(stand_in("6"))
+async def test_rules_are_evaluated_every_ten_seconds(host: FleetHost, ask: Ask) -> None:
     await host.load_rules(RULES.format(group="proxies"))
     (group,) = (await ask("rules"))["groups"]
     assert (group["name"], group["interval"]) == ("proxies", 10)
