@@ -69,15 +69,19 @@ async def value(ask: Ask, query: str, *, within: float = 120) -> float:
 
 @pytest.mark.slow(reason="rules are evaluated every ten seconds")
 async def test_rules_are_evaluated_replaced_and_refused(host: FleetHost, ask: Ask, numbers: str) -> None:
-    await host.load_rules(RULES.format(group="proxies"))
+    await host.load_rules(RULES.format(group="targets"))
     await host.scrape_also("support-llm", numbers)
     (group,) = (await ask("rules"))["groups"]
-    assert (group["name"], group["interval"]) == ("proxies", 10)
-    assert await value(ask, 'tidegate:proxies:count{job="proxy"}') == 1
-
+    assert (group["name"], group["interval"]) == ("targets", 10)
     # A delivery's own numbers are read until it is forgotten.
     assert await value(ask, 'tidegate_gate_number{job="delivery",gate="errors",region="eu-west-1"}') == 0.5
+    assert await value(ask, 'tidegate:targets:count{job="delivery"}') == 1
     assert (await ask("query?query=other_number"))["result"] == []
+    await host.forget("support-llm")
+    deadline = time.monotonic() + 120
+    while (await ask('query?query=up{job="delivery"}'))["result"]:
+        assert time.monotonic() < deadline, "still scraped"
+        await asyncio.sleep(0.2)
     await host.forget("support-llm")
 
     await host.load_rules(RULES.format(group="good"))
@@ -96,12 +100,6 @@ async def test_rules_are_evaluated_replaced_and_refused(host: FleetHost, ask: As
     assert last_reload(await metrics(host)) == before
     await host.load_rules("")
     assert await groups(ask) == set()
-
-    deadline = time.monotonic() + 120
-    while (await ask('query?query=up{job="delivery"}'))["result"]:
-        assert time.monotonic() < deadline, "still scraped"
-        await asyncio.sleep(0.2)
-    await host.forget("support-llm")
 
 
 def last_reload(text: str) -> str:
