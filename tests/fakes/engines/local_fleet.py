@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -168,6 +168,47 @@ async def fleet_host(state: Path) -> AsyncIterator[FleetHost]:
         host = await host_client.start(state, {REGION: None}, owned=True)
         yield host
         await host.stop()
+
+
+REGIONS_OF_A_HOST = 4
+"""Of a shared one: so few that the engines of tests that are over do not fill the memory."""
+
+
+class SharedHosts:
+    """Hosts one after the other, while deliveries run; each test gets a region of its own that is empty."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._hosts = folder, 0
+        self._lock, self._free = ExitStack(), list[str]()
+        self._started: FleetHost | None = None
+
+    @asynccontextmanager
+    async def region(self) -> AsyncIterator[tuple[FleetHost, str]]:
+        """A host, and the region of it that is this test's."""
+        if not self._free:
+            await self.stop()
+            self._hosts += 1
+            self._lock.enter_context(delivery(self.state))
+            self._free = [f"{REGION}-{number}" for number in range(REGIONS_OF_A_HOST)]
+            self._started = await host_client.start(self.state, dict.fromkeys(self._free), owned=True)
+            await self._started.close()
+        # Of this test's loop.
+        host = await host_client.attach(self.state)
+        assert host is not None
+        yield host, self._free.pop()
+        await host.close()
+
+    @property
+    def state(self) -> Path:
+        """The state folder of the host that runs."""
+        return self._folder / f"state-{self._hosts}"
+
+    async def stop(self) -> None:
+        """End the host that runs, if one does."""
+        if self._started is not None:
+            await self._started.stop()
+        self._started, self._free = None, []
+        self._lock.close()
 
 
 def process_of(arm: EngineSet | None) -> psutil.Process:

@@ -109,11 +109,12 @@ class _Handler(QuietHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.bodies.append(body)
         self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
-        fault = FAULTS.get(body["model"])
-        if body["model"] == "vanish":
+        model = self.server.as_if or body["model"]
+        fault = FAULTS.get(model)
+        if model == "vanish":
             self.close_connection = True
             return
-        if body["model"] == "hang":
+        if model == "hang":
             time.sleep(self.server.token_seconds * 20)
         self.send_response(fault.status if fault else 200)
         self.send_header("content-type", fault.content_type if fault else "text/event-stream")
@@ -125,7 +126,7 @@ class _Handler(QuietHandler):
             self._chunk(fault.body)
             self._chunk(b"")
             return
-        self._stream(cut=body["model"] == "cut")
+        self._stream(cut=model == "cut")
 
     def _stream(self, *, cut: bool) -> None:
         self._event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
@@ -154,9 +155,10 @@ class _Handler(QuietHandler):
 class FakeChatServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, token_seconds: float) -> None:
+    def __init__(self, token_seconds: float, as_if: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.token_seconds = token_seconds
+        self.as_if = as_if
         self.bodies: list[dict[str, object]] = []
         self.regenerates: list[str | None] = []
         """Of each request the version whose answer was not wanted; None of first requests."""
@@ -167,13 +169,13 @@ class FakeChatServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def chat_server(token_seconds: float = 0.05) -> Iterator[FakeChatServer]:
-    """Serve on a free loopback port; answers by model name, also when asked for tokens.
+def chat_server(token_seconds: float = 0.05, *, as_if: str = "") -> Iterator[FakeChatServer]:
+    """Serve on a free loopback port; answers by model name, or `as_if` that was the name; also when asked for tokens.
 
     A name of `FAULTS` gets that; `cut` half an answer, `vanish` none, `hang` one after a long time; others get four
     words.
     """
-    server = FakeChatServer(token_seconds)
+    server = FakeChatServer(token_seconds, as_if)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server

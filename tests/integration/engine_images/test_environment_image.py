@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def system(root: Path, *places: str, libraries: Mapping[str, Source] | None = No
     return base_in_layout(root, "system", AMD64)
 
 
+@cache
 def _libraries() -> dict[str, Source]:
     """What the dynamic linker loads for this Python and for its modules of C."""
     python = Path(sys.executable).resolve()

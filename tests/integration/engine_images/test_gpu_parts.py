@@ -49,6 +49,7 @@ def test_with_a_gpu_the_environment_for_cuda_is_asked_for(tmp_path: Path) -> Non
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.long
 def test_the_help_needs_no_gpu(tmp_path: Path) -> None:
     done = run(str(SCRIPT), "--help", PATH=driver(tmp_path / "bin", NO_DRIVER))
     assert done.returncode == 0

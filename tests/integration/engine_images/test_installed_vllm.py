@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from engine_images.adapters.environment import find_engine_environment
 from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.pinned import pinned_vllm
 from engine_images.arguments.values import Arguments, command_line
+from engine_images.entrypoint.compile_key import NEUTRAL_VARIABLES
 from engine_images.environment.recipe import RECIPES
 from tidegate.testing import write_tiny_model
 
@@ -142,3 +144,15 @@ def test_vllm_reads_the_arguments_as_the_spec_meant_them() -> None:
         "kv_cache_memory_bytes": 128_000_000,
         "override_generation_config": {"temperature": 0.5},
     }
+
+
+def test_the_installed_vllm_ignores_the_variables_that_we_ignore() -> None:
+    packages = Path(find_engine_environment().python).parents[1] / "lib"
+    tree = ast.parse(next(packages.glob("python3.*/site-packages/vllm/envs.py")).read_text(encoding="utf-8"))
+    ignored = next(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "ignored_factors"
+    )
+    theirs = {name for name in ast.literal_eval(ignored) if name.startswith("VLLM_")}
+    assert theirs == NEUTRAL_VARIABLES

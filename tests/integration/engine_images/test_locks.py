@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from alike import long
 from uv import find_uv_bin
 
 from engine_images.choices import EnginePlatform
@@ -28,7 +29,7 @@ def asked(*arguments: str | Path, folder: Path) -> str:
 
 @pytest.mark.index
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("machine", ["x86_64", long("aarch64")])
 @pytest.mark.parametrize("platform", [CPU, CUDA])
 def test_every_package_has_a_wheel_with_a_hash_of_the_lock(
     platform: EnginePlatform, machine: str, tmp_path: Path
@@ -44,6 +45,7 @@ def test_every_package_has_a_wheel_with_a_hash_of_the_lock(
     assert not any((tmp_path / "site").glob("*.dist-info"))
 
 
+@pytest.mark.long
 @pytest.mark.index
 @pytest.mark.timeout(120)
 def test_the_lock_for_cuda_is_a_resolution_of_what_was_asked_for(tmp_path: Path) -> None:

@@ -162,17 +162,21 @@ async def test_a_run_that_ended_early_leaves_nothing_behind_and_what_was_whole_s
 
 
 @pytest.mark.parametrize(
-    ("program", "message", "again"),
+    ("program", "seconds", "message", "again"),
     [
-        ("raise SystemExit(4)", "something that it needs of stable was not there", True),
-        ("raise SystemExit(3)", "asking stable ended with code 3", False),
-        ("pass", "what it found of stable cannot be read: it wrote no results_TIME.json; expected one", False),
-        ("import time; time.sleep(600)", "no answer within 20 s", False),
+        ("raise SystemExit(4)", 60, "something that it needs of stable was not there", True),
+        ("raise SystemExit(3)", 60, "asking stable ended with code 3", False),
+        ("pass", 60, "what it found of stable cannot be read: it wrote no results_TIME.json; expected one", False),
+        ("import time; time.sleep(600)", 1, "no answer within 1 s", False),
     ],
 )
-async def test_what_says_nothing_of_the_version(asked: Asked, program: str, message: str, again: bool) -> None:
+async def test_what_says_nothing_of_the_version(
+    asked: Asked, program: str, seconds: float, message: str, again: bool
+) -> None:
     with pytest.raises(NotAnswered) as caught:
-        await asked.ask("http://127.0.0.1:9", "http://127.0.0.1:9", seconds=20, run=[sys.executable, "-c", program])
+        await asked.ask(
+            "http://127.0.0.1:9", "http://127.0.0.1:9", seconds=seconds, run=[sys.executable, "-c", program]
+        )
     assert message in caught.value.message
     assert caught.value.again is again
     assert not asked.kept.exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import os
 import shutil
@@ -11,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,17 +24,19 @@ import yaml
 from alike import long
 from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
 from fakes.services.chat_servers import chat_server
+from fakes.services.prometheus import asked
 
-from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
+from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.records import RecordSource
-from gates.analyses.burn_rate import BurnRateGate
-from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence, Times
+from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence, Times
 from gates.evidence.request_record import RecordReader, RequestRecord
-from gates.model import ArmKey, NoData
+from gates.model import ArmKey
 from rollouts.adapters.sockets import free_port
 from tidegate.core.errors import OutsideError
 
 ARM = ArmKey(region="eu-west-1", role="canary", version="7")
+TARGETS = 3
+"""The proxy, and an engine of each arm."""
 OTHER = ArmKey(region="eu-west-1", role="stable", version="6")
 
 
@@ -113,7 +115,7 @@ def scrape_config(admin: int, engines: dict[ArmKey, int] | None = None) -> dict[
     }
     targets = [{"targets": [f"127.0.0.1:{port}"], "labels": arm.model_dump()} for arm, port in (engines or {}).items()]
     engine_job = {"job_name": "engine", "static_configs": targets}
-    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job, engine_job]}
+    return {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"}, "scrape_configs": [job, engine_job]}
 
 
 def ask(port: int, model: str, path: str = "") -> None:
@@ -220,29 +222,37 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
             users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng)
             url = f"http://127.0.0.1:{port}"
             source = PrometheusSource(url, settles_within=timedelta(seconds=1))
-            # Prometheus takes some seconds to find its targets.
-            began, deadline = datetime.now(UTC), time.monotonic() + 120
-            while len(source.batch(OTHER, ARM, began, datetime.now(UTC)).arms) < 2:
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
-            time.sleep(1.5)
+            # Prometheus takes five seconds to find its targets.
+            until_scraped_twice(url)
             yield users, source, url
 
 
+def until_scraped_twice(url: str) -> None:
+    """Return once each target was scraped twice from now on: the first scrape may have begun before."""
+    now, seen = time.time(), defaultdict[str, set[float]](set)
+    deadline = time.monotonic() + 120
+    while len(seen) < TARGETS or any(len(times) < 2 for times in seen.values()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.05)
+        for sample in asked(url, "timestamp(up)"):
+            at = float(sample["value"][1])
+            seen[sample["metric"]["instance"]] |= {at} if at > now else set()
+
+
+@pytest.mark.slow(reason="Prometheus looks for its targets every five seconds")
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 @pytest.mark.parametrize("native", [long(False, id="classic"), pytest.param(True, id="native")])
 def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native: bool) -> None:
-    with observed_users(tmp_path, native=native) as (users, source, _):
+    with observed_users(tmp_path, native=native) as (users, source, url):
         moments = [datetime.now(UTC)]
         for look in range(2):
             users.send_many()
             if look == 1:
                 # Scraped once more before it goes.
-                time.sleep(2.2)
+                until_scraped_twice(url)
                 users.engines[ARM].restart()
-            time.sleep(2.2)
+            until_scraped_twice(url)
             moments.append(datetime.now(UTC))
-        time.sleep(source.settles_within.total_seconds() + 0.5)
         since, until = moments[0], moments[-1]
         scraped = source.batch(OTHER, ARM, since, until)
         seen = RecordSource([users.records]).batch(OTHER, ARM, since, until)
@@ -260,97 +270,6 @@ def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native:
         for key, whole_times in bucketed(scraped, edges).items():
             summed = [sum(column) for column in zip(*(bucketed(part, edges)[key] for part in parts), strict=True)]
             assert summed == whole_times
-
-
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-def test_an_engine_that_is_promoted_does_not_bring_its_past(tmp_path: Path) -> None:
-    port, targets = free_port(), tmp_path / "targets.json"
-
-    def scrape_as(engine: EngineMetrics, arm: ArmKey) -> None:
-        entry = {"targets": [f"127.0.0.1:{engine.server_port}"], "labels": arm.model_dump()}
-        targets.with_suffix(".new").write_text(json.dumps([entry]))
-        targets.with_suffix(".new").replace(targets)
-
-    discovery = {"files": [str(targets)], "refresh_interval": "1s"}
-    config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": "engine", "file_sd_configs": [discovery]}],
-    }
-    with engine_metrics() as engine:
-        engine.observe(0.1, 0.1, 0.1)
-        scrape_as(engine, ARM)
-        command = prometheus_command(tmp_path, config, port)
-        with running(command, f"127.0.0.1 {port} /-/ready", tmp_path / "prometheus.log"):
-            source, since = PrometheusSource(f"http://127.0.0.1:{port}"), datetime.now(UTC)
-            promoted = ARM.model_copy(update={"role": "stable"})
-
-            def times(arm: ArmName) -> int | None:
-                batch = source.batch(promoted, ARM, since, datetime.now(UTC))
-                found = [pod.ttft for pod in batch.arms if pod.arm is arm]
-                return next((sum(ttft.counts) for ttft in found if isinstance(ttft, Buckets)), None)
-
-            wait_until(lambda: times(ArmName.CANARY) is not None)
-            for _ in range(500):
-                engine.observe(0.1, 0.1, 0.1)
-            time.sleep(2)
-            scrape_as(engine, promoted)
-            wait_until(lambda: times(ArmName.STABLE) is not None)
-            engine.observe(0.1, 0.1, 0.1)
-            wait_until(lambda: times(ArmName.STABLE) == 1)
-            assert times(ArmName.CANARY) in {500, 501}
-            missing = source.batch(promoted, ARM, since, datetime.now(UTC)).missing
-            assert missing["stable ttft of unknown age"].startswith("501 were counted before")
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
-def errors_gate(total: str = "sum(rate({}[{{{{.window}}}}]))", **changes: str) -> BurnRateGate:
-    """On what the proxy counted of the canary."""
-    labels = 'region="{{.region}}",role="{{.role}}",version="{{.version}}"'
-    errors = f'sum(rate(envoy_cluster_upstream_rq{{{labels},envoy_response_code=~"5.."}}[{{{{.window}}}}]))'
-    queries = {"errors_query": errors, "total_query": total.format(f"envoy_cluster_upstream_rq{{{labels}}}")}
-    return BurnRateGate.model_validate({"objective": 0.99} | queries | changes)
-
-
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-def test_queries_give_events_or_say_why_not(tmp_path: Path) -> None:
-    with observed_users(tmp_path, native=False) as (users, _, url):
-        since = datetime.now(UTC)
-        for _ in range(12):
-            users.send(ARM, "m")
-            users.send(ARM, "fail")
-            time.sleep(0.5)
-        time.sleep(1.5)
-        until = datetime.now(UTC)
-        ask_for = PrometheusEvents(url).events
-        counted = ask_for(errors_gate(), ARM, since, until)
-        # Prometheus extrapolates, and does not see what a series had at its first sample.
-        assert isinstance(counted, Events)
-        assert 12 <= counted.total <= 30 and abs(counted.bad / counted.total - 0.5) < 0.1
-        increased = errors_gate(total="sum(increase({}[{{{{.window}}}}]))", counted_as="increase")
-        again = ask_for(increased, ARM, since, until)
-        assert isinstance(again, Events) and again.total == counted.total
-        nothing = ask_for(errors_gate(), OTHER, since, until)
-        assert isinstance(nothing, NoData) and nothing.reason.startswith("Prometheus has nothing for sum(rate(")
-        unseen = "sum(rate(nothing[{{.window}}]))"
-        unsure = ask_for(errors_gate(errors_query=unseen), ARM, since, until)
-        assert isinstance(unsure, NoData) and "end it with `or vector(0)`" in unsure.reason
-        assert ask_for(errors_gate(errors_query=f"{unseen} or vector(0)"), ARM, since, until) == Events(
-            total=counted.total, bad=0
-        )
-        with pytest.raises(OutsideError, match="refused"):
-            ask_for(errors_gate(errors_query="sum(rate({{.window}}))"), ARM, since, until)
-        with pytest.raises(OutsideError, match=r"gives 3 series; write sum\(\) around it"):
-            ask_for(errors_gate(total="rate(up[{{{{.window}}}}])"), ARM, since, until)
-        scalar = errors_gate(total="scalar(vector(4)) + 0 * scalar(sum(rate(up[{{{{.window}}}}])))")
-        assert isinstance(ask_for(scalar, ARM, since, until), Events)
-        undefined = ask_for(errors_gate(total="0 / 0 * sum(rate({}[{{{{.window}}}}]))"), ARM, since, until)
-        assert isinstance(undefined, NoData) and "answers nan to" in undefined.reason
 
 
 def common_powers() -> tuple[float, ...]:

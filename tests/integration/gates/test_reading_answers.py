@@ -50,6 +50,11 @@ def embedder() -> WordEmbeddings:
     return WordEmbeddings()
 
 
+@pytest.fixture(scope="module")
+def languages() -> LanguageIds:
+    return LanguageIds()
+
+
 def test_embeddings_are_the_package_s_own(embedder: WordEmbeddings) -> None:
     wordllama = pytest.importorskip("wordllama")
     folder = Path(wordllama.__file__).parent
@@ -80,9 +85,10 @@ def test_nearness_follows_meaning(embedder: WordEmbeddings, one: str, nearer: st
 
 
 def test_a_thousand_answers_are_embedded_in_a_moment(embedder: WordEmbeddings) -> None:
-    begin = time.perf_counter()
+    # Of this process: others may keep it waiting.
+    begin = time.process_time()
     embedder.embed(["The parcel was handed to the carrier this morning and arrives tomorrow. " * 10] * 1000)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(
@@ -98,17 +104,17 @@ def test_a_thousand_answers_are_embedded_in_a_moment(embedder: WordEmbeddings) -
         ("OK", ""),
     ],
 )
-def test_a_language_is_told_or_left_open(text: str, language: str) -> None:
-    assert LanguageIds().language(text) == language
+def test_a_language_is_told_or_left_open(languages: LanguageIds, text: str, language: str) -> None:
+    assert languages.language(text) == language
 
 
 def a_reply(text: str) -> EngineReply:
     return EngineReply(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
 
 
-def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings) -> None:
+def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings, languages: LanguageIds) -> None:
     stable, canary = a_reply("The parcel arrives tomorrow."), a_reply("Je ne peux pas vous aider avec cela.")
-    pair = paired_answer(stable, canary, languages=LanguageIds(), embedder=embedder)
+    pair = paired_answer(stable, canary, languages=languages, embedder=embedder)
     assert pair.stable
     assert pair.canary
     assert (pair.stable.language, pair.canary.language) == ("en", "fr")

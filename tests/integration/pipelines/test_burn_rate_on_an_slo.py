@@ -89,13 +89,15 @@ async def delivered(host: FleetHost, folder: Path, slo: str, challenger: Sequenc
     return result, users
 
 
-@pytest.mark.parametrize("slo", ["availability", long("served"), long("ttft")])
+@pytest.mark.long
+@pytest.mark.parametrize("slo", ["availability", "served", "ttft"])
 async def test_a_healthy_canary_passes(host: FleetHost, tmp_path: Path, slo: str) -> None:
     result, users = await delivered(host, tmp_path, slo, ())
     assert (result.ending, result.reason) == (Ending.DELIVERED, f"version {CHALLENGER} serves {REGION}")
     assert users.failed == []
 
 
+@pytest.mark.slow(reason="Prometheus scrapes every two seconds, and a gate wants three scrapes")
 @pytest.mark.parametrize(
     ("slo", "challenger"),
     [

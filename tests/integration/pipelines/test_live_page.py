@@ -11,15 +11,15 @@ from pathlib import Path
 import httpx
 import pytest
 from fakes.delivery.records import Delivery
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 from starlette.applications import Starlette
 
 from pipelines.adapters import web_server
 from pipelines.adapters.web_server import address_of, listening
-from pipelines.views.page.routes import Board, LivePage, PageLimits
+from pipelines.views.page.routes import EVERY_SECONDS, Board, LivePage, PageLimits
 from pipelines.views.page.snapshot import PageSnapshot, SnapshotReader
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
@@ -43,7 +43,7 @@ class Silence:
 
 @pytest.fixture
 def ledgers(tmp_path: Path) -> MlflowDeliveries:
-    return MlflowDeliveries(embedded_uri(tmp_path))
+    return MlflowDeliveries(write_embedded_mlflow(tmp_path))
 
 
 @pytest.fixture
@@ -134,10 +134,11 @@ async def test_nobody_asks_when_nobody_watches(ledger: Silence) -> None:
         async with stream(client) as watched:
             await watched.next()
         # The server learns of it when it writes, and a look may be under way.
-        await asyncio.sleep(3)
-        before = ledger.looks
-        await asyncio.sleep(5)
-        assert ledger.looks == before
+        before = ledger.looks - 1
+        async with asyncio.timeout(60):
+            while ledger.looks != before:
+                before = ledger.looks
+                await asyncio.sleep(2 * EVERY_SECONDS)
 
 
 async def test_who_comes_back_is_sent_what_is_new_and_who_opens_the_page_has_it_already(
@@ -153,7 +154,7 @@ async def test_who_comes_back_is_sent_what_is_new_and_who_opens_the_page_has_it_
         async with stream(client, last=seen) as again:
             assert 'id="now"' not in (await again.next())["data"]
         await asyncio.to_thread(opened.append, Delivery("3").say("build", "started").events[0])
-        await asyncio.sleep(2.1)
+        await asyncio.sleep(EVERY_SECONDS)
         async with stream(client, last=seen) as again:
             assert 'id="now"' in (await again.next())["data"]
 
@@ -199,7 +200,7 @@ async def test_a_look_that_hangs_holds_up_neither_the_page_nor_a_sign_of_life() 
         assert "Not looked at yet" in (await client.get("/")).text
         first = await watched.next()
         assert "Not looked at yet" in first["data"]
-        asyncio.get_running_loop().call_later(3, released.set)
+        asyncio.get_running_loop().call_later(0.5, released.set)
         await watched.until("MLflow has not been reached")
         assert watched.comments > 0
 

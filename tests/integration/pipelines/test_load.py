@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 import psutil
 import pytest
-from fakes.services.chat_servers import WORDS, chat_server
+from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
 
 from gates.adapters.text_models import WordEmbeddings
 from gates.evidence.request_record import RecordReader, RequestRecord
@@ -33,13 +34,12 @@ def start(
     prompts: Path,
     entries: dict[str, str],
     *,
-    model: str = "m",
     rate: float = 10,
     regenerate: float = 0,
 ) -> LoadProcess:
     records = tmp_path / "traffic" / "users.jsonl"
     return start_load(
-        entries, rate=rate, prompts=prompts, model=model, max_tokens=4, records=records, regenerate=regenerate
+        entries, rate=rate, prompts=prompts, model="m", max_tokens=4, records=records, regenerate=regenerate
     )
 
 
@@ -51,59 +51,61 @@ async def wait_for_records(load: LoadProcess, count: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def records_of(tmp_path: Path, prompts: Path, model: str, count: int = 5) -> list[RequestRecord]:
-    with chat_server() as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url}, model=model)
-        await wait_for_records(load, count)
-        await load.stop()
-    return RecordReader(load.records).read_new()
+FAILURES = {
+    "cut": ("cut", 200, True, "7"),
+    "fail": ("status", 500, False, "7"),
+    "refuse": ("status", 400, False, "7"),
+    "gone": ("connect", 0, False, ""),
+}
+"""Of each region that does not work: its requests' error, their status, whether they are cut, and who answered."""
+QUESTION = "Wie viele Tage hat ein Jahr, und warum sind es manchmal mehr?"
 
 
-async def test_streams_are_measured_while_they_arrive(tmp_path: Path, prompts: Path) -> None:
-    records = await records_of(tmp_path, prompts, "m")
+async def test_what_became_of_each_request_is_measured_region_by_region(tmp_path: Path, prompts: Path) -> None:
+    prompts.write_text(f"{QUESTION}\n")
+    with ExitStack() as stack:
+        kinds = {"well": "", **{kind: kind for kind in FAILURES if kind != "gone"}}
+        servers = {region: stack.enter_context(chat_server(as_if=kind)) for region, kind in kinds.items()}
+        entries = {region: server.url for region, server in servers.items()} | {"gone": "http://127.0.0.1:9"}
+        load = start(tmp_path, prompts, entries, rate=20, regenerate=0.5)
+        while len(servers["well"].bodies) < 120:
+            load.check()
+            await asyncio.sleep(0.1)
+        totals = await load.stop()
+    records = RecordReader(load.records).read_new()
+    assert totals.requests == len(records)
+    of = {region: [record for record in records if record.region == region] for region in entries}
+    well(of["well"], servers["well"])
+    assert len(of["well"]) == len(servers["well"].bodies)
+    for region, expected in FAILURES.items():
+        assert {(not r.ok, r.error, r.status, r.cut, r.version) for r in of[region]} == {(True, *expected)}
+    # There was no answer that somebody could not want.
+    assert set(servers["fail"].regenerates) == {None}
+    assert totals.failed == sum(not record.ok for record in records) == sum(len(of[region]) for region in FAILURES)
+    # What drift looks at is written next to the times, and no words are.
+    assert {(r.prompt_characters, r.prompt_language, r.prompt_topic, r.prompt_tokens) for r in of["well"]} == {
+        (len(QUESTION), "de", None, 3)
+    }
+    written = load.records.read_text()
+    assert "Jahr" not in written and "answer" not in written
+
+
+def well(records: list[RequestRecord], server: FakeChatServer) -> None:
+    """Streams are measured while they arrive, and users say now and then whose answer they did not want."""
     assert all(record.ok and record.status == 200 and not record.cut for record in records)
-    assert {(record.role, record.version, record.region) for record in records} == {("canary", "7", "eu-west-1")}
+    assert {(record.role, record.version, record.refusal, record.entropy) for record in records} == {
+        ("canary", "7", False, None)
+    }
     for record in records:
         assert record.ttft_seconds is not None and record.itl_mean_seconds is not None
         assert 0.04 < record.ttft_seconds < record.duration_seconds
-        assert record.output_tokens == len(WORDS)
-        assert record.finish_reason == "stop"
+        assert (record.output_tokens, record.finish_reason) == (len(WORDS), "stop")
     # Of all of them: a busy machine reads now and then several tokens at once.
     assert median(record.itl_mean_seconds or 0.0 for record in records) == pytest.approx(0.05, abs=0.03)
-
-
-async def test_users_ask_again_now_and_then_and_say_whose_answer_they_did_not_want(
-    tmp_path: Path, prompts: Path
-) -> None:
-    with chat_server() as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=40, regenerate=0.5)
-        await wait_for_records(load, 120)
-        await load.stop()
-    again = [number for number, version in enumerate(server.regenerates) if version == "7"]
-    first = [number for number, version in enumerate(server.regenerates) if version is None]
-    assert len(again) + len(first) == len(server.bodies)
+    again, first = server.regenerates.count("7"), server.regenerates.count(None)
+    assert again + first == len(server.bodies)
     # Half of all first answers, within five standard deviations.
-    assert len(again) / len(first) == pytest.approx(0.5, abs=5 * (0.25 / len(first)) ** 0.5)
-    assert len(RecordReader(load.records).read_new()) == len(server.bodies)
-
-
-async def test_nobody_asks_again_because_there_was_no_answer(tmp_path: Path, prompts: Path) -> None:
-    with chat_server() as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url}, model="fail", regenerate=0.99)
-        await wait_for_records(load, 5)
-        await load.stop()
-    assert set(server.regenerates) == {None}
-
-
-async def test_what_drift_looks_at_is_written_next_to_the_times_and_no_words_are(tmp_path: Path, prompts: Path) -> None:
-    prompts.write_text("Wie viele Tage hat ein Jahr, und warum sind es manchmal mehr?\n")
-    records = await records_of(tmp_path, prompts, "m")
-    assert {(r.prompt_characters, r.prompt_language, r.prompt_topic, r.prompt_tokens) for r in records} == {
-        (61, "de", None, 3)
-    }
-    assert {(r.refusal, r.entropy) for r in records} == {(False, None)}
-    written = (tmp_path / "traffic" / "users.jsonl").read_text()
-    assert "Jahr" not in written and "answer" not in written
+    assert again / first == pytest.approx(0.5, abs=5 * (0.25 / first) ** 0.5)
 
 
 async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path, prompts: Path) -> None:
@@ -114,9 +116,12 @@ async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp
     (tmp_path / "traffic").mkdir()
     model.save(topics_file(tmp_path / "traffic" / "users.jsonl"))
     prompts.write_text(asked[0] + "\n")
-    assert {r.prompt_topic for r in await records_of(tmp_path, prompts, "m")} == set(
-        model.topics(WordEmbeddings(), asked[:1])
-    )
+    with chat_server() as server:
+        load = start(tmp_path, prompts, {"eu-west-1": server.url})
+        await wait_for_records(load, 1)
+        await load.stop()
+    told = {record.prompt_topic for record in RecordReader(load.records).read_new()}
+    assert told == set(model.topics(WordEmbeddings(), asked[:1]))
 
 
 async def test_log_probabilities_are_asked_for_as_often_as_is_said(
@@ -129,25 +134,6 @@ async def test_log_probabilities_are_asked_for_as_often_as_is_said(
         await load.stop()
         asked = [body.get("top_logprobs") for body in server.bodies]
     assert 0.2 < asked.count(5) / len(asked) < 0.8
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "status", "cut"),
-    [("cut", "cut", 200, True), ("fail", "status", 500, False), ("refuse", "status", 400, False)],
-)
-async def test_every_failed_or_cut_request_is_counted(
-    tmp_path: Path, prompts: Path, *, model: str, error: str, status: int, cut: bool
-) -> None:
-    records = await records_of(tmp_path, prompts, model)
-    assert {(record.ok, record.error, record.status, record.cut) for record in records} == {(False, error, status, cut)}
-
-
-async def test_a_region_that_is_not_there_counts_as_failed_and_names_no_version(tmp_path: Path, prompts: Path) -> None:
-    load = start(tmp_path, prompts, {"eu-west-1": "http://127.0.0.1:9"})
-    await wait_for_records(load, 2)
-    totals = await load.stop()
-    assert totals.failed == totals.requests
-    assert {(r.error, r.version, r.status) for r in RecordReader(load.records).read_new()} == {("connect", "", 0)}
 
 
 async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path: Path, prompts: Path) -> None:

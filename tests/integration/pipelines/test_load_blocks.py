@@ -64,16 +64,30 @@ async def test_a_block_returns_its_own_requests_all_of_which_have_ended(
     assert found is not None and 1.0 < found.seconds < 30.0
 
 
-async def test_two_arms_get_the_same_requests_in_the_same_order(tmp_path: Path, server: FakeChatServer) -> None:
+FAILURES = {"refuse": "status", "dead": "status", "cut": "cut", "mid-error": "protocol", "vanish": "connect"}
+
+
+async def test_arms_get_the_same_requests_and_each_failure_has_its_class(
+    tmp_path: Path, server: FakeChatServer
+) -> None:
     async with real(tmp_path) as generator:
         sent = []
         for _ in range(2):
             server.bodies.clear()
-            await generator.block(order(server.url, concurrency=1))
+            records = await generator.block(order(server.url, concurrency=1))
             sent.append([body["messages"][0]["content"] for body in server.bodies])
-    shorter = min(map(len, sent))
-    assert shorter >= 5
-    assert sent[0][:shorter] == sent[1][:shorter]
+        shorter = min(map(len, sent))
+        assert shorter >= 5
+        assert sent[0][:shorter] == sent[1][:shorter]
+        # The first token is timed while the stream arrives.
+        first = median(each.ttft_seconds or 0.0 for each in records)
+        whole = median(each.duration_seconds for each in records)
+        assert server.token_seconds <= first < whole - 2 * server.token_seconds
+        for model, error in FAILURES.items():
+            failed = await generator.block(order(server.url, model=model, concurrency=1, seconds=0.5))
+            assert failed and {each.error for each in failed} == {error}
+            # An engine that refuses at once is not asked in a busy loop.
+            assert len(failed) < 10
 
 
 async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, server: FakeChatServer) -> None:
@@ -84,26 +98,6 @@ async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, se
     began = min(each.started for each in spike)
     thirds = Counter(min(int(each.started - began), 2) for each in spike)
     assert thirds[1] > 1.5 * thirds[0] and thirds[1] > 1.5 * thirds[2]
-
-
-async def test_the_first_token_is_timed_while_the_stream_arrives(tmp_path: Path, server: FakeChatServer) -> None:
-    async with real(tmp_path) as generator:
-        records = await generator.block(order(server.url, concurrency=2))
-    first = median(each.ttft_seconds or 0.0 for each in records)
-    whole = median(each.duration_seconds for each in records)
-    assert server.token_seconds <= first < whole - 2 * server.token_seconds
-
-
-@pytest.mark.parametrize(
-    ("model", "error"),
-    [("refuse", "status"), ("dead", "status"), ("cut", "cut"), ("mid-error", "protocol"), ("vanish", "connect")],
-)
-async def test_each_failure_has_its_class(tmp_path: Path, server: FakeChatServer, model: str, error: str) -> None:
-    async with real(tmp_path) as generator:
-        records = await generator.block(order(server.url, model=model, concurrency=1))
-    assert records and {each.error for each in records} == {error}
-    # An engine that refuses at once is not asked in a busy loop.
-    assert len(records) < 20
 
 
 async def test_a_silent_engine_ends_with_the_patience_of_its_requests(tmp_path: Path, server: FakeChatServer) -> None:

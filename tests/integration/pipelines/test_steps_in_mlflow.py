@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, Steps, World, a_spec, a_version
+from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 from pipelines.events.artifacts import bring_spec, keep_spec
 from pipelines.events.history import plan_of
 from pipelines.model import Ending
 from pipelines.run.resume import take_step
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import DeliveryLost, DeliveryRuns, UnknownDelivery
 from registry.model import Event
 from tidegate.core.errors import Refused
@@ -27,7 +27,7 @@ EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return embedded_uri(tmp_path_factory.mktemp("state"))
+    return write_embedded_mlflow(tmp_path_factory.mktemp("state"))
 
 
 class InMlflow:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engines.local_fleet import REGION, fleet_host, stand_in
+from fakes.engines.local_fleet import SharedHosts, fleet_host, stand_in
 
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.model import Engine
@@ -33,6 +34,16 @@ async def host(state: Path) -> AsyncIterator[FleetHost]:
         yield host
 
 
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedHosts]:
+    """For tests that need a region of their own and no host."""
+    hosts = SharedHosts(tmp_path_factory.mktemp("hosts"))
+    yield hosts
+    asyncio.run(hosts.stop())
+
+
 @pytest.fixture
-def fleet(host: FleetHost) -> LocalRegionClient:
-    return host.fleet(REGION)
+async def fleet(hosts: SharedHosts) -> AsyncIterator[LocalRegionClient]:
+    """An empty region."""
+    async with hosts.region() as (host, region):
+        yield host.fleet(region)

@@ -83,15 +83,6 @@ def running(process: psutil.Process) -> bool:
         return False
 
 
-async def test_a_host_that_stops_leaves_nothing_running(host: FleetHost) -> None:
-    await host.fleet(REGION).deploy(stand_in("6"))
-    processes = family(host.pid)
-    assert len(processes) == 7, "the host; Prometheus, Envoy and one engine, each with its guard"
-    await host.stop()
-    assert await gone(processes, seconds=1)
-    await host.stop()
-
-
 async def test_no_child_outlives_a_killed_host(host: FleetHost, state: Path) -> None:
     await host.fleet(REGION).deploy(stand_in("6"))
     processes = family(host.pid)
@@ -110,7 +101,7 @@ async def test_an_owned_host_ends_with_its_owner_even_when_that_is_killed(state:
     assert await gone(processes)
 
 
-async def test_others_find_the_host_and_its_regions(host: FleetHost, state: Path) -> None:
+async def test_others_find_the_one_host_of_a_folder_and_its_end_leaves_nothing(host: FleetHost, state: Path) -> None:
     await host.fleet(REGION).deploy(stand_in("6"))
     other = await host_client.attach(state)
     assert other is not None
@@ -119,12 +110,14 @@ async def test_others_find_the_host_and_its_regions(host: FleetHost, state: Path
     with pytest.raises(NotPossible, match="no region mars"):
         await other.fleet("mars").observe()
     await other.close()
-
-
-async def test_one_folder_has_one_host(host: FleetHost, state: Path) -> None:
     with pytest.raises(Refused, match="runs already"):
         await host_client.start(state, {REGION: None}, owned=True)
-    assert (await host.fleet(REGION).observe()).phase is RegionPhase.EMPTY
+    assert (await host.fleet(REGION).observe()).phase is RegionPhase.STEADY
+    processes = family(host.pid)
+    assert len(processes) == 7, "the host; Prometheus, Envoy and one engine, each with its guard"
+    await host.stop()
+    assert await gone(processes, seconds=1)
+    await host.stop()
 
 
 async def test_a_port_in_use_is_said_in_one_line_and_nothing_is_left(state: Path) -> None:
@@ -146,10 +139,13 @@ async def test_a_machine_without_prometheus_is_told_what_to_install(
         await host_client.start(state, {REGION: None}, owned=True)
 
 
-async def test_a_long_path_finds_another_place_for_the_socket(tmp_path: Path) -> None:
+async def test_two_regions_serve_side_by_side_also_where_a_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
     state = tmp_path / ("very-" * 20 + "long") / "state"
-    host = await host_client.start(state, {REGION: None}, owned=True)
-    assert (await host.fleet(REGION).observe()).phase is RegionPhase.EMPTY
+    host = await host_client.start(state, {"eu-west-1": None, "us-east-1": None}, owned=True)
+    first, second = (host.fleet(region) for region in host.regions())
+    states = await asyncio.gather(first.deploy(stand_in("6")), second.deploy(stand_in("6")))
+    assert len({seen.entry for seen in states}) == 2
+    assert {seen.phase for seen in states} == {RegionPhase.STEADY}
     await host.stop()
 
 
@@ -215,22 +211,14 @@ async def test_a_detached_host_is_stopped_by_the_one_who_attaches(state: Path) -
     await started.stop()
 
 
-async def test_two_regions_serve_side_by_side(state: Path) -> None:
-    host = await host_client.start(state, {"eu-west-1": None, "us-east-1": None}, owned=True)
-    first, second = (host.fleet(region) for region in host.regions())
-    states = await asyncio.gather(first.deploy(stand_in("6")), second.deploy(stand_in("6")))
-    assert len({seen.entry for seen in states}) == 2
-    assert {seen.phase for seen in states} == {RegionPhase.STEADY}
-    await host.stop()
-
-
 async def test_prometheus_tells_services_regions_roles_and_versions_apart(host: FleetHost, http: Http) -> None:
     fleet = host.fleet(REGION)
     state = await fleet.deploy(stand_in("6"))
     await fleet.deploy(stand_in("7"))
     await fleet.shift(50)
     async with Users(state.entry) as users:
-        await asyncio.sleep(1)
+        while users.by_role()["canary"] < 10:
+            await asyncio.sleep(0.05)
     seen = {"service": "support-llm", "region": REGION, "role": "canary", "version": "7"}
     canary = users.by_role()["canary"]
     await until_measured(host, http, "vllm:request_success_total", seen, at_least=canary)

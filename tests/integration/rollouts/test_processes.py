@@ -105,14 +105,17 @@ class TestEngines:
     @pytest.fixture
     async def engines(self, tmp_path: Path) -> AsyncIterator[EngineProcesses]:
         async with Http() as http:
-            yield EngineProcesses(
-                "eu-west-1",
-                logs=tmp_path / "logs",
-                http=http,
-                admission=Admission(lambda: self.machine),
-                clock=SystemClock(),
-                start_seconds=8,
-            )
+            yield self.processes(tmp_path, http, start_seconds=120)
+
+    def processes(self, folder: Path, http: Http, *, start_seconds: float) -> EngineProcesses:
+        return EngineProcesses(
+            "eu-west-1",
+            logs=folder / "logs",
+            http=http,
+            admission=Admission(lambda: self.machine),
+            clock=SystemClock(),
+            start_seconds=start_seconds,
+        )
 
     async def test_an_engine_has_answered_before_it_counts_as_ready(self, engines: EngineProcesses) -> None:
         running = await engines.start(stand_in("6"))
@@ -129,17 +132,18 @@ class TestEngines:
             await engines.start(stand_in("6", "--fail", "CUDA out of memory"))
         assert caught.value.detail == "CUDA out of memory"
 
-    async def test_an_engine_that_never_is_healthy_is_given_up(self, engines: EngineProcesses, tmp_path: Path) -> None:
+    async def test_an_engine_that_never_is_healthy_is_given_up(self, tmp_path: Path) -> None:
         silent = Engine(
             version="6",
             digest="d",
             model="m",
-            command=(sys.executable, "-c", "import time; print('loading', flush=True); time.sleep(600)"),
+            command=("/bin/sh", "-c", "echo loading; sleep 600"),
             workdir=str(tmp_path),
             memory_bytes=1,
         )
-        with pytest.raises(EngineDidNotStart, match="was not healthy after 8 s") as caught:
-            await engines.start(silent)
+        async with Http() as http:
+            with pytest.raises(EngineDidNotStart, match="was not healthy after 3 s") as caught:
+                await self.processes(tmp_path, http, start_seconds=3).start(silent)
         assert caught.value.detail == "loading"
         assert not [child for child in psutil.Process().children() if "loading" in " ".join(arguments_of(child))]
 

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from alike import long
-from fakes.engines.local_fleet import Users, kill, newest_with, process_of, stand_in
+from fakes.engines.local_fleet import SharedHosts, Users, kill, newest_with, process_of, stand_in
 
 from rollouts.adapters.host_client import LocalRegionClient
 from rollouts.adapters.http import Http
 from rollouts.model import EngineSet, RegionPhase
 
 
+async def more(users: Users, count: int) -> None:
+    """Return once so many more were answered."""
+    wanted = len(users.requests) + count
+    while len(users.requests) < wanted:
+        await asyncio.sleep(0.02)
+
+
 async def test_no_stream_is_cut_by_a_delivery(fleet: LocalRegionClient) -> None:
     state = await fleet.deploy(stand_in("6"))
     async with Users(state.entry) as users:
-        await asyncio.sleep(0.5)
+        await more(users, 20)
         await fleet.deploy(stand_in("7"))
         await fleet.mirror(100)
-        await asyncio.sleep(0.5)
+        await more(users, 20)
         await fleet.mirror(0)
         for weight in (5, 25, 50):
             await fleet.shift(weight)
-            await asyncio.sleep(0.5)
+            await more(users, 20)
         await fleet.promote()
-        await asyncio.sleep(0.5)
+        await more(users, 20)
     assert users.failed == []
     assert users.by_role()["canary"] > 5
     assert users.requests[-1].version == "7"
@@ -37,9 +43,9 @@ async def test_no_stream_is_cut_by_a_rollback_after_the_promotion(fleet: LocalRe
     await fleet.deploy(stand_in("7", "--tokens", "60"))
     async with Users(state.entry) as users:
         await fleet.promote()
-        await asyncio.sleep(0.5)
+        await more(users, 20)
         await fleet.rollback("6")
-        await asyncio.sleep(0.3)
+        await more(users, 12)
     assert users.failed == []
     assert {request.version for request in users.requests} == {"6", "7"}
     assert users.requests[-1].started > users.requests[0].started
@@ -64,7 +70,7 @@ async def test_copies_reach_the_canary_and_no_user(fleet: LocalRegionClient) -> 
     canary = (await fleet.deploy(stand_in("7"))).canary
     await fleet.mirror(100)
     async with Users(state.entry) as users:
-        await asyncio.sleep(1)
+        await more(users, 40)
     assert users.by_role().keys() == {"stable"}
     assert canary is not None
     async with asyncio.timeout(10):
@@ -79,12 +85,12 @@ async def test_a_killed_canary_costs_only_the_streams_that_were_on_it(fleet: Loc
     canary = (await fleet.deploy(stand_in("7"))).canary
     await fleet.shift(50)
     async with Users(state.entry) as users:
-        await asyncio.sleep(0.5)
+        await more(users, 20)
         killed_at = await kill(process_of(canary))
         async with asyncio.timeout(10):
             while (seen := await fleet.observe()).weight:
                 await asyncio.sleep(0.05)
-        await asyncio.sleep(0.5)
+        await more(users, 20)
     assert [request for request in users.failed if request.started > killed_at] == []
     assert {request.role for request in users.failed} <= {"canary"}
     assert (seen.phase, seen.weight) == (RegionPhase.DEGRADED, 0)
@@ -96,7 +102,7 @@ async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: 
     await fleet.deploy(stand_in("7"))
     stable = (await fleet.promote()).stable
     async with Users(state.entry) as users:
-        await asyncio.sleep(0.3)
+        await more(users, 12)
         killed_at = await kill(process_of(stable))
         async with asyncio.timeout(30):
             # The host may not have seen the death yet: steady means something only once users were moved.
@@ -107,9 +113,9 @@ async def test_the_warm_previous_serves_while_a_killed_stable_comes_back(fleet: 
     assert [request for request in users.failed if request.started > killed_at] == []
 
 
-async def test_a_killed_proxy_is_back_at_once(fleet: LocalRegionClient, state: Path) -> None:
+async def test_a_killed_proxy_is_back_at_once(fleet: LocalRegionClient, hosts: SharedHosts) -> None:
     seen = await fleet.deploy(stand_in("6"))
-    configuration = str(state / "fleet/regions/eu-west-1/bootstrap.json")
+    configuration = str(hosts.state / "fleet/regions" / fleet.region / "bootstrap.json")
     killed_at = await kill(newest_with(configuration))
     async with Users(seen.entry) as users:
         while not any(request.status == 200 for request in users.requests):

@@ -42,7 +42,7 @@ def accepted(groups: tuple[RuleGroup, ...]) -> str:
     return "" if run.returncode == 0 else run.stdout + run.stderr
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slo_specs(), st.sampled_from(CountedBy))
 def test_prometheus_accepts_the_rules_of_any_promise(spec: SloSpec, counted_by: CountedBy) -> None:
     assert list(spec.all_contradictions()) == []

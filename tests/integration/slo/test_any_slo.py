@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs 
 
 
 @pytest.mark.timeout(900)  # promtool is started twenty times, and more when an example is made smaller
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slo_groups(), st.sampled_from(sorted(MODES)))
 def test_prometheus_accepts_its_rules(group: SloGroup, spec: str) -> None:
     text = rule_file(rules_for(in_format(group, spec), windows_for(group.slos[0].window)))

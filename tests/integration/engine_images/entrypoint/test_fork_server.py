@@ -152,6 +152,7 @@ def test_two_servers_import_once_and_share_nothing_else(place: Place) -> None:
         assert (said["threads"], said["name"]) == (3, "__main__")
 
 
+@pytest.mark.long
 def test_a_server_has_its_clients_open_files_and_no_others(place: Place) -> None:
     source, sink = os.pipe()
     first = place.begin("--descriptor", str(sink), pass_fds=(sink,)).said()
@@ -166,6 +167,7 @@ def test_a_server_has_its_clients_open_files_and_no_others(place: Place) -> None
     os.close(source)
 
 
+@pytest.mark.long
 def test_servers_of_other_variables_are_forks_of_another_process(place: Place) -> None:
     first = place.begin().said()
     second = place.begin(environment={"OMP_NUM_THREADS": "1"}).said()
@@ -178,12 +180,14 @@ def test_the_clients_exit_code_is_its_servers(place: Place, code: int) -> None:
     assert place.begin("--end", str(code)).wait() == code
 
 
+@pytest.mark.long
 def test_a_server_that_a_signal_ends_ends_its_client_by_the_same(place: Place) -> None:
     started = place.begin()
     os.kill(started.said()["pid"], signal.SIGABRT)
     assert started.wait() == -signal.SIGABRT
 
 
+@pytest.mark.long
 def test_sigterm_is_handed_on(place: Place) -> None:
     started = place.begin()
     said = started.said()
@@ -201,6 +205,7 @@ def test_a_client_that_is_killed_takes_its_server_along_and_no_other(place: Plac
     assert psutil.pid_exists(there["pid"])
 
 
+@pytest.mark.long
 def test_a_fork_server_that_is_killed_takes_its_servers_along(place: Place) -> None:
     started = [place.begin(), place.begin(whose="second")]
     said = [each.said() for each in started]
@@ -210,6 +215,7 @@ def test_a_fork_server_that_is_killed_takes_its_servers_along(place: Place) -> N
     until_gone(*(each["pid"] for each in said))
 
 
+@pytest.mark.long
 def test_it_ends_with_its_last_server_and_the_next_one_starts_another(place: Place) -> None:
     first, second = place.begin(), place.begin(whose="second")
     fork_server = first.said()["parent"]
@@ -224,18 +230,21 @@ def test_it_ends_with_its_last_server_and_the_next_one_starts_another(place: Pla
     assert place.imports() == 2
 
 
+@pytest.mark.long
 def test_servers_that_begin_at_once_share_one(place: Place) -> None:
     said = [each.said() for each in [place.begin(whose=str(number)) for number in range(4)]]
     assert len({each["parent"] for each in said}) == 1
     assert place.imports() == 1
 
 
+@pytest.mark.long
 def test_what_the_fork_server_cannot_import_the_server_imports_itself(place: Place) -> None:
     said = place.begin(imported="no_such_module,heavy").said()
     assert said["own"] == "first"
     assert place.imports() == 1
 
 
+@pytest.mark.long
 def test_without_a_fork_server_everything_is_imported_as_ever(place: Place) -> None:
     (place.root / "modules" / "torch.py").write_text("raise OSError('no libgomp')\n", encoding="utf-8")
     (place.root / "modules" / "server.py").write_text("import os\nprint(os.getpid(), flush=True)\n", encoding="utf-8")
@@ -246,6 +255,7 @@ def test_without_a_fork_server_everything_is_imported_as_ever(place: Place) -> N
     assert "no libgomp" in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_lost(place: Place) -> None:
     place.folder.write_text("a file", encoding="utf-8")
     started = place.begin("--end", "4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import os
@@ -19,11 +18,10 @@ import pytest
 from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.entrypoint.compile_key import NEUTRAL_VARIABLES
 from engine_images.entrypoint.journal import Died
 from tidegate.testing import write_tiny_model
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 Start = Callable[..., Process1]
 STREAMS = 50
@@ -110,7 +108,6 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
     assert (drained["cut"], drained["stuck"]) == (0, 0)
 
 
-@pytest.mark.long
 def test_the_core_is_a_fork_that_computes_with_all_threads_and_holds_no_socket_of_the_server(
     root: Path, start_vllm: Start
 ) -> None:
@@ -148,7 +145,6 @@ def sockets_of(pid: int) -> set[str]:
     return {name for name in open_files if name.startswith("socket:")}
 
 
-@pytest.mark.long
 async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
     engine = start_vllm(root, "--grace", "1").until_ready()
     async with client_of(engine) as client:
@@ -176,7 +172,6 @@ def short() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.long
 async def test_engines_that_share_a_fork_server_answer_as_one_that_does_not_and_end_alone(
     short: Path, root: Path, start_vllm: Start
 ) -> None:
@@ -241,15 +236,3 @@ def until_gone(*pids: int) -> None:
     while any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def test_the_installed_vllm_ignores_the_variables_that_we_ignore() -> None:
-    packages = Path(find_engine_environment().python).parents[1] / "lib"
-    tree = ast.parse(next(packages.glob("python3.*/site-packages/vllm/envs.py")).read_text(encoding="utf-8"))
-    ignored = next(
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "ignored_factors"
-    )
-    theirs = {name for name in ast.literal_eval(ignored) if name.startswith("VLLM_")}
-    assert theirs == NEUTRAL_VARIABLES

@@ -157,10 +157,10 @@ def test_until_users_may_ask_nothing_is_told_of_the_start(tmp_path: Path, start:
     ("cache", "vllm", "said"),
     [
         (COMPILED, [], "found"),
-        (COMPILED, ["--compiles=again.so"], "missed"),
+        long(COMPILED, ["--compiles=again.so"], "missed"),
         ({}, ["--compiles=first.so"], "missed"),
-        (COMPILED, ["--compiles=notes.txt"], "found"),
-        ({}, [], "none"),
+        long(COMPILED, ["--compiles=notes.txt"], "found"),
+        long({}, [], "none"),
         (COMPILED, ["--enforce-eager"], "none"),
     ],
 )
