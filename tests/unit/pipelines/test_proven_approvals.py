@@ -225,7 +225,7 @@ async def test_other_evidence_is_another_question(tmp_path: Path) -> None:
     ]
 
 
-FROZEN = "\nfreeze: [{from: 2026-01-01, to: 2026-01-01 00:30, reason: new year, lift: {groups: [risk]}}]"
+FROZEN = "\nfreeze: [{from: 2026-01-01, to: 2026-01-01 00:05, reason: new year, lift: {groups: [risk]}}]"
 
 
 async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_nobody_else(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_nobody_else(tmp_
         "a name alone is no approval here", "cy is not of risk", "it was signed for another evidence",
     ]  # fmt: skip
     begun = next(event.at for event in world.recorder.events if (event.step, event.kind) == (step, "started"))
-    assert begun < datetime(2026, 1, 1, 0, 30, tzinfo=begun.tzinfo)
+    assert begun < datetime(2026, 1, 1, 0, 5, tzinfo=begun.tzinfo)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_what_does_not_prove_it_lifts_no_freeze(
     assert (await world.deliver()).ending is Ending.DELIVERED
     assert ignored(world) == ([why] if why else [])
     begun = next(event.at for event in world.recorder.events if (event.step, event.kind) == (step, "started"))
-    assert begun >= datetime(2026, 1, 1, 0, 30, tzinfo=begun.tzinfo)
+    assert begun >= datetime(2026, 1, 1, 0, 5, tzinfo=begun.tzinfo)
 
 
 async def test_a_freeze_without_a_word_about_it_is_lifted_by_no_name(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ async def test_a_freeze_without_a_word_about_it_is_lifted_by_no_name(tmp_path: P
     world.when(step, "waiting", lambda: world.answers("freeze", "approved", "ann"))
     assert (await world.deliver()).ending is Ending.DELIVERED
     begun = next(event.at for event in world.recorder.events if (event.step, event.kind) == (step, "started"))
-    assert begun >= datetime(2026, 1, 1, 0, 30, tzinfo=begun.tzinfo)
+    assert begun >= datetime(2026, 1, 1, 0, 5, tzinfo=begun.tzinfo)
 
 
 @pytest.mark.parametrize(
