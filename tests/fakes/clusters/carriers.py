@@ -22,7 +22,7 @@ from fakes.clusters.region import NAME, ClusterRegion, KeptRegion, a_fleet, an_i
 from fakes.clusters.world import DEMO, Images, canary_url, right, stable_url
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import MemoryRuns, memory_store
-from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, Recorder, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
@@ -56,7 +56,7 @@ from tidegate.app.wiring.running import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
-from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer
+from tidegate.testing import FakeChat, FakeTokenizer
 
 
 class Rules:
@@ -240,7 +240,7 @@ class Place:
         self.runs = like.runs.copied() if like else MemoryRuns()
         self.aliases = Aliases()
         self.aliases.champion = like.champion if like else CHAMPION
-        self.evidence = FakeEvidence()
+        self.evidence = NewEvidence()
         for version in (CHAMPION, CHALLENGER, NEXT):
             for role in ("stable", "shadow", "canary"):
                 self.evidence.serves(role, version, per_second=USERS_PER_SECOND)

@@ -11,7 +11,7 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import FakeLedger, OffLoop
-from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, Recorder, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version
 
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
@@ -28,7 +28,7 @@ from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.spec import parse_spec
-from tidegate.testing import FakeChat, FakeEvidence, FakeTokenizer
+from tidegate.testing import FakeChat, FakeTokenizer
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
@@ -82,7 +82,7 @@ class ClusterWorld:
         self.ledger = FakeLedger(self.time)
         self.recorder = Recorder()
         self.chat = FakeChat({url: right for region in REGIONS for url in (stable_url(region), canary_url(region))})
-        self.evidence = FakeEvidence()
+        self.evidence = NewEvidence()
         for role, version in (
             ("stable", CHAMPION),
             ("stable", CHALLENGER),

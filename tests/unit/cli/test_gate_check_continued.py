@@ -69,18 +69,17 @@ def calls(tmp_path: Path) -> Calls:
     return Calls(tmp_path)
 
 
-@pytest.mark.parametrize("every", [7.0, 35.0, 70.0])
+@pytest.mark.parametrize("every", [7.0, 70.0])
 def test_however_often_it_is_called_it_judges_the_same_batches(tmp_path: Path, every: float) -> None:
     often, once = Calls(tmp_path / "often"), Calls(tmp_path / "once")
-    assert often.called_every(every, 350) == once.called_every(350, 350)
+    assert often.called_every(every, 140) == once.called_every(140, 140)
     assert often.batches() == once.batches()
-    assert len(often.batches()) == 35
+    assert len(often.batches()) == 14
     for each in (often, once):
         with each.file.open() as lines:
             assert replay(read(lines, file=str(each.file))) == []
 
 
-@pytest.mark.long
 def test_calls_say_what_one_session_of_the_server_says(tmp_path: Path) -> None:
     calls, server = Calls(tmp_path / "calls"), Calls(tmp_path / "server")
     limits = SessionLimits(within=timedelta(hours=1))
@@ -88,27 +87,26 @@ def test_calls_say_what_one_session_of_the_server_says(tmp_path: Path) -> None:
     sessions = Sessions(terms, server.evidence, tmp_path / "sessions", server.clock, limits=limits)
     key = SessionKey(name="support-llm", stable="6", canary="7", region="eu")
     said = sessions.ask(key)
-    for _ in range(30):
+    for _ in range(4):
         server.clock.elapsed += 60
         said = sessions.ask(key)
-    report = calls.called_every(60, 1800, within=timedelta(hours=1))
+    report = calls.called_every(60, 240, within=timedelta(hours=1))
     assert (report.verdicts, report.batches, report.until) == (said.verdicts, said.batches, said.until)
-    assert report.outcome is GateOutcome.PASS
 
 
 def test_a_second_call_in_the_same_window_changes_nothing(calls: Calls) -> None:
-    first = calls.called_every(60, 300)
+    first = calls.called_every(60, 120)
     kept, windows = calls.file.read_bytes(), len(calls.evidence.windows)
     calls.clock.elapsed += 3
-    assert [calls.call() for _ in range(10)] == [first] * 10
+    assert [calls.call() for _ in range(2)] == [first] * 2
     assert calls.file.read_bytes() == kept
     assert len(calls.evidence.windows) == windows
 
 
 def test_windows_touch_and_none_is_read_twice(calls: Calls) -> None:
-    calls.called_every(3, 210)
+    calls.called_every(3, 60)
     windows = calls.evidence.windows
-    assert len(windows) == 21
+    assert len(windows) == 6
     assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
 
 
@@ -122,9 +120,9 @@ def test_the_first_call_begins_in_the_past_and_later_ones_go_on(calls: Calls) ->
 
 def test_a_fail_is_final(calls: Calls) -> None:
     calls.evidence.serves("canary", "7", failed=0.5)
-    assert calls.called_every(60, 600).outcome is GateOutcome.FAIL
+    assert calls.called_every(60, 120).outcome is GateOutcome.FAIL
     calls.evidence.serves("canary", "7")
-    assert calls.called_every(600, 3600).outcome is GateOutcome.FAIL
+    assert calls.called_every(300, 600).outcome is GateOutcome.FAIL
 
 
 def test_without_a_verdict_in_time_it_is_inconclusive_and_no_more_is_read(calls: Calls) -> None:
@@ -132,7 +130,7 @@ def test_without_a_verdict_in_time_it_is_inconclusive_and_no_more_is_read(calls:
     calls.evidence.serves("canary", "7", per_second=0.1)
     assert calls.call(within=within).outcome is GateOutcome.RUNNING
     assert calls.called_every(30, 90, within=within).outcome is GateOutcome.INCONCLUSIVE
-    assert calls.called_every(60, 3600, within=within).outcome is GateOutcome.INCONCLUSIVE
+    assert calls.called_every(60, 300, within=within).outcome is GateOutcome.INCONCLUSIVE
     assert len(calls.evidence.windows) == 6
 
 
@@ -149,7 +147,7 @@ def test_without_a_verdict_in_time_it_is_inconclusive_and_no_more_is_read(calls:
 def test_what_was_begun_otherwise_is_refused_and_left_as_it_is(
     calls: Calls, another: dict[str, object], told: str
 ) -> None:
-    calls.called_every(60, 120)
+    calls.called_every(30, 60)
     kept = calls.file.read_bytes()
     with pytest.raises(UsageError) as caught:
         calls.call(**another)  # type: ignore[arg-type]
@@ -176,7 +174,7 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(calls: Calls, cont
 
 
 def test_the_transcript_of_a_delivery_is_refused(calls: Calls) -> None:
-    calls.called_every(60, 120)
+    calls.called_every(30, 60)
     lines = calls.file.read_text().splitlines(keepends=True)
     calls.file.write_text("".join(line for line in lines if '"kind":"opened"' not in line))
     with pytest.raises(UsageError, match="a transcript that no `gate check` has begun"):
@@ -184,7 +182,7 @@ def test_the_transcript_of_a_delivery_is_refused(calls: Calls) -> None:
 
 
 def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
-    calls.called_every(60, 120)
+    calls.called_every(30, 60)
     lines = calls.file.read_text().splitlines(keepends=True)
     calls.file.write_text("".join([*lines[:3], "{}\n", *lines[4:]]))
     with pytest.raises(SpecError, match=r"canary-7.jsonl:4"):
@@ -193,24 +191,24 @@ def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
 
 @pytest.mark.parametrize("cut", [1, 40])
 def test_a_line_that_was_torn_with_its_process_is_read_again(calls: Calls, tmp_path: Path, cut: int) -> None:
-    whole = Calls(tmp_path / "whole").called_every(60, 600)
-    calls.called_every(60, 300)
+    whole = Calls(tmp_path / "whole").called_every(60, 240)
+    calls.called_every(60, 120)
     calls.file.write_bytes(calls.file.read_bytes()[:-cut])
-    for _ in range(5):
+    for _ in range(2):
         calls.clock.elapsed += 60
         report = calls.call()
     assert report == whole
 
 
 def test_what_was_read_before_prometheus_went_away_is_not_lost(calls: Calls, tmp_path: Path) -> None:
-    whole = Calls(tmp_path / "whole").called_every(60, 600)
-    calls.called_every(60, 300)
+    whole = Calls(tmp_path / "whole").called_every(60, 240)
+    calls.called_every(60, 120)
     calls.evidence.gone = True
     calls.clock.elapsed += 60
     with pytest.raises(OutsideError):
         calls.call()
     calls.evidence.gone = False
-    calls.clock.elapsed += 240
+    calls.clock.elapsed += 60
     assert calls.call() == whole
 
 

@@ -34,7 +34,7 @@ def record(path: Path, trial: str, *, looks: int = 40) -> Path:
 def state(tmp_path: Path) -> Path:
     """A machine that has delivered once."""
     for trial in TRIALS:
-        record(tmp_path / "state" / "deliveries" / RUN / "evidence" / f"{trial}.jsonl", trial)
+        record(tmp_path / "state" / "deliveries" / RUN / "evidence" / f"{trial}.jsonl", trial, looks=5)
     return tmp_path / "state"
 
 
@@ -63,10 +63,10 @@ def test_a_delivery_is_replayed_trial_by_trial(capsys: pytest.CaptureFixture[str
     assert main(["gate", "replay", RUN, "--state", str(state), "--output", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(each["trial"], each["same"], each["batches"]) for each in document] == [
-        ("canary@eu-west-1", True, 40),
-        ("shadow@eu-west-1", True, 40),
+        ("canary@eu-west-1", True, 5),
+        ("shadow@eu-west-1", True, 5),
     ]
-    assert {change["outcome"] for change in document[0]["changes"]} >= {"running", "fail"}
+    assert "running" in {change["outcome"] for change in document[0]["changes"]}
     assert document[0]["differences"] == []
 
 

@@ -116,7 +116,7 @@ async def test_a_refusal_takes_everything_back_in_the_words_of_the_one_who_refus
 
 
 async def test_without_an_answer_it_is_undecided_after_the_time_it_was_given(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2, within: 2h}"))
+    world = World(tmp_path, asking("{before: wave, wave: 2, within: 10m}"))
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
     assert "nobody has approved or refused wave@2 since 2026-01-01" in result.reason

@@ -9,6 +9,7 @@ from fakes.clusters.world import ClusterWorld, demo_on_clusters
 from fakes.delivery.registry import FakeRegistry
 from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
+from pipelines.events.history import plan_of
 from pipelines.model import Ending, Plan
 from pipelines.plan.engines import engine_changes, planned_engines, record_of
 from pipelines.run.rollback_target import before
@@ -94,10 +95,10 @@ class OnClusters(ClusterWorld):
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> OnClusters:
-    return OnClusters(tmp_path, demo_on_clusters())
+    return OnClusters(tmp_path, demo_on_clusters(("eu-west-1",)))
 
 
-async def test_an_engine_that_is_as_good_reaches_every_cluster(clusters: OnClusters) -> None:
+async def test_an_engine_that_is_as_good_is_delivered_and_both_are_recorded(clusters: OnClusters) -> None:
     name = clusters.canary_is()
     result = await clusters.deliver()
     assert result.ending is Ending.DELIVERED, result.reason
@@ -106,14 +107,15 @@ async def test_an_engine_that_is_as_good_reaches_every_cluster(clusters: OnClust
         state = await region.fleet.observe()
         assert state.previous
         assert state.previous.version == CHAMPION
-
-
-async def test_the_registry_keeps_both_engines(clusters: OnClusters) -> None:
-    name = clusters.canary_is()
-    await clusters.deliver()
     assert clusters.registry.champion == CHAMPION
     kept = [EngineRecord.kept(clusters.registry.marks[tag]) for tag in (ENGINE_SERVING, ENGINE_BEFORE)]
     assert [each.name for each in kept if each] == [name, CHAMPION]
+    first = clusters.recorder.events[0]
+    assert first.message.startswith(f"engine {name} of models:/support-llm/1 to ")
+    assert first.message.endswith("; champion is version 1")
+    # As a later process reads it.
+    read = plan_of(clusters.recorder.events)
+    assert (read.on_trial, read.in_production) == (name, CHAMPION)
 
 
 async def test_an_engine_that_is_slower_is_taken_back_by_the_gates(clusters: OnClusters) -> None:
@@ -124,18 +126,6 @@ async def test_an_engine_that_is_slower_is_taken_back_by_the_gates(clusters: OnC
     assert set(clusters.stable_versions().values()) == {CHAMPION}
     assert ENGINE_SERVING not in clusters.registry.marks
     assert clusters.registry.marks["tidegate.reason"].startswith(f"engine {name}: ")
-
-
-async def test_the_ledger_tells_both_and_a_later_process_reads_them(clusters: OnClusters) -> None:
-    from pipelines.events.history import plan_of
-
-    name = clusters.canary_is()
-    await clusters.deliver()
-    first = clusters.recorder.events[0]
-    assert first.message.startswith(f"engine {name} of models:/support-llm/1 to ")
-    assert first.message.endswith("; champion is version 1")
-    read = plan_of(clusters.recorder.events)
-    assert (read.on_trial, read.in_production) == (name, CHAMPION)
 
 
 def test_a_rollback_knows_both_names_of_an_unfinished_delivery() -> None:

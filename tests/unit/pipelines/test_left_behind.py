@@ -55,6 +55,12 @@ class Line:
 
 
 @pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Of two waves without shadow."""
+    return World(tmp_path, a_spec(shadow=""))
+
+
+@pytest.fixture
 def line(world: World) -> Line:
     return Line(world)
 
@@ -188,10 +194,7 @@ async def test_a_region_that_others_take_meanwhile_is_left_to_them(world: World,
     assert kinds(world, "left", "returned") == ["left", "returned"]
 
 
-async def test_a_region_that_the_delivery_never_reached_is_not_its_own_to_close(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    line = Line(world)
-
+async def test_a_region_that_the_delivery_never_reached_is_not_its_own_to_close(world: World, line: Line) -> None:
     world.when("canary@eu-west-1/50", "traffic", partial(world.evidence.serves, "canary", CHALLENGER, failed=0.5))
     world.when("canary@eu-west-1/50", "failed", line.cut)
     result = await world.deliver()
@@ -201,7 +204,7 @@ async def test_a_region_that_the_delivery_never_reached_is_not_its_own_to_close(
 
 async def test_how_long_it_is_tried_is_the_specs_to_say(tmp_path: Path) -> None:
     patience = "traffic: {requests_per_second: 200}\npatience: {back: 0s}"
-    world = World(tmp_path, a_spec(traffic=patience))
+    world = World(tmp_path, a_spec(traffic=patience, shadow=""))
     line = Line(world)
     fails_in_canary(world, line.cut)
     result = await world.deliver()

@@ -178,7 +178,6 @@ def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_w
 LATE_CANARY = "  - canary: {weights: [1], within: 2m, gates: [latency]}"
 TOO_LATE = {
     "one gate": {"shadow": "", "canary": LATE_CANARY},
-    "two gates": {"canary": "  - canary: {weights: [1, 40], within: 2m}"},
     "a gate that shadow can ask": {"canary": "  - canary: {weights: [1, 40], within: 3m, gates: [latency, errors]}"},
     "few pairs": {"shadow": "  - shadow: {pairs_per_second: 0.05, at_least: 10s, within: 2m}"},
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, right
+from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, a_spec, right
 
 from pipelines.events.history import done_steps
 from pipelines.model import Ending
 from tidegate.testing import FakeFleet
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
+AT_OTHER_ADDRESSES = {f"http://127.0.0.1:{port}": right for port in (8003, 8004)}
+"""Engines that are started again."""
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 
@@ -20,9 +22,14 @@ class KilledError(BaseException):
 
 
 @pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Of two waves without shadow."""
+    return World(tmp_path, a_spec(shadow=""))
+
+
+@pytest.fixture
 def steps(world: World, tmp_path: Path) -> Steps:
-    # Engines that are started again are at other addresses.
-    world.chat.scripts |= {f"http://127.0.0.1:{port}": right for port in (8003, 8004)}
+    world.chat.scripts |= AT_OTHER_ADDRESSES
     return Steps(world, tmp_path)
 
 
@@ -72,7 +79,10 @@ async def test_a_region_that_went_back_meanwhile_is_begun_again_and_what_was_sho
     assert world.said("undone") == ["deploy@us-east-1", "smoke@us-east-1", "canary@us-east-1/10"]
 
 
-async def test_a_promoted_region_that_went_back_is_promoted_and_baked_again(steps: Steps, world: World) -> None:
+async def test_a_promoted_region_that_went_back_is_promoted_and_baked_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.chat.scripts |= AT_OTHER_ADDRESSES
+    steps = Steps(world, tmp_path)
     await died_in(steps, "deploy@us-east-1")
     await world.fleets["eu-west-1"].rollback(CHAMPION)
     result = await steps.resume()

@@ -240,8 +240,8 @@ class Forge:
     def close(self, number: int) -> None:
         self.closed.append(number)
 
-    def merge(self, number: int, *, squash: bool = False) -> None:
-        self.team.repository.person_merges(self.requests[number - 1][0], squash=squash)
+    def merge(self, number: int) -> None:
+        self.team.repository.person_merges(self.requests[number - 1][0])
         self.merged.append(number)
 
 
@@ -257,12 +257,11 @@ def reacting(team: Team, then: Callable[[str], None]) -> None:
     team.journal = lambda listeners=(): original([Person(), *listeners])  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("squash", [False, True])
-async def test_a_pull_request_is_waited_for(squash: bool, tmp_path: Path) -> None:
+async def test_a_pull_request_is_waited_for(tmp_path: Path) -> None:
     team = Team(tmp_path, mode="pull-request")
     forge = Forge(team)
     team.open(requests=forge)
-    reacting(team, lambda _: forge.merge(len(forge.requests), squash=squash))
+    reacting(team, lambda _: forge.merge(len(forge.requests)))
     result = await team.deliver()
     assert result.ending is Ending.DELIVERED, result.reason
     assert [each[1:] for each in forge.requests] == [
@@ -270,15 +269,6 @@ async def test_a_pull_request_is_waited_for(squash: bool, tmp_path: Path) -> Non
         ("main", "support-llm 2 serves us-east-1"),
     ]
     assert team.versions_in_git() == [CHALLENGER, CHALLENGER]
-
-
-async def test_without_a_forge_the_branch_is_named_and_its_merge_seen(tmp_path: Path) -> None:
-    team = Team(tmp_path, mode="pull-request")
-    said: list[str] = []
-    reacting(team, lambda message: (said.append(message), team.repository.person_merges(said[-1].split()[6]))[0])
-    result = await team.deliver()
-    assert result.ending is Ending.DELIVERED, result.reason
-    assert said[0].startswith("waiting for a merge of branch tidegate/support-llm-1-wave-1 into main until 20")
 
 
 async def test_a_pull_request_that_is_closed_takes_the_version_back(tmp_path: Path) -> None:
@@ -292,32 +282,6 @@ async def test_a_pull_request_that_is_closed_takes_the_version_back(tmp_path: Pa
     assert team.stable_versions() == dict.fromkeys(REGIONS, CHAMPION)
     assert team.repository.branches() == ["main"]
     assert len(team.repository.commits()) == 1
-
-
-async def test_nobody_merges_in_time(tmp_path: Path) -> None:
-    team = Team(tmp_path, mode="pull-request", merge_within="1m")
-    forge = Forge(team)
-    team.open(requests=forge)
-    result = await team.deliver()
-    assert result.ending is Ending.INCONCLUSIVE
-    assert "nobody has merged https://forge.example/pulls/1 until 20" in result.reason
-    assert (forge.closed, team.repository.branches()) == ([1], ["main"])
-
-
-async def test_what_was_merged_is_taken_back_by_another_pull_request(tmp_path: Path) -> None:
-    team = Team(tmp_path, mode="pull-request")
-    forge = Forge(team)
-    team.open(requests=forge)
-    reacting(team, lambda _: forge.merge(len(forge.requests)))
-    team.when("canary@us-east-1/10", "started", lambda: team.evidence.serves("canary", CHALLENGER, failed=0.5))
-    result = await team.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert result.reason.endswith("; Git may still say version 2: merge https://forge.example/pulls/2 into main"), (
-        result.reason
-    )
-    assert forge.requests[1][2] == "support-llm 1 again serves eu-west-1, us-east-1"
-    forge.merge(2)
-    assert team.versions_in_git() == [CHAMPION, CHAMPION]
 
 
 class Tool:
