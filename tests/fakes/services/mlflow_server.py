@@ -38,7 +38,7 @@ WEBHOOKS = {
     "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": Fernet.generate_key().decode(),
     # Else a webhook is new to MLflow only when it looks again, up to a minute later.
     "MLFLOW_WEBHOOK_CACHE_TTL": "1",
-    # Whoever has ended is not called any more: another server may have its port.
+    # Anyone who has ended is not called any more: another server may have its port.
     "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
 }
 
