@@ -140,7 +140,7 @@ class SimulatedTime:
         if self._alone:
             ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
             await asyncio.sleep(0)
-            while ready:
+            while ready and self._waiting:
                 await asyncio.sleep(0)
             return
         for _ in range(_TURNS):

@@ -122,9 +122,8 @@ class Simulation:
         }
         self._simulated = frozenset(kind.plural for kind in works_on)
         self._retries = (first_retry_seconds, longest_retry_seconds)
-        self._know_what_is_there()
         self._forget = cluster.on_change(self._changed)
-        self._soon()
+        self.begin(pods_made=pods_made)
 
     def close(self) -> None:
         """React to nothing any more."""
@@ -239,9 +238,12 @@ class Simulation:
         """What the controller's `/metrics` says."""
         return metrics_of(self._world.everywhere(ROLLOUTS), self.reconciles, self.reconcile_errors)
 
-    def _know_what_is_there(self) -> None:
+    def begin(self, *, pods_made: int) -> None:
+        """Know what is in the cluster, of which nobody told."""
+        self._pods_made[0] = pods_made
         for event in self.cluster.existing():
             self._note(event)
+        self._soon()
 
     def _changed(self, event: Event) -> None:
         self._note(event)

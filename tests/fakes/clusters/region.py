@@ -120,6 +120,7 @@ class KeptRegion:
     cluster: Kept
     pods_made: int
     split: tuple[int, int]
+    elapsed: float
 
 
 class ClusterRegion:
@@ -139,7 +140,7 @@ class ClusterRegion:
         """With `like` it begins as that one was."""
         self.region = region
         self.spec = spec or a_fleet(region)
-        self.time = time or SimulatedTime()
+        self.time = time or SimulatedTime(alone=True)
         self.cluster = FakeCluster(region, namespace=NAMESPACE, time=self.time)
         if like:
             self.cluster.begin_with(like.cluster)
@@ -165,7 +166,15 @@ class ClusterRegion:
 
     def kept(self) -> KeptRegion:
         """As it is now, for another one to begin with."""
-        return KeptRegion(self.cluster.kept(), self.simulation.pods_made, self.splits[-1])
+        return KeptRegion(self.cluster.kept(), self.simulation.pods_made, self.splits[-1], self.time.monotonic())
+
+    def become(self, like: KeptRegion) -> None:
+        """Be as that one was, at its time; in this one nothing has happened yet."""
+        assert isinstance(self.time, SimulatedTime)
+        self.time.elapsed = like.elapsed
+        self.cluster.begin_with(like.cluster)
+        self.simulation.begin(pods_made=like.pods_made)
+        self.splits, self.split_at = [like.split], [like.elapsed]
 
     def open(
         self,
@@ -295,6 +304,30 @@ class ClusterRegion:
     def _version(self, pod_hash: str) -> str:
         found = self.cluster.list(REPLICA_SETS, labels=f"{POD_TEMPLATE_HASH}={pod_hash}") if pod_hash else []
         return str(found[0]["spec"]["template"]["metadata"]["labels"].get(VERSION, "")) if found else ""
+
+
+_ON_TRIAL: dict[tuple[str, str, int], KeptRegion] = {}
+
+
+async def on_trial(region: ClusterRegion, *, carrier: Carrier = DELIVERER, weight: int = 0) -> ArgoFleet:
+    """Version 1 serves and version 2 is on trial; the fleet of the one who brought it.
+
+    Regions that are alike are brought there once.
+    """
+    key = (region.spec.model_dump_json(), carrier.model_dump_json(), weight)
+    if key not in _ON_TRIAL:
+        first = ClusterRegion(region.region, spec=region.spec)
+        fleet = first.open(carrier=carrier)
+        await fleet.deploy(an_image("1"))
+        await fleet.deploy(an_image("2"))
+        if weight:
+            await fleet.shift(weight)
+        _ON_TRIAL[key] = first.kept()
+    region.become(_ON_TRIAL[key])
+    fleet = region.fleet if carrier == DELIVERER else region.open(carrier=carrier)
+    # Said again it moves nothing: it takes the Lease, as the one did who brought it.
+    await (fleet.shift(weight) if weight else fleet.deploy(an_image("2")))
+    return fleet
 
 
 LABELS = {"app.kubernetes.io/managed-by": "Helm"}

@@ -32,7 +32,7 @@ from fakes.kube.requests import (
     Refuse,
     call_of,
 )
-from fakes.kube.store import Kind, copied
+from fakes.kube.store import Kind
 from pydantic_core import to_json
 
 from rollouts.kube.model import PatchKind, Resource
@@ -165,10 +165,8 @@ def _new_problems(body: Json, before: Json | None) -> list[SchemaProblem]:
 def without_nulls(value: Any) -> Any:
     """A copy without fields that are null: for a built-in kind they are absent, from a custom one they are pruned."""
     if isinstance(value, dict):
-        return {key: without_nulls(one) for key, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [without_nulls(one) for one in value]
-    return copied(value)
+        return {key: one if type(one) is str else without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _unreadable(kind: Kind) -> str:

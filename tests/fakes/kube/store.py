@@ -97,11 +97,11 @@ def copied(value: T) -> T:
 
 
 def _copy(value: Any) -> Any:
+    # Most of what an object holds is text; a call for each would take most of the time.
     if isinstance(value, dict):
-        # Most of what an object holds is text; a call for each would take most of the time.
-        return {key: one if isinstance(one, str) else _copy(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_copy(one) for one in value]
+        return {key: one if type(one) is str else _copy(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [one if type(one) is str else _copy(one) for one in value]
     return value
 
 

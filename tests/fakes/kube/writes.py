@@ -357,9 +357,10 @@ class Writes:
     def _commit(self, verb: str, kind: Kind, old: Json | None, new: Json, how: How, *, owned: bool) -> Json:
         """Check, fill in, note who owns what, ask admission, store.
 
+        The new object shares no part with its writer's; what it shares with the old one is filled in already.
         A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
         """
-        new = copied(how.check.decoded(kind, new, old))
+        new = how.check.decoded(kind, new, old)
         fill(kind, new)
         how.check.valid(kind, new, old)
         if self._owners and not owned:

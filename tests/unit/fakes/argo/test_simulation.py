@@ -71,7 +71,7 @@ STRATEGIES = {
 }
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.sampled_from(sorted(STRATEGIES)), st.lists(st.sampled_from(sorted(ACTIONS)), min_size=3, max_size=15))
 def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> None:
     scene = Scene(STRATEGIES[strategy], rollbackWindow={"revisions": 2})

@@ -32,7 +32,7 @@ def rollout(containers: dict[str, Json]) -> Json:
     return {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": listed}}}}
 
 
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(WRITES)
 def test_an_apply_by_force_always_holds_and_again_changes_nothing(writes: list[tuple[str, dict[str, str]]]) -> None:
     cluster = FakeCluster()
@@ -42,7 +42,7 @@ def test_an_apply_by_force_always_holds_and_again_changes_nothing(writes: list[t
         assert cluster.apply(CONFIG_MAPS, note(data), manager=manager) == after
 
 
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(WRITES)
 def test_what_is_there_somebody_wants_as_it_is(writes: list[tuple[str, dict[str, str]]]) -> None:
     cluster = FakeCluster()
@@ -54,7 +54,7 @@ def test_what_is_there_somebody_wants_as_it_is(writes: list[tuple[str, dict[str,
             assert value in {each.get(key) for each in wanted.values()}
 
 
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(CONTAINERS, min_size=1, max_size=6))
 def test_a_single_applier_gets_exactly_what_it_says(history: list[dict[str, Json]]) -> None:
     cluster = FakeCluster()
@@ -67,14 +67,14 @@ def test_a_single_applier_gets_exactly_what_it_says(history: list[dict[str, Json
     assert has == history[-1]
 
 
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(CONTAINERS)
 def test_managed_fields_say_the_same_when_read_back(containers: dict[str, Json]) -> None:
     paths = set(leaves(rollout(containers)))
     assert from_fields(to_fields(paths)) == paths
 
 
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.sampled_from("xyz"), VALUES), st.dictionaries(st.sampled_from("xyz"), VALUES))
 def test_what_differs_is_found_without_looking_at_the_rest(before: Json, after: Json) -> None:
     def changes(old: Json, new: Json) -> set[tuple[tuple[str, ...], str]]:

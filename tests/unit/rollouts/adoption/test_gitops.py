@@ -25,12 +25,16 @@ EXAMPLE = str(ROOT / "examples/kubernetes/delivery.yaml")
 GOLDEN = ROOT / "tests/golden/manifests"
 
 
-@pytest.fixture(params=list(TrafficRouter))
-async def region(request: pytest.FixtureRequest) -> ClusterRegion:
+async def serving(traffic: str = TrafficRouter.GATEWAY_API) -> ClusterRegion:
     """Version 1 serves, as Git has it."""
-    region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=request.param))
+    region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=traffic))
     await region.fleet.deploy(an_image("1"))
     return region
+
+
+@pytest.fixture
+async def region() -> ClusterRegion:
+    return await serving()
 
 
 async def a_trial(region: ClusterRegion) -> None:
@@ -52,10 +56,9 @@ class TestArgoCd:
         await region.time.sleep(30)
         assert (await region.fleet.observe()).foreign_change
 
-    @pytest.mark.parametrize("options", [[], ["ServerSideApply=true"]])
-    async def test_with_them_it_sees_no_difference_and_changes_none(
-        self, region: ClusterRegion, options: list[str]
-    ) -> None:
+    @pytest.mark.parametrize(("traffic", "options"), [("gateway-api", ["ServerSideApply=true"]), ("istio", [])])
+    async def test_with_them_it_sees_no_difference_and_changes_none(self, traffic: str, options: list[str]) -> None:
+        region = await serving(traffic)
         settings = settings_for(region)
         settings["syncPolicy"]["syncOptions"] += options
         argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings)
@@ -66,11 +69,10 @@ class TestArgoCd:
         await region.fleet.rollback("1")
         assert argo_cd.out_of_sync() == []
 
-    @pytest.mark.parametrize("options", [[], ["ServerSideApply=true"]])
-    async def test_a_sync_for_another_reason_leaves_a_trial_alone(
-        self, region: ClusterRegion, options: list[str]
-    ) -> None:
+    @pytest.mark.parametrize(("traffic", "options"), [("gateway-api", []), ("istio", ["ServerSideApply=true"])])
+    async def test_a_sync_for_another_reason_leaves_a_trial_alone(self, traffic: str, options: list[str]) -> None:
         """Something else of the Application changed in Git: a sync applies all of it."""
+        region = await serving(traffic)
         settings = settings_for(region)
         settings["syncPolicy"]["syncOptions"] += options
         budget: Json = {
@@ -101,13 +103,6 @@ class TestArgoCd:
         argo_cd.self_heal()
         await region.time.sleep(30)
         assert (await region.fleet.observe()).foreign_change
-
-    async def test_what_git_has_first_it_brings_whole(self) -> None:
-        region = ClusterRegion()
-        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings_for(region))
-        argo_cd.self_heal()
-        await region.time.sleep(60)
-        assert region.versions()[0] == "1"
 
 
 @pytest.mark.parametrize("case", ["blue-green", "canary", "hpa", "istio", "keda"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from alike import crossed
-from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
+from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image, on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
 from fakes.kube.store import Event
@@ -27,11 +26,6 @@ from tidegate.testing import versions
 @pytest.fixture
 def region() -> ClusterRegion:
     return ClusterRegion()
-
-
-async def on_trial(region: ClusterRegion) -> None:
-    await region.fleet.deploy(an_image("1"))
-    await region.fleet.deploy(an_image("2"))
 
 
 async def promoted(region: ClusterRegion) -> None:
@@ -170,7 +164,7 @@ class TestWaysBack:
         assert region.time.elapsed - begun < 4
         assert len(region.cluster.list(REPLICA_SETS)) == 2
 
-    @pytest.mark.parametrize("seconds", [0.05, 0.2, 1, 3, 4.5, 5, 6, 10])
+    @pytest.mark.parametrize("seconds", [0.05, 3, 6])
     async def test_a_promotion_that_is_on_its_way_is_taken_back_whenever_that_is_asked(self, seconds: float) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))
         await on_trial(region)
@@ -204,19 +198,16 @@ class TestWaysBack:
         assert ROLE not in labels
         assert pods_of(region, "1") == serving
 
-    @pytest.mark.parametrize(("versions_kept", "pause"), crossed([1, 2], [0, 400], every=2))
-    async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(
-        self, versions_kept: int, pause: float
-    ) -> None:
+    async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(self) -> None:
         """`scaleDownOldReplicaSetsForCanary` counts an aborted canary among the versions that are kept."""
-        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": versions_kept, "keep": "2h"}))
+        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))
         await promoted(region)
         warm = pods_of(region, "1")
         for version in ("3", "4", "5"):
             await region.fleet.deploy(an_image(version))
             await region.fleet.shift(50)
             await region.fleet.rollback("2")
-            await region.time.sleep(pause)
+            await region.time.sleep(400)
             assert pods_of(region, "1") == warm
         await region.fleet.rollback("1")
         assert pods_of(region, "1") == warm
@@ -224,14 +215,14 @@ class TestWaysBack:
     async def test_a_promotion_after_aborted_deliveries_keeps_as_many_as_the_spec_says(self) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))
         await promoted(region)
-        for version in ("3", "4", "5"):
+        for version in ("3", "4"):
             await region.fleet.deploy(an_image(version))
             await region.fleet.rollback("2")
         warm = pods_of(region, "2")
         await region.fleet.deploy(an_image("6"))
         await region.fleet.promote()
         await region.time.sleep(400)
-        assert [len(pods_of(region, version)) for version in ("1", "3", "4", "5")] == [0, 0, 0, 0]
+        assert [len(pods_of(region, version)) for version in ("1", "3", "4")] == [0, 0, 0]
         await region.fleet.rollback("2")
         assert pods_of(region, "2") == warm
 
@@ -253,11 +244,9 @@ class TestWaysBack:
 class TestAControllerThatIsSilent:
     """Users are on the stable at once whether it lives or not, and nobody says that a dead one did anything."""
 
-    @pytest.fixture(params=["gateway-api", "istio"])
-    def region(self, request: pytest.FixtureRequest) -> ClusterRegion:
-        return ClusterRegion(spec=a_fleet("eu-west-1", traffic=request.param))
-
-    async def test_users_and_copies_are_taken_back_in_the_moment_of_the_operation(self, region: ClusterRegion) -> None:
+    @pytest.mark.parametrize("traffic", TrafficRouter)
+    async def test_users_and_copies_are_taken_back_in_the_moment_of_the_operation(self, traffic: str) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=traffic))
         await on_trial(region)
         await region.fleet.shift(50)
         await region.fleet.mirror(30)
@@ -316,10 +305,11 @@ class TestAControllerThatIsSilent:
         assert (state.phase, state.problem) == (RegionPhase.STEADY, None)
         assert weights_of(region)[-2:] == [50, 0]
 
-    @pytest.mark.parametrize("status", [409, 500, 503])
+    @pytest.mark.parametrize(("traffic", "status"), [("gateway-api", 409), ("gateway-api", 503), ("istio", 500)])
     async def test_a_route_that_cannot_be_written_at_once_is_written_a_moment_later(
-        self, region: ClusterRegion, status: int
+        self, traffic: str, status: int
     ) -> None:
+        region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=traffic))
         await on_trial(region)
         await region.fleet.shift(50)
         region.simulation.controller_down = True
@@ -365,15 +355,6 @@ def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
 
 
 class TestEnginesThatDoNotCome:
-    @pytest.mark.long
-    async def test_no_node_takes_them(self, region: ClusterRegion) -> None:
-        await region.fleet.deploy(an_image("1"))
-        region.simulation.unschedulable("2")
-        with pytest.raises(EngineDidNotStart) as caught:
-            await region.fleet.deploy(an_image("2"))
-        assert "Insufficient nvidia.com/gpu" in str(caught.value)
-        assert versions(await region.fleet.observe()) == ("1", None, None)
-
     async def test_their_image_cannot_be_pulled(self, region: ClusterRegion) -> None:
         await region.fleet.deploy(an_image("1"))
         region.simulation.image_pull_fails("2")

@@ -36,7 +36,17 @@ class TestBehindTheGatewayApi(OfAClusterRegion):
     pass
 
 
-class TestBehindIstio(OfAClusterRegion):
+class TestBehindIstio:
+    """The promises in which users or copies move: all else is the same code."""
+
+    engine = OfAClusterRegion.engine
+    fleet = OfAClusterRegion.fleet
+
     @pytest.fixture
     def region(self) -> ClusterRegion:
         return ClusterRegion(spec=a_fleet("eu-west-1", traffic="istio"))
+
+    test_traffic_moves_and_is_copied = FleetContract.test_traffic_moves_and_is_copied
+    test_a_promotion_keeps_the_old_stable_warm = FleetContract.test_a_promotion_keeps_the_old_stable_warm
+    test_a_rollback_takes_the_canary_away = FleetContract.test_a_rollback_takes_the_canary_away
+    test_a_rollback_after_a_promotion_swaps_back = FleetContract.test_a_rollback_after_a_promotion_swaps_back

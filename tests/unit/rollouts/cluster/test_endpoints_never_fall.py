@@ -131,7 +131,7 @@ async def told(story: Story) -> Endpoints:
     return endpoints
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STORIES)
 def test_no_write_of_ours_takes_users_from_ready_pods(story: Story) -> None:
     endpoints = asyncio.run(told(story))

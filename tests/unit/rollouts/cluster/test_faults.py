@@ -6,7 +6,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from alike import one_of, some
 from fakes.clusters.region import NAME, ClusterRegion, an_image
 from fakes.kube.refusal import Refusal, conflict, expired
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
@@ -87,7 +86,6 @@ def interfere(region: ClusterRegion) -> Callable[[Call], None]:
     [
         pytest.param(("update", "patch"), CONFLICT, id="a conflict on every write"),
         pytest.param((), BUSY, id="429 with Retry-After on every request"),
-        pytest.param((), UNAVAILABLE, id="503 on every request"),
         pytest.param(("list",), Refuse(expired("too old resource version")), id="410 on every list"),
         pytest.param((), LoseRequest(), id="no connection for every request"),
         pytest.param((), LoseAnswer(), id="no answer to any request that was done"),
@@ -121,7 +119,7 @@ async def test_somebody_else_writes_before_every_write_of_ours(calm: tuple[list[
     assert done_in(region) == done_in(well)
 
 
-@pytest.mark.parametrize("seed", some(range(40), every=8))
+@pytest.mark.parametrize("seed", range(5))
 async def test_any_faults_anywhere(calm: tuple[list[Seen], ClusterRegion], seed: int) -> None:
     states, well = calm
     dice, region = random.Random(seed), ClusterRegion()
@@ -162,9 +160,7 @@ async def test_a_token_that_expired_before_its_successor_was_there(calm: tuple[l
     assert done_in(region) == done_in(calm[1])
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, id=STORY[step][0], marks=one_of(2, step)) for step in range(1, len(STORY))]
-)
+@pytest.mark.parametrize("step", [pytest.param(step, id=STORY[step][0]) for step in (1, 6, 10)])
 async def test_a_region_that_is_gone_for_a_whole_operation_and_comes_back(
     calm: tuple[list[Seen], ClusterRegion], step: int
 ) -> None:

@@ -11,10 +11,12 @@ import pytest
 from fakes.argo.objects import stamp
 from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, LABELS, NAME, ClusterRegion, an_image
+from fakes.clusters.region import on_trial as brought_on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
 from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
+from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
@@ -30,14 +32,9 @@ def region() -> ClusterRegion:
     return ClusterRegion()
 
 
-async def on_trial(region: ClusterRegion, *, weight: int = 50) -> object:
+async def on_trial(region: ClusterRegion, *, weight: int = 50) -> ArgoFleet:
     """Half of the users on version 2; the one who brought it dies at once."""
-    fleet = region.open(carrier=CARRIER)
-    await fleet.deploy(an_image("1"))
-    await fleet.deploy(an_image("2"))
-    if weight:
-        await fleet.shift(weight)
-    return fleet
+    return await brought_on_trial(region, carrier=CARRIER, weight=weight)
 
 
 async def looks(guard: Guard, region: ClusterRegion, seconds: float) -> list[GuardAction]:
@@ -53,8 +50,8 @@ async def looks(guard: Guard, region: ClusterRegion, seconds: float) -> list[Gua
 
 
 @asynccontextmanager
-async def carried(region: ClusterRegion, fleet: object) -> AsyncIterator[None]:
-    beats = asyncio.ensure_future(keep_renewing(fleet, region.time))  # type: ignore[arg-type]
+async def carried(region: ClusterRegion, fleet: ArgoFleet) -> AsyncIterator[None]:
+    beats = asyncio.ensure_future(keep_renewing(fleet, region.time))
     try:
         yield
     finally:
@@ -87,7 +84,7 @@ async def test_a_trial_that_nobody_carries_goes_back(region: ClusterRegion) -> N
 
 async def test_copies_of_requests_end_too(region: ClusterRegion) -> None:
     fleet = await on_trial(region, weight=0)
-    await fleet.mirror(100)  # type: ignore[attr-defined]
+    await fleet.mirror(100)
     (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
     assert (back.state.canary, back.state.mirror) == (None, 0)
 
@@ -119,9 +116,9 @@ async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and
     with pytest.raises(
         NotTheCarrier, match=r"support-llm in eu-west-1: version 2 was taken back by the region's guard"
     ):
-        await fleet.observe()  # type: ignore[attr-defined]
+        await fleet.observe()
     with pytest.raises(NotTheCarrier, match=r"nothing was heard of its carrier"):
-        await fleet.deploy(an_image("2"))  # type: ignore[attr-defined]
+        await fleet.deploy(an_image("2"))
 
 
 async def test_twice_is_once(region: ClusterRegion) -> None:
@@ -130,16 +127,8 @@ async def test_twice_is_once(region: ClusterRegion) -> None:
     backs = await asyncio.gather(*(looks(each, region, UNATTENDED_SECONDS + 120) for each in (one, other)))
     assert len([*backs[0], *backs[1]]) == 1
     calls = len(region.api.calls)
-    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
     assert written(region, calls) == []
-
-
-async def test_a_trial_that_is_carried_stays_for_ever(region: ClusterRegion) -> None:
-    fleet = await on_trial(region)
-    async with carried(region, fleet):
-        assert await looks(region.guard(), region, 4 * UNATTENDED_SECONDS) == []
-    assert region.splits[-1] == (50, 0)
-    assert holder(region) == CARRIER.token
 
 
 async def test_without_a_lease_it_does_nothing(region: ClusterRegion) -> None:
@@ -151,7 +140,7 @@ async def test_without_a_lease_it_does_nothing(region: ClusterRegion) -> None:
 async def test_without_a_trial_it_only_looks(region: ClusterRegion) -> None:
     await region.open(carrier=CARRIER).deploy(an_image("1"))
     calls = len(region.api.calls)
-    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
     assert written(region, calls) == []
 
 
@@ -165,7 +154,7 @@ async def test_a_first_version_that_nobody_carries_stays_asked_for(region: Clust
 
 async def test_a_lease_that_was_given_back_counts_from_its_last_sign(region: ClusterRegion) -> None:
     fleet = await on_trial(region)
-    await fleet.leave()  # type: ignore[attr-defined]
+    await fleet.leave()
     assert holder(region) == ""
     guard = region.guard()
     assert await looks(guard, region, UNATTENDED_SECONDS - POLL_SECONDS) == []
@@ -174,16 +163,16 @@ async def test_a_lease_that_was_given_back_counts_from_its_last_sign(region: Clu
 
 @pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
 async def test_an_api_server_that_comes_back_ends_no_trial_that_lives(region: ClusterRegion, seen_before: bool) -> None:
-    """For an hour nobody can renew; then the carrier has 30 s to say that it lives, and needs 10."""
+    """For ten minutes nobody can renew; then the carrier has 30 s to say that it lives, and needs 10."""
     fleet = await on_trial(region)
     guard = region.guard()
     async with carried(region, fleet):
         if seen_before:
             await looks(guard, region, 60)
         region.api.vanish()
-        assert await looks(guard, region, 3600) == []
+        assert await looks(guard, region, 2 * UNATTENDED_SECONDS) == []
         region.api.come_back()
-        assert await looks(guard if seen_before else region.guard(), region, 600) == []
+        assert await looks(guard if seen_before else region.guard(), region, UNATTENDED_SECONDS + 60) == []
     assert region.splits[-1] == (50, 0)
 
 
@@ -220,12 +209,14 @@ class Behind:
         await self._time.sleep(seconds)
 
 
-@pytest.mark.parametrize("hours", [-2, 2])
-async def test_clocks_that_differ_end_no_trial_that_lives(region: ClusterRegion, hours: int) -> None:
+@pytest.mark.parametrize("hours", [-2, 0, 2])
+async def test_a_trial_that_is_carried_stays_whatever_clocks_say(region: ClusterRegion, hours: int) -> None:
     fleet = await on_trial(region)
     clock = Behind(region.time, timedelta(hours=hours))  # type: ignore[arg-type]
     async with carried(region, fleet):
-        assert await looks(region.guard(clock), region, 3 * UNATTENDED_SECONDS) == []
+        assert await looks(region.guard(clock), region, 2 * UNATTENDED_SECONDS) == []
+    assert region.splits[-1] == (50, 0)
+    assert holder(region) == CARRIER.token
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
@@ -249,7 +240,7 @@ async def test_a_carrier_that_is_heard_of_at_the_last_moment_keeps_its_region(re
     region.api.faults.add(Fault(Meanwhile(renewed), plural="leases", verbs=frozenset({"update"})))
     assert await looks(guard, region, 30) == []
     assert (region.splits[-1], holder(region)) == ((50, 0), CARRIER.token)
-    await fleet.renew()  # type: ignore[attr-defined]
+    await fleet.renew()
     assert await looks(guard, region, UNATTENDED_SECONDS - 30) == []
 
 
@@ -310,24 +301,11 @@ async def test_a_delivery_waits_for_a_guard_at_work(region: ClusterRegion) -> No
     assert back.state.canary is None
 
 
-@pytest.mark.long
-async def test_a_delivery_waits_for_a_guard_no_longer_than_an_operation_may_take(region: ClusterRegion) -> None:
-    await on_trial(region)
-    full = Refuse(Refusal(500, "InternalError", "no space left"))
-    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=10_000))
-    guarding = asyncio.ensure_future(looks(region.guard(), region, 10 * UNATTENDED_SECONDS))
-    await region.time.sleep(UNATTENDED_SECONDS + 15)
-    with pytest.raises(NotTheCarrier, match="carried by the region's guard now"):
-        await region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2"))
-    assert holder(region) == GUARD
-    guarding.cancel()
-
-
 async def test_a_person_who_acts_by_hand_long_after_a_delivery_has_time(region: ClusterRegion) -> None:
     """`rollout undo`, or a step by hand: the Lease is days old by then, and the engines may be cold."""
     fleet = await on_trial(region)
-    await fleet.rollback("1")  # type: ignore[attr-defined]
-    await fleet.leave()  # type: ignore[attr-defined]
+    await fleet.rollback("1")
+    await fleet.leave()
     await region.time.sleep(3 * 86400)
     watching = region.guard()
     await looks(watching, region, 60)
@@ -350,14 +328,14 @@ def _edited(region: ClusterRegion, change: object) -> dict[str, object]:
 async def test_a_version_that_somebody_else_asks_for_is_theirs(region: ClusterRegion) -> None:
     await on_trial(region)
     region.apply_over(an_image("7"), manager="argocd-controller")
-    assert await looks(region.guard(), region, 3 * UNATTENDED_SECONDS) == []
+    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
 
 
 async def test_a_rollout_of_somebody_else_is_left_alone(region: ClusterRegion) -> None:
     await on_trial(region)
     region.edit_rollout(lambda it: it["metadata"].update(labels=dict(LABELS)))
     before = region.rollout
-    assert await looks(region.guard(), region, 3 * UNATTENDED_SECONDS) == []
+    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
     assert region.rollout == before
 
 
@@ -381,7 +359,7 @@ async def test_lines_say_what_changed_and_nothing_else(region: ClusterRegion) ->
     await region.time.sleep(60)
     assert guarding.problem
     region.api.come_back()
-    await region.time.sleep(2 * UNATTENDED_SECONDS)
+    await region.time.sleep(UNATTENDED_SECONDS + 120)
     running.cancel()
     assert [line.partition(":")[0] for line in lines] == ["guarded", "not guarded", "guarded", "eu-west-1"]
     assert lines[-1].endswith("; all users are on version 1")

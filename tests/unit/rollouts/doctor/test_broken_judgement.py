@@ -247,7 +247,7 @@ async def test_404_that_somebody_else_counts(region: Region) -> None:
 async def test_a_right_that_is_missing(region: Region) -> None:
     read = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
     region.api.access.allow_only(read, everywhere=(read,))
-    (found,) = await region.examined()
+    (found,) = await region.examined(rights=True)
     assert found.code == "access-denied"
     assert f"may not patch rollouts/status {NAME}" in found.evidence
 

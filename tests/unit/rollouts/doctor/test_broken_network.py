@@ -100,7 +100,7 @@ async def test_proxies_that_may_not_be_listed_are_no_finding(region: Region) -> 
     only(region)
     readable = ["rollouts", "httproutes", "networkpolicies"]
     region.api.access.allow_only({"apiGroups": ["*"], "resources": readable, "verbs": ["get", "list"]})
-    found = {one.code: one for one in await region.examined(rights=False)}
+    found = {one.code: one for one in await region.examined()}
     assert set(found) == {"not-looked-at"}
     assert "the proxies of Gateway users" in found["not-looked-at"].evidence[0]
 
@@ -108,7 +108,7 @@ async def test_proxies_that_may_not_be_listed_are_no_finding(region: Region) -> 
 async def test_policies_that_may_not_be_listed_are_no_finding(region: Region) -> None:
     only(region)
     region.api.access.allow_only({"apiGroups": ["*"], "resources": ["rollouts", "pods"], "verbs": ["get", "list"]})
-    found = {one.code: one for one in await region.examined(rights=False)}
+    found = {one.code: one for one in await region.examined()}
     assert set(found) == {"not-looked-at"}
     assert "networkpolicies" in found["not-looked-at"].evidence[0]
 
@@ -118,6 +118,6 @@ async def test_proxies_are_looked_for_by_namespace_where_pods_of_all_may_not_be_
     region.api.access.allow_only(readable)
     only(region, {"from": [{"namespaceSelector": {"matchLabels": {"tier": "edge"}}}]})
     # Which labels the namespace has may not be read.
-    assert await region.found(rights=False) == set()
+    assert await region.found() == set()
     only(region, {"from": [place("gateways")]})
-    assert await region.found(rights=False) == {"gateway-shut-out"}
+    assert await region.found() == {"gateway-shut-out"}

@@ -23,7 +23,7 @@ def act_as_driver(region: Region) -> None:
 
 async def test_the_rights_that_are_rendered_are_all_that_a_delivery_needs(region: Region) -> None:
     act_as_driver(region)
-    found = await region.examined()
+    found = await region.examined(rights=True)
     assert [one.code for one in found] == ["not-looked-at"]
 
 

@@ -371,7 +371,7 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     story=st.lists(st.tuples(happenings, st.sampled_from([0.0, 0.2, 5.0, 100.0])), max_size=25),
     harms=st.lists(st.sampled_from(list(Harm)), max_size=12),
@@ -397,7 +397,7 @@ def test_whatever_is_cut_repeated_or_expired_the_end_is_the_servers(
     asyncio.run(tell())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     writes=st.lists(st.tuples(names, st.booleans(), st.sampled_from([0.0, 0.2, 5.0])), max_size=20),
     harms=st.lists(st.sampled_from([harm for harm in Harm if harm is not Harm.FAILED]), max_size=12),

@@ -121,7 +121,7 @@ def names_of(objects: tuple[Json, ...], kind: str) -> set[str]:
     return {each["metadata"]["name"] for each in of_kind(objects, kind)}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(sites(), trials)
 def test_what_is_rendered_is_valid_and_holds_together(
     site: tuple[ArgoFleetSpec, Release], trial: ReleaseCandidate

@@ -1,17 +1,16 @@
-"""A fleet of engines over several nodes keeps the promises of a fleet, no matter what splits its users."""
+"""A fleet of engines over several nodes keeps the promises of a fleet."""
 
 from __future__ import annotations
 
 import pytest
-from fakes.clusters.multi_node import NODES, MultiNodeRegion, an_image_of_nodes
-from fakes.clusters.region import a_fleet
+from fakes.clusters.multi_node import MultiNodeRegion, an_image_of_nodes
 
 from rollouts.model import Engine
 from rollouts.multinode.fleet import LeaderWorkerSetFleet
 from tidegate.testing import FleetContract, MakeEngine
 
 
-class OfGroups(FleetContract):
+class TestOfGroups(FleetContract):
     @pytest.fixture
     def region(self) -> MultiNodeRegion:
         return MultiNodeRegion()
@@ -31,13 +30,3 @@ class OfGroups(FleetContract):
             return an_image_of_nodes(version)
 
         return make
-
-
-class TestBehindTheGatewayApi(OfGroups):
-    pass
-
-
-class TestBehindIstio(OfGroups):
-    @pytest.fixture
-    def region(self) -> MultiNodeRegion:
-        return MultiNodeRegion(spec=a_fleet("eu-west-1", traffic="istio", multi_node={"size": NODES}))
