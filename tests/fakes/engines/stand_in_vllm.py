@@ -34,6 +34,10 @@ def middleware_of(names: Sequence[str]) -> list[Middleware]:
     return found
 
 
+UNTIL = "until "
+"""Begins a prompt whose stream ends once the file is there that it names."""
+
+
 class StandInVllm:
     """Completes every prompt with numbers."""
 
@@ -85,7 +89,10 @@ class StandInVllm:
         for index in range(int(str(options["max_tokens"]))):
             await asyncio.sleep(self.pace)
             yield f"data: {json.dumps({'choices': [{'text': f'{index} '}]})}\n\n"
-        if options["prompt"] == "fail":
+        prompt = str(options["prompt"])
+        while prompt.startswith(UNTIL) and not Path(prompt.removeprefix(UNTIL)).exists():
+            await asyncio.sleep(self.pace)
+        if prompt == "fail":
             yield f"data: {json.dumps({'error': {'message': 'failed', 'code': 500}})}\n\n"
         yield "data: [DONE]\n\n"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
+from fakes.engines.stand_in_vllm import UNTIL
 
 Start = Callable[..., Process1]
 
@@ -42,16 +43,18 @@ class Received:
         return error
 
 
-async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int = TOKENS) -> Received:
-    body = {"prompt": "count", "max_tokens": tokens, "stream": True}
+async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int, prompt: str) -> Received:
+    body = {"prompt": prompt, "max_tokens": tokens, "stream": True}
     async with client.stream("POST", "/v1/completions", json=body) as response:
         opened.release()
         return Received(response.status_code, [line async for line in response.aiter_lines() if line])
 
 
-async def open_streams(client: httpx.AsyncClient, number: int, tokens: int = TOKENS) -> list[asyncio.Task[Received]]:
+async def open_streams(
+    client: httpx.AsyncClient, number: int, tokens: int = TOKENS, prompt: str = "count"
+) -> list[asyncio.Task[Received]]:
     opened = asyncio.Semaphore(0)
-    streams = [asyncio.create_task(read_stream(client, opened, tokens)) for _ in range(number)]
+    streams = [asyncio.create_task(read_stream(client, opened, tokens, prompt)) for _ in range(number)]
     for _ in streams:
         await opened.acquire()
     return streams
@@ -67,12 +70,14 @@ def root(tmp_path: Path) -> Path:
     return write_engine_root(tmp_path, arguments=[f"--pace={PACE}"])
 
 
-async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path, start: Start) -> None:
-    engine = start(root).until_ready()
+async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path, start: Start, tmp_path: Path) -> None:
+    engine, go = start(root).until_ready(), tmp_path / "go"
     async with client_of(engine) as client:
-        streams = await open_streams(client, STREAMS)
+        streams = await open_streams(client, STREAMS, prompt=f"{UNTIL}{go}")
         engine.terminate()
         refused = await until_refused(client)
+        # However busy the machine is, none of them ended before new ones were refused.
+        go.touch()
         received = await asyncio.gather(*streams)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert refused.headers["connection"] == "close"
