@@ -133,8 +133,18 @@ class RegistryServer:
 def self_signed(address: str, certificate: Path, key: Path) -> None:
     """A certificate that nobody vouches for, good for two days."""
     names = ["-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"]
-    command += ["-keyout", str(key), "-out", str(certificate)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-noenc",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     subprocess.run([*command, "-days", "2", *names], check=True, capture_output=True)
 
 
