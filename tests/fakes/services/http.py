@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -21,7 +21,9 @@ class QuietHandler(BaseHTTPRequestHandler):
         for name, value in ({"content_length": str(len(content))} | headers).items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(content)
+        # One who asked may have left: a scrape that missed its deadline, a client that was closed.
+        with suppress(BrokenPipeError):
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None: ...
 

@@ -92,8 +92,11 @@ def wait_for(url: str, query: str) -> None:
 
 
 def labels(url: str, query: str) -> list[dict[str, str]]:
-    """Without those that Prometheus sets of itself."""
-    found = [dict(sample["metric"]) for sample in asked(url, query)]
+    """Without those that Prometheus sets of itself; of a series that is stale too.
+
+    On a busy machine a scrape may miss its second, and all series of its target are stale until the next one.
+    """
+    found = [dict(sample["metric"]) for sample in asked(url, f"last_over_time({query}[5m])")]
     return [{key: each[key] for key in sorted(each) if key not in {"__name__", "job", "instance"}} for each in found]
 
 
