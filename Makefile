@@ -95,7 +95,8 @@ gen: $(VENV)/installed ## Write the files that are generated from the code.
 
 check-gen: $(VENV)/installed ## Fail when a generated file is not what the code says.
 	@$(call timed,generated files) fresh=$$(mktemp -d); $(call generate,$$fresh); \
-	for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || { echo "run: make gen" >&2; exit 1; }; done; rm -r "$$fresh"
+	stale=0; for file in $(GENERATED); do diff -u "docs/$$file" "$$fresh/$$file" || stale=1; done; rm -r "$$fresh"; \
+	[ "$$stale" = 0 ] || { echo "run: make gen" >&2; exit 1; }
 
 docs: $(VENV)/installed ## Make the site of the docs in site/; a broken link, or a page that the navigation lacks, fails.
 	@$(call timed,docs) NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
