@@ -28,9 +28,20 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
 test: ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (17 minutes on two cores).
-	@$(call timed,make test) $(MAKE) --no-print-directory setup test-tools && \
-	$(MAKE) --no-print-directory --jobs 2 --output-sync lint type check-gen docs && \
+	@$(call timed,make test) $(MAKE) --no-print-directory $(VENV)/installed && \
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=line needed type looked && \
 	$(MAKE) --no-print-directory unit integration
+
+# Three at once: what is installed waits for its downloads.
+needed:
+	@$(MAKE) --no-print-directory setup test-tools
+
+# Tests are collected once, before eight processes at once would compile what they load, each for itself.
+looked:
+	@$(MAKE) --no-print-directory lint check-gen docs collect
+
+collect: $(VENV)/installed
+	@$(call timed,collecting) said=$$($(BIN)/pytest --collect-only -qq -m "not long" tests/unit tests/integration tests/e2e) || { echo "$$said"; exit 1; }
 
 quick: $(VENV)/installed ## Lint, types, and the unit tests that what is not committed may break (SINCE=COMMIT: all since then).
 	@$(call timed,make quick) $(MAKE) --no-print-directory --jobs 2 --output-sync lint type && \
@@ -187,4 +198,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo docs test quick test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean
+.PHONY: help demo docs test needed looked collect quick test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ pytest_plugins = ["measured"]
 pytest.register_assert_rewrite("e2e")
 
 UNIT = Path(__file__).parent / "unit"
+FROZEN = pytest.StashKey[int]()
+"""How many modules there were when garbage collections last stopped looking at what is there."""
 
 # Commands run within the tests' process say what they say in one of their own, where nobody imported MLflow before.
 os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
@@ -59,3 +62,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if item.path.is_relative_to(UNIT):
         return
     gc.collect()
+    if len(sys.modules) > item.config.stash.get(FROZEN, 0):
+        # What was imported since stays until the end: looking through MLflow after each test took a fifth of a second.
+        gc.freeze()
+        item.config.stash[FROZEN] = len(sys.modules)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,13 @@ from fakes.clusters.region import NAME, ClusterRegion, KeptRegion, a_fleet, an_i
 from fakes.clusters.world import DEMO, Images, canary_url, right, stable_url
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import MemoryRuns, memory_store
-from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version, planned
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
-from pipelines.model import Ending, Plan, Result
-from pipelines.plan.planner import make_plan
+from pipelines.model import Ending, Result
 from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
@@ -295,7 +293,7 @@ class Place:
         mine = self.deliveries(life)
         try:
             # As the command: the plan is made by what the registry says before the ledger is opened.
-            plan = plan_of(self.spec, version, self.aliases.champion)
+            plan = planned(self.spec, 0, version, self.aliases.champion)
 
             def opened() -> MlflowLedger:
                 ledger = mine.open_delivery(plan.version, plan.champion, spec_digest="s")
@@ -355,7 +353,7 @@ class Place:
         urls = [url(region) for region in self.regions for url in (stable_url, canary_url)]
         return Context(
             spec=self.spec,
-            plan=plan_of(self.spec),
+            plan=planned(self.spec, 0),
             stages=STAGES,
             folder=DEMO,
             clock=self.time,
@@ -384,17 +382,6 @@ class _Records(RollbackLedger):
 
     def registry(self) -> Any:
         return self.__dict__["place"].aliases
-
-
-@cache
-def _planned(regions: tuple[tuple[str, ...], ...]) -> Plan:
-    return make_plan(delivery_in(*regions), a_version(CHALLENGER), a_version(CHAMPION), prompts=0)
-
-
-def plan_of(spec: Delivery, version: str = CHALLENGER, champion: str = CHAMPION) -> Plan:
-    """As `make_plan`, once for all versions: forecasts take longer than a story and know nothing of versions."""
-    versions = {"version": a_version(version), "champion": a_version(champion)}
-    return _planned(tuple(map(tuple, spec.regions.waves))).model_copy(update=versions)
 
 
 async def _engine_before(_: object, version: str) -> Engine:

@@ -11,13 +11,12 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import FakeLedger, OffLoop
-from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version
+from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, planned
 
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
-from pipelines.plan.planner import make_plan
 from pipelines.plan.region_objects import rendering
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
@@ -96,7 +95,7 @@ class ClusterWorld:
     @property
     def plan(self) -> Plan:
         prompts = len(golden_set(self.spec, DEMO))
-        return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
+        return planned(self.spec, prompts)
 
     def context(self) -> Context:
         registry = OffLoop(self.registry)

@@ -87,6 +87,18 @@ def a_version(number: str) -> ModelVersion:
     return ModelVersion(name="support-llm", version=number, digest=digest_of(number), files={}, size_bytes=0)
 
 
+_PLANS: dict[tuple[str, int], Plan] = {}
+
+
+def planned(spec: Delivery, prompts: int, version: str = CHALLENGER, champion: str = CHAMPION) -> Plan:
+    """As `make_plan`, once for all specs that are alike: forecasts take longer than a story and know no version."""
+    alike = spec.model_dump_json(), prompts
+    versions = {"version": a_version(version), "champion": a_version(champion)}
+    if alike not in _PLANS:
+        _PLANS[alike] = make_plan(spec, **versions, prompts=prompts)
+    return _PLANS[alike].model_copy(update=versions)
+
+
 def right(prompt: str) -> str:
     """What a good version answers to the golden set, and to anything else."""
     words = prompt.removesuffix("?").split()
@@ -199,7 +211,7 @@ class World:
     @property
     def plan(self) -> Plan:
         prompts = len(golden_set(self.spec, self._folder))
-        return make_plan(self.spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=prompts)
+        return planned(self.spec, prompts)
 
     def context(self, listeners: Sequence[Listener] = ()) -> Context:
         journal = self.journal(listeners)

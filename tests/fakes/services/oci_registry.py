@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificate
 from fakes.services.http import QuietHandler
+from fakes.services.shared import shared_file
 
 from rollouts.adapters.sockets import free_port
 
@@ -131,21 +132,18 @@ class RegistryServer:
 
 
 def self_signed(address: str, certificate: Path, key: Path) -> None:
-    """A certificate that nobody vouches for, good for two days."""
+    """A certificate that nobody vouches for, good for two days; the same for all of a run."""
+    made = shared_file(f"certificate-{address}", lambda folder: _self_signed(address, folder))
+    shutil.copy(made / "tls.crt", certificate)
+    shutil.copy(made / "tls.key", key)
+
+
+def _self_signed(address: str, folder: Path) -> None:
+    folder.mkdir()
     names = ["-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"]
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-noenc",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    subprocess.run([*command, "-days", "2", *names], check=True, capture_output=True)
+    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "2", *files, *names]
+    subprocess.run(made, check=True, capture_output=True)
 
 
 ISSUER, SERVICE = "tokens", "registry"

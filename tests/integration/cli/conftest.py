@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from registry.adapters.mlflow_file import FileStore
 from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_library import LibraryStore
 from tidegate.cli import main
+from tidegate.cli.commands.init import write_example
 from tidegate.testing import write_tiny_model
 
 
@@ -65,10 +67,18 @@ def tidegate(
     return run
 
 
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `tidegate init` writes."""
+    folder = tmp_path_factory.mktemp("example")
+    assert write_example(folder) == 0
+    return folder
+
+
 @pytest.fixture
-def delivery(tidegate: Tidegate, tmp_path: Path, name: str) -> Path:
-    """A delivery.yaml as `tidegate init` writes it, of a model that no other test uses."""
-    assert tidegate("init").code == 0
+def delivery(tidegate: Tidegate, example: Path, tmp_path: Path, name: str) -> Path:
+    """A delivery.yaml as `tidegate init` writes it, of a model that no other test uses; commands run next to it."""
+    shutil.copytree(example, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "delivery.yaml"
     path.write_text(path.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
     return path

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alike import one_of
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 SECONDS = 60.0
@@ -76,7 +77,9 @@ def until(terminal: int, wanted: bytes) -> bytes:
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
-@pytest.mark.parametrize(("typed", "offered"), list(TYPED.items()))
+@pytest.mark.parametrize(
+    ("typed", "offered"), [pytest.param(*pair, marks=one_of(4, number)) for number, pair in enumerate(TYPED.items())]
+)
 def test_zsh_completes_at_the_first_tab(zsh: int, typed: str, offered: str) -> None:
     whole = f"{typed.rpartition(' ')[0]} {offered} ".encode()
     os.write(zsh, f"{typed}\t".encode())

@@ -128,6 +128,7 @@ def test_git_says_in_the_end_what_is_served(
     no_secret(state)
 
 
+@pytest.mark.long
 def test_what_git_or_argo_cd_does_not_take_is_told_before_anything_begins(
     tidegate: Tidegate, place: Place, registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

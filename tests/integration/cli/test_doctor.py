@@ -122,6 +122,7 @@ def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     assert "eu-west-1: https://127.0.0.1:" in said.out
 
 
+@pytest.mark.long
 def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_told(
     regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_tol
     assert "a file of one machine; expected an MLflow server as pods reach it" in said.err
 
 
+@pytest.mark.long
 def test_versions_in_another_store_that_is_away_are_told_so(
     regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,8 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import ModelVersion
 
+pytestmark = pytest.mark.long
+
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {budget: {poll_interval: 3s}, latency: {}}\n"
 

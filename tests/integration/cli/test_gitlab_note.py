@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from fakes.services.http import QuietHandler, answering
 
+pytestmark = pytest.mark.long
+
 NOTE = Path(__file__).parents[3] / "examples/ci/gitlab/note.py"
 NOTES = "/api/v4/projects/11/merge_requests/5/notes"
 

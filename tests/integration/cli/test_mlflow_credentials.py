@@ -177,6 +177,7 @@ def test_one_without_a_certificate_of_the_servers_liking_is_told_which_variable(
     assert "MLFLOW_TRACKING_CLIENT_CERT_PATH" in told[-1].err
 
 
+@pytest.mark.long
 def test_a_server_whose_authority_is_unknown_is_told_no_password(
     with_password: str, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ import yaml
 
 from tidegate.cli import main
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 HELM = ROOT / ".helm"
 SPEC = ROOT / "examples/kubernetes/delivery.yaml"

@@ -25,6 +25,8 @@ from rollouts.kube.resources import (
 )
 from tidegate.cli import main
 
+pytestmark = pytest.mark.long
+
 REGION = "eu-west-1"
 Settled = Callable[[str], Said]
 

@@ -13,6 +13,8 @@ from fakes.engines.engine_image import small_base
 from fakes.services.oci_registry import RegistryServer
 from fakes.terminal import Tidegate
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import Descriptor
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:

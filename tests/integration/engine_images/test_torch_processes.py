@@ -12,6 +12,8 @@ from engine_images.build.torch_run import NoRoom, OtherKey, RunFailed, TorchJob,
 from engine_images.model import EngineEnvironment
 from tidegate.core.errors import TidegateError
 
+pytestmark = pytest.mark.long
+
 JOB = TorchJob(subject=TorchWorkload(factory="tiny.py:tiny"))
 ANSWERS = "Path(order['result']).write_text(json.dumps({}))"
 

@@ -21,6 +21,8 @@ from gates.analyses.outside.evaluation_spec import EvalGate
 from gates.errors import NotAnswered
 from gates.model import GateOutcome
 
+pytestmark = pytest.mark.long
+
 PROMPTS = [f"How much is {number} and {number + 1}?" for number in range(1, 41)]
 ROLLBACK = 0.0005
 

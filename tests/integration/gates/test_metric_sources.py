@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
+import httpx
 import numpy as np
 import pytest
 import yaml
 from alike import long
 from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
 from fakes.services.chat_servers import chat_server
+from fakes.services.http import page
 from fakes.services.prometheus import asked
 
 from gates.adapters.prometheus import PrometheusSource
@@ -101,7 +104,7 @@ def envoy_config(listener: int, admin: int, upstream: int) -> dict[str, object]:
     }
 
 
-def scrape_config(admin: int, engines: dict[ArmKey, int] | None = None) -> dict[str, object]:
+def scrape_config(proxy: str, engines: dict[ArmKey, int] | None = None) -> dict[str, object]:
     names = {"source_labels": ["envoy_cluster_name"], "regex": "([a-z]+)_(.+)"}
     relabel = [
         {**names, "target_label": "role", "replacement": "$1"},
@@ -109,8 +112,7 @@ def scrape_config(admin: int, engines: dict[ArmKey, int] | None = None) -> dict[
     ]
     job = {
         "job_name": "envoy",
-        "metrics_path": "/stats/prometheus",
-        "static_configs": [{"targets": [f"127.0.0.1:{admin}"], "labels": {"region": "eu-west-1"}}],
+        "static_configs": [{"targets": [proxy], "labels": {"region": "eu-west-1"}}],
         "metric_relabel_configs": relabel,
     }
     targets = [{"targets": [f"127.0.0.1:{port}"], "labels": arm.model_dump()} for arm, port in (engines or {}).items()]
@@ -153,9 +155,12 @@ class Users:
     engines: Mapping[ArmKey, EngineMetrics]
     records: Path
     rng: np.random.Generator
+    scraping: Lock
 
     def send(self, arm: ArmKey, model: str) -> None:
-        ask(self.listener, model, "/stable" if arm.role == "stable" else "")
+        # A stream that is cut after the scrape that saw its headers is one more request: gates/evidence/scrape.py.
+        with self.scraping:
+            ask(self.listener, model, "/stable" if arm.role == "stable" else "")
         ttft, itl, e2e = (float(self.rng.lognormal(mean, 0.7)) for mean in (-2, -4, 0))
         status = {"fail": 500, "refuse": 400}.get(model, 200)
         if ok := model == "m":
@@ -204,12 +209,19 @@ def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[ArmName, str], 
 def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, PrometheusSource, str]]:
     """Users of two arms behind one proxy, and the Prometheus that watches proxy and engines, with its address."""
     listener, admin, port = free_port(), free_port(), free_port()
+    scraping = Lock()
+
+    def scraped() -> bytes:
+        with scraping:
+            return httpx.get(f"http://127.0.0.1:{admin}/stats/prometheus").content
+
     with (
+        page(scraped) as proxy,
         chat_server(token_seconds=0.001) as server,
         engine_metrics(native=native) as stable,
         engine_metrics(native=native) as canary,
     ):
-        config = scrape_config(admin, {OTHER: stable.server_port, ARM: canary.server_port})
+        config = scrape_config(proxy, {OTHER: stable.server_port, ARM: canary.server_port})
         with (
             running(
                 envoy_command(folder, envoy_config(listener, admin, server.server_port)),
@@ -219,7 +231,7 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
             running(prometheus_command(folder, config, port), f"127.0.0.1 {port} /-/ready", folder / "prometheus.log"),
         ):
             rng = np.random.default_rng(1)
-            users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng)
+            users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng, scraping)
             url = f"http://127.0.0.1:{port}"
             source = PrometheusSource(url, settles_within=timedelta(seconds=1))
             # Prometheus takes five seconds to find its targets.

@@ -108,6 +108,7 @@ def well(records: list[RequestRecord], server: FakeChatServer) -> None:
     assert again / first == pytest.approx(0.5, abs=5 * (0.25 / first) ** 0.5)
 
 
+@pytest.mark.long
 async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path, prompts: Path) -> None:
     about = ["How do I cook rice with {n} onions?", "Which train goes to Berlin at {n} o'clock?"]
     asked = [text.format(n=number) for text in about for number in range(30)]
@@ -124,6 +125,7 @@ async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp
     assert told == set(model.topics(WordEmbeddings(), asked[:1]))
 
 
+@pytest.mark.long
 async def test_log_probabilities_are_asked_for_as_often_as_is_said(
     tmp_path: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from registry.model_files import digest_files
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 
+pytestmark = pytest.mark.long
+
 NAME = "main.llm.support"
 
 

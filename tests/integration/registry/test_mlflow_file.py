@@ -28,6 +28,8 @@ from registry.adapters.mlflow_store import embedded_uri, open_store
 from registry.errors import StoreUnreachable
 from registry.model import StoredRun
 
+pytestmark = pytest.mark.long
+
 NAMES = ("m", "M", "it is % named_so", "é")
 TAGS = ("tidegate.model", "tidegate.step", "a b")
 VALUES = ("m", "M", "", "1%", "ü\n2", "a'b")

@@ -21,6 +21,8 @@ from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import Alias
 
+pytestmark = pytest.mark.long
+
 IDS = re.compile(r"m-[0-9a-f]{32}")
 
 

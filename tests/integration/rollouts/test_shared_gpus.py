@@ -23,6 +23,8 @@ from rollouts.local.machine import Admission, GpuMemory, measure
 from rollouts.model import Engine
 from tidegate.core.clock import SystemClock
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 
 

@@ -20,6 +20,8 @@ from tidegate.cli import main
 from tidegate.cli.groups.engine import SweepShape
 from tidegate.core.errors import ExitCode, UsageError
 
+pytestmark = pytest.mark.long
+
 SPEC = """
 apiVersion: tidegate/v1
 kind: Delivery

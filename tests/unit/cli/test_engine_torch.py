@@ -4,6 +4,8 @@ import pytest
 
 from tidegate.cli import main
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("shape", ["8by128", "8x", "0x4", "-1x4", "²x2"])
 def test_a_shape_that_is_none_is_refused(shape: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,8 @@ from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, TermsLine, VerdictsLine, written
 from tidegate.cli import main
 
+pytestmark = pytest.mark.long
+
 RUN = "0f3c2a51d2c94f0e8a6b0f3c2a51d2c9"
 TRIALS = ("shadow@eu-west-1", "canary@eu-west-1")
 

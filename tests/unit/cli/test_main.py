@@ -221,6 +221,7 @@ def test_no_matter_who_stops_reading_hears_nothing(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (ExitCode.NO_READER, "")
 
 
+@pytest.mark.long
 def test_an_output_that_is_full_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; from tidegate.cli import main; sys.exit(main(['schema']))"]
     with Path("/dev/full").open("w") as full:

@@ -20,10 +20,10 @@ from typing import Literal
 
 import httpx
 import pytest
-from fakes.clusters.carriers import NEXT, KeptPlace, Place, delivery_in, in_story_time, plan_of, serve_champion
+from fakes.clusters.carriers import NEXT, KeptPlace, Place, delivery_in, in_story_time, serve_champion
 from fakes.clusters.interleaving import Killed, Life
 from fakes.clusters.region import NAME, NAMESPACE
-from fakes.delivery.world import CHALLENGER, CHAMPION
+from fakes.delivery.world import CHALLENGER, CHAMPION, planned
 from fakes.kube.server import FakeTransport
 
 from pipelines.model import Ending
@@ -102,7 +102,7 @@ def moments(waves: Waves) -> dict[tuple[str, str], KeptPlace]:
 
         async def story() -> Ending | None:
             await serve_champion(place)
-            for step in plan_of(place.spec).steps:
+            for step in planned(place.spec, 0).steps:
                 for kind in ("started", "traffic", "done"):
                     place.when(step.id, kind, keep(step.id, kind))
             return await place.deliver(Life("the first"))

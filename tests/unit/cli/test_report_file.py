@@ -27,6 +27,7 @@ def events(state: StateFolder) -> EventFile:
     return file
 
 
+@pytest.mark.long
 def test_several_deliveries_are_one_page_in_their_order(state: StateFolder, events: EventFile, tmp_path: Path) -> None:
     second = EventFile(state.delivery("8") / "events.jsonl")
     for event in bad_answers():

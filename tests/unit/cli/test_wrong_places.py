@@ -91,6 +91,7 @@ def test_a_kubeconfig_without_the_contexts_names_those_that_it_has(
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.long
 def test_a_region_whose_context_is_there_is_still_looked_at(
     clusters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

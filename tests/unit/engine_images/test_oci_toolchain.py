@@ -18,6 +18,8 @@ from engine_images.oci.model import Base, Platform
 from engine_images.oci.toolchain import STEPS, PackingList, packed_distributions, toolchain_runtime
 from tidegate.core.adapters.extras import extras
 
+pytestmark = pytest.mark.long
+
 REQUIRES: dict[str, list[str]] = {
     "tidegate": ["a", "asks; extra == 'deliver'", "users; extra == 'load'", "heavy"],
     "a": ["b>=1", "windows-only; sys_platform == 'win32'", "more; extra == 'deliver'"],

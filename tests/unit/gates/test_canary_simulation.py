@@ -206,6 +206,7 @@ def test_regressions_move_the_quantiles_they_name(regression: Regression, median
         assert np.exp(np.quantile(worse, share) - np.quantile(before, share)) == pytest.approx(factor, rel=0.04)
 
 
+@pytest.mark.long
 def test_the_same_place_gives_the_same_chunk_and_another_number_another_one() -> None:
     cell = next(each for each in cells() if each.name == "20/s, 5 %")
     short, limits = replace(cell, traffic=cell.traffic.lasting(6)), operator_limits(1)

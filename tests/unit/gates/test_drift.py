@@ -139,6 +139,7 @@ def test_every_statistic_can_pass_and_fail(statistic: Statistic) -> None:
     assert run(settings, canary={"longer": 3.0})[0].outcome is GateOutcome.FAIL
 
 
+@pytest.mark.long
 def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
     reference = frozen(settings)
@@ -348,6 +349,7 @@ def test_a_plan_is_what_healthy_canaries_need() -> None:
     assert planned / 1.5 <= float(np.median(took)) <= planned * 1.5
 
 
+@pytest.mark.long
 def test_a_plan_is_what_drifting_canaries_need() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
     drift = 0.2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from alike import long
 from fakes.services.chat_servers import FakeJudge, an_answer, worth_of
 from scipy import stats
 
@@ -125,6 +126,7 @@ async def test_a_fair_judge_is_trusted_and_sees_a_drop() -> None:
     assert "agrees with itself on" in report.reason
 
 
+@pytest.mark.long
 async def test_a_judge_that_likes_a_place_is_no_bias_and_is_not_trusted() -> None:
     judge, found = await judged(FakeJudge(place_bias=0.15, noise=0.02), pairs=1000)
     report = judge.control
@@ -138,11 +140,11 @@ async def test_a_judge_that_likes_a_place_is_no_bias_and_is_not_trusted() -> Non
     ("place_bias", "noise", "trusted"),
     [
         (0, 0, True),
-        (0, 0.05, True),
+        long(0, 0.05, True),
         (0, 0.07, True),
         (0.05, 0.05, True),
         (0.1, 0.02, False),
-        (0.2, 0, False),
+        long(0.2, 0, False),
         (0, 0.2, False),
     ],
 )

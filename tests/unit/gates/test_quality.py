@@ -109,6 +109,7 @@ def test_the_same_scores_give_the_same_verdict() -> None:
     assert judged(canary, stable) == judged(canary, stable)
 
 
+@pytest.mark.long
 def test_a_version_that_is_as_good_is_seldom_taken_back() -> None:
     """Both answer each prompt alike often; at most one set in a hundred may look worse enough."""
     rng = np.random.default_rng(8)

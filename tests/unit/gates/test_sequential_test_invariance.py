@@ -84,6 +84,7 @@ def test_the_order_of_pods_does_not_matter_to_counts() -> None:
     assert log_evidence(again) == pytest.approx(log_evidence(found), abs=1e-6)
 
 
+@pytest.mark.long
 def test_scores_are_paired_as_they_come_so_their_order_changes_the_evidence_but_no_clear_verdict() -> None:
     for canary, expected in CLEAR.values():
         assert outcomes(shuffled(traffic(canary, STABLE, looks=40))) == expected
@@ -129,6 +130,7 @@ def test_clear_verdicts_do_not_depend_on_how_often_we_look(case: str) -> None:
     assert outcomes(fine) == outcomes(coarse) == outcomes(joined(coarse)) == expected
 
 
+@pytest.mark.long
 def test_a_cut_costs_what_comparing_within_each_part_costs() -> None:
     """On average nothing, as `test_cutting_a_scrape_at_random_is_a_fair_game` shows for fixed weights.
 

@@ -128,6 +128,7 @@ def test_the_smallest_change_of_the_evidence_is_found() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_smallest_change_of_a_verdict_is_found() -> None:
     lines = of(texts())
     last = lines[-1]
@@ -173,6 +174,7 @@ def test_terms_of_another_method_cannot_be_judged() -> None:
         of([first])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "problem"),
     [
@@ -187,6 +189,7 @@ def test_lines_that_are_not_those_of_one_trial_are_refused(order: list[int], pro
         replay([lines[at] for at in order], file="trial.jsonl")
 
 
+@pytest.mark.long
 def test_a_batch_that_the_trial_refused_is_refused_again() -> None:
     lines = of(texts())
     again = Replay()

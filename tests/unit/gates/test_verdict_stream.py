@@ -17,6 +17,8 @@ from gates.model import GateOutcome
 from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictLine, VerdictStream, as_lines
 from gates.sequential_test import AnalysisPlan, SequentialTest
 
+pytestmark = pytest.mark.long
+
 TERMS = AnalysisPlan(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
 STABLE = Serving(per_second=20, failing=0.002)
 

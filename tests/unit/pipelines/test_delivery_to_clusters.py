@@ -119,6 +119,7 @@ async def test_no_matter_who_stops_a_delivery_on_its_way_back_does_not_stop_the_
     assert world.ledger.outcome == "rolled-back"
 
 
+@pytest.mark.long
 async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path) -> None:
     world = ClusterWorld(tmp_path, demo_on_clusters(REGIONS))
     world.regions[REGIONS[1]].users.obeys_mirror = False
@@ -128,6 +129,7 @@ async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path)
     assert world.stable_versions() == NOWHERE
 
 
+@pytest.mark.long
 async def test_wrong_answers_are_found_before_any_user_met_them(world: ClusterWorld) -> None:
     world.chat.scripts[canary_url(REGIONS[0])] = lambda prompt: "fast and wrong"
     result = await world.deliver()
@@ -166,6 +168,7 @@ async def test_a_trial_that_somebody_aborts_before_the_stop_is_heard_is_no_bad_v
     assert world.stable_versions() == NOWHERE
 
 
+@pytest.mark.long
 async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_is_not_blamed(
     world: ClusterWorld,
 ) -> None:
@@ -194,6 +197,7 @@ async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_
     assert "rolled" not in world.registry.marks["tidegate.reason"]
 
 
+@pytest.mark.long
 async def test_who_takes_an_earlier_wave_away_is_named_before_the_version_is_called_delivered(
     world: ClusterWorld,
 ) -> None:
@@ -208,6 +212,7 @@ async def test_who_takes_an_earlier_wave_away_is_named_before_the_version_is_cal
     assert world.registry.champion == CHAMPION
 
 
+@pytest.mark.long
 async def test_who_sets_the_weight_is_named(world: ClusterWorld) -> None:
     region = world.regions[REGIONS[0]]
 

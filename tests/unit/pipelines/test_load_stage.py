@@ -175,6 +175,7 @@ async def test_users_stable_is_loaded_where_the_spec_says_so(tmp_path: Path) -> 
     assert {order.url for order in world.loads.orders} == {CHAMPION_URL, CHALLENGER_URL}
 
 
+@pytest.mark.long
 async def test_a_dearer_version_is_stopped_by_what_its_tokens_cost(tmp_path: Path) -> None:
     world = await a_world(tmp_path, spec_with("{gates: [cost]}", gates="cost: {}"))
     world.loads.speeds[CHALLENGER_URL] = 700.0

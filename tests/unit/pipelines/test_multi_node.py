@@ -23,6 +23,8 @@ from rollouts.model import Engine
 from tidegate.core.model import Json
 from tidegate.core.spec import SpecError, parse_spec
 
+pytestmark = pytest.mark.long
+
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
 IMAGE = "vllm/vllm-openai@sha256:" + "7" * 64
 DRIVER = "system:serviceaccount:{}:support-llm-driver"

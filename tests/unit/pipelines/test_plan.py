@@ -158,6 +158,7 @@ def refused(spec: Delivery) -> PlanRefused:
     return caught.value
 
 
+@pytest.mark.long
 def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_what_to_change() -> None:
     refusal = refused(a_spec(shadow="", traffic="traffic: {requests_per_second: 8}"))
     assert re.fullmatch(

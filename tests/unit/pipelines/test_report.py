@@ -67,6 +67,7 @@ def three() -> str:
     return render_report(deliveries, records=records, title="Three versions")
 
 
+@pytest.mark.long
 def test_every_delivery_has_its_headline(three: str) -> None:
     for headline in (
         "support-llm 2 is in production",
@@ -118,6 +119,7 @@ def test_a_name_with_dollar_signs_is_a_name() -> None:
     assert html.count("$x^$") > 1
 
 
+@pytest.mark.long
 def test_a_page_behind_others_leads_back_to_them() -> None:
     assert "<nav>" not in render_report([record(interrupted())], records=[], title="Alone")
     assert '<a href="../">' in render_report([record(interrupted())], records=[], title="Behind", back="../")

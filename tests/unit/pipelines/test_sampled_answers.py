@@ -102,6 +102,7 @@ async def test_one_that_answers_as_well_passes() -> None:
     assert verdict.outcome is GateOutcome.PASS, verdict
 
 
+@pytest.mark.long
 async def test_no_more_of_an_arm_is_judged_than_of_the_other() -> None:
     client = FakeJudge()
     test = await trial(Engines(each={"1": 500, "2": 1}), client)
@@ -116,6 +117,7 @@ async def test_users_of_one_arm_alone_prove_nothing() -> None:
     assert "engines have kept no answer of the canary's users yet" in verdict.reason
 
 
+@pytest.mark.long
 async def test_a_judge_that_is_not_believed_brings_no_evidence() -> None:
     test = await trial(Engines(canary=0.1), FakeJudge(worth=lambda question, answer: 0.5))
     verdict = test.verdicts(deadline_passed=True)[0]

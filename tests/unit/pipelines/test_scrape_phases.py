@@ -89,6 +89,7 @@ async def test_a_stable_that_is_started_again_while_it_is_copied_costs_no_pass(t
     assert await scraped.run(StageName.SHADOW) <= 330
 
 
+@pytest.mark.long
 async def test_copies_that_never_come_are_missed(tmp_path: Path) -> None:
     scraped = await Scraped(tmp_path, interval=5, phases=(0.0, 0.5), lost=0.3).deployed()
     with pytest.raises(Stopped) as caught:

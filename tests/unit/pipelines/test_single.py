@@ -160,6 +160,7 @@ async def _stuck(steps: Steps, world: World, at: str) -> None:
         await steps.take(at)
 
 
+@pytest.mark.long
 async def test_what_was_not_there_may_be_there_when_the_step_is_tried_again(last: Steps) -> None:
     await last.until("bake@1")
     last.world.registry.gone = True
@@ -242,6 +243,7 @@ async def test_evidence_goes_on_from_weight_to_weight_though_each_is_another_mac
     assert b'{"kind":"restart","step":"canary@eu-west-1/50"}' in second
 
 
+@pytest.mark.long
 async def test_a_bug_is_in_the_ledger_and_keeps_its_traceback(last: Steps) -> None:
     await last.until("bake@1")
 

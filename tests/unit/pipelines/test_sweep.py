@@ -33,6 +33,8 @@ from tidegate.core.errors import OutsideError
 from tidegate.core.spec import SpecError
 from tidegate.testing import an_engine
 
+pytestmark = pytest.mark.long
+
 REQUESTS = plain_requests(["a", "b"], 10)
 
 

@@ -10,6 +10,8 @@ from registry.errors import UnfitModel
 from registry.model import StoredModel, StoredVersion
 from registry.version_tags import digest_tags, version_of
 
+pytestmark = pytest.mark.long
+
 MODEL = StoredModel(name="main.llm.support", aliases={"champion": "3"})
 
 

@@ -6,6 +6,10 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 LEAVE = """
 import os, socket
 from engine_images.entrypoint.server.forked import leave_sockets

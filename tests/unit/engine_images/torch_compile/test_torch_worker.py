@@ -6,6 +6,8 @@ from engine_images.build.torch_run import KINDS, Counters, TorchMachine, TorchRu
 from engine_images.environment.torch_worker.job import TrialFailure, failure_of, graph_break, one_line
 from engine_images.environment.torch_worker.run import Timed, percentile
 
+pytestmark = pytest.mark.long
+
 TORCH_SAYS = """Unsupported Tensor.item() call with capture_scalar_outputs=False
   Explanation: Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs=False.
   Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`

@@ -72,6 +72,7 @@ def test_a_worse_mean_is_found_and_a_healthy_one_passes(higher: bool) -> None:
     assert (worse >= 400).all() and (fine >= 20).mean() > 0.9
 
 
+@pytest.mark.long
 def test_however_values_are_shared_out_the_bet_is_fair() -> None:
     rng = np.random.default_rng(9)
     values, drawn = rng.pareto(1.1, 40), 7

@@ -67,6 +67,7 @@ def test_a_healthy_version_passes_and_a_worse_one_fails() -> None:
     assert bad.numbers["canary_events"] / bad.numbers["canary_trials"] > 0.1
 
 
+@pytest.mark.long
 def test_chance_takes_back_no_more_than_the_budget_and_lets_through_no_more_than_stated() -> None:
     rng = np.random.default_rng(11)
     runs = [judged(rng, 0.05, 0.05, terms=plan("20%"), looks=25).outcome for _ in range(40)]

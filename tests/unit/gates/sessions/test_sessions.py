@@ -108,6 +108,7 @@ def test_who_waits_is_told_of_each_change_once(ground: Ground) -> None:
     assert [answer.outcome for answer in ground.told] == [GateOutcome.RUNNING, GateOutcome.PASS]
 
 
+@pytest.mark.long
 def test_another_server_goes_on_where_the_last_stopped(ground: Ground, tmp_path: Path) -> None:
     whole = Ground(tmp_path / "whole").asked_every(60, 1800)
     ground.asked_every(60, 900)
@@ -133,6 +134,7 @@ def test_a_session_keeps_the_terms_with_which_it_began(ground: Ground) -> None:
     assert "allowed +5 pp" in {each.gate: each for each in ground.sessions.ask(KEY).verdicts}["errors"].reason
 
 
+@pytest.mark.long
 def test_the_half_of_a_last_line_is_read_again(ground: Ground, tmp_path: Path) -> None:
     whole = Ground(tmp_path / "whole").asked_every(60, 1200)
     ground.asked_every(60, 600)

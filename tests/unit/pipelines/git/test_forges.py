@@ -17,6 +17,8 @@ from pipelines.repository import GitAway, GitRefused, PullRequests, PullRequestS
 from pipelines.spec.git import GitSpec
 from tidegate.core.access.secrets import SecretStore
 
+pytestmark = pytest.mark.long
+
 SECRET = "hunter2-S3cret"
 FILES = [{"path": "a.yaml", "set": {"a": "{version}"}}]
 REPOSITORIES = {

@@ -82,6 +82,7 @@ async def test_each_wave_is_one_commit_of_the_changed_lines(team: Team) -> None:
                      for stage, at in (("promote", region), ("git", wave), ("bake", wave))]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_a_file_of_all_regions_is_written_with_the_last_wave(tmp_path: Path) -> None:
     shared = {"path": "shared.yaml", "set": {"version": "{version}", "engine": "{model} {engine}"}}
     team = Team(tmp_path, files=[VERSION, shared])
@@ -103,6 +104,7 @@ async def test_a_version_that_is_taken_back_is_taken_back_in_git_too(team: Team)
     assert team.said("undone") == ["git@1"]
 
 
+@pytest.mark.long
 async def test_what_others_have_written_meanwhile_stays(team: Team) -> None:
     other = VALUES.format(region=REGIONS[0]).replace('"1"', '"9"')
     team.when("bake@1", "started", lambda: team.repository.person_writes({path(REGIONS[0]): other}))
@@ -113,6 +115,7 @@ async def test_what_others_have_written_meanwhile_stays(team: Team) -> None:
                for each in team.recorder.events)  # fmt: skip
 
 
+@pytest.mark.long
 async def test_one_who_pushes_at_the_same_time_is_no_obstacle(team: Team) -> None:
     team.when("git@1", "git", lambda: team.repository.person_writes({"README.md": "hello\n"}, "a faster person"))
     result = await team.deliver()
@@ -122,6 +125,7 @@ async def test_one_who_pushes_at_the_same_time_is_no_obstacle(team: Team) -> Non
     assert any("somebody else has pushed meanwhile" in each.message for each in team.recorder.events)
 
 
+@pytest.mark.long
 async def test_two_deliveries_that_push_side_by_side_both_arrive(tmp_path: Path) -> None:
     team = Team(tmp_path)
     assert team.spec.git is not None
@@ -145,6 +149,7 @@ async def test_two_deliveries_that_push_side_by_side_both_arrive(tmp_path: Path)
     assert len(team.repository.commits()) == 11
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies", ["before the push", "after the push"])
 async def test_a_process_that_dies_around_its_push_is_carried_on(dies: str, tmp_path: Path) -> None:
     team = Team(tmp_path)
@@ -170,6 +175,7 @@ async def test_a_process_that_dies_around_its_push_is_carried_on(dies: str, tmp_
     assert len(team.repository.commits()) == 3
 
 
+@pytest.mark.long
 async def test_a_delivery_that_is_closed_by_another_process_is_taken_back_in_git(tmp_path: Path) -> None:
     team = Team(tmp_path)
     (tmp_path / "disks").mkdir()
@@ -257,6 +263,7 @@ def reacting(team: Team, then: Callable[[str], None]) -> None:
     team.journal = lambda listeners=(): original([Person(), *listeners])  # type: ignore[method-assign]
 
 
+@pytest.mark.long
 async def test_a_pull_request_is_waited_for(tmp_path: Path) -> None:
     team = Team(tmp_path, mode="pull-request")
     forge = Forge(team)
@@ -271,6 +278,7 @@ async def test_a_pull_request_is_waited_for(tmp_path: Path) -> None:
     assert team.versions_in_git() == [CHALLENGER, CHALLENGER]
 
 
+@pytest.mark.long
 async def test_a_pull_request_that_is_closed_takes_the_version_back(tmp_path: Path) -> None:
     team = Team(tmp_path, mode="pull-request")
     forge = Forge(team)
@@ -304,6 +312,7 @@ class Tool:
 SYNC = {"argo_cd": {"application": "llm-{region}"}, "within": "10m"}
 
 
+@pytest.mark.long
 async def test_the_sync_is_waited_for_also_of_a_later_commit(tmp_path: Path) -> None:
     team = Team(tmp_path, sync=SYNC)
     first = team.repository.commits()[0][:10]
@@ -316,6 +325,7 @@ async def test_the_sync_is_waited_for_also_of_a_later_commit(tmp_path: Path) -> 
     assert said[-1] == "eu-west-1: Argo CD application llm-eu-west-1 has applied it"
 
 
+@pytest.mark.long
 async def test_a_sync_that_does_not_come_ends_the_delivery(tmp_path: Path) -> None:
     team = Team(tmp_path, sync=SYNC)
     team.open(synced=Tool(team, late=0, moves=False))

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pipelines.spec.yaml_fields import FieldFile, Item, address_of, with_values
 from tidegate.core.spec import SpecError
 
+pytestmark = pytest.mark.long
+
 VALUES = """\
 # Served by the platform team.
 image:

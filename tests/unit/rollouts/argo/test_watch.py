@@ -13,6 +13,8 @@ from rollouts.argo.watch import WaitOutcome, WaitResult, wait_for_rollout
 from rollouts.errors import NotFound, NotPossible
 from rollouts.kube.resources import ANALYSIS_TEMPLATES, ROLLOUTS
 
+pytestmark = pytest.mark.long
+
 ANALYSED = [STEPS[0], {"analysis": {"templates": [{"templateName": "burn-rate"}]}}, {"setWeight": 5}, {"pause": {}}]
 TEMPLATE = {
     "apiVersion": "argoproj.io/v1alpha1",

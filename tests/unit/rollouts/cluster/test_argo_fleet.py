@@ -198,6 +198,7 @@ class TestWaysBack:
         assert ROLE not in labels
         assert pods_of(region, "1") == serving
 
+    @pytest.mark.long
     async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(self) -> None:
         """`scaleDownOldReplicaSetsForCanary` counts an aborted canary among the versions that are kept."""
         region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))

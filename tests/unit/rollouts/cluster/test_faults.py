@@ -109,6 +109,7 @@ async def test_no_operation_depends_on_a_watch(calm: tuple[list[Seen], ClusterRe
     assert "watch" not in {call.verb for call in well.api.calls}
 
 
+@pytest.mark.long
 async def test_somebody_else_writes_before_every_write_of_ours(calm: tuple[list[Seen], ClusterRegion]) -> None:
     states, well = calm
     region = ClusterRegion()
@@ -143,6 +144,7 @@ async def test_a_busy_server_does_not_keep_users_on_the_canary() -> None:
     assert region.split_at[-1] - begun < 1
 
 
+@pytest.mark.long
 async def test_tokens_that_expire_all_the_time(calm: tuple[list[Seen], ClusterRegion]) -> None:
     region = ClusterRegion()
     region.rotate_tokens(every=7)

@@ -12,6 +12,8 @@ from rollouts.doctor.gather import DiagnosisTarget, required_access
 from rollouts.doctor.model import Finding
 from rollouts.kube.resources import LEADER_WORKER_SETS, PODS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def region() -> MultiNodeRegion:

@@ -397,6 +397,7 @@ def test_whatever_is_cut_repeated_or_expired_the_end_is_the_servers(
     asyncio.run(tell())
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(
     writes=st.lists(st.tuples(names, st.booleans(), st.sampled_from([0.0, 0.2, 5.0])), max_size=20),

@@ -21,6 +21,8 @@ from tidegate.core.model import Json
 from tidegate.core.names import ROLE
 from tidegate.testing import versions
 
+pytestmark = pytest.mark.long
+
 RESUMED = Carrier(token="delivery-1-resumed", who="laptop (process 9)", over=frozenset({DELIVERER.token}))
 PERSON = Carrier(token="a-rollback", who="laptop (process 5)", insists=True)
 

@@ -9,6 +9,8 @@ from rollouts.model import Engine
 from rollouts.multinode.fleet import LeaderWorkerSetFleet
 from tidegate.testing import FleetContract, MakeEngine
 
+pytestmark = pytest.mark.long
+
 
 class TestOfGroups(FleetContract):
     @pytest.fixture

@@ -15,6 +15,8 @@ from rollouts.model import RegionPhase
 from rollouts.multinode.fleet import LeaderWorkerSetFleet
 from tidegate.testing import versions
 
+pytestmark = pytest.mark.long
+
 UNATTENDED_SECONDS = 300.0
 CARRIER = DELIVERER.model_copy(update={"unattended_seconds": UNATTENDED_SECONDS})
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.base import RegionSplit
 from rollouts.multinode.snapshot import Placement
 from rollouts.multinode.transition import NameCanary, NameStable, SetWeights, Step, next_step
+
+pytestmark = pytest.mark.long
 
 PERCENT = st.sampled_from([0, 5, 50, 100])
 

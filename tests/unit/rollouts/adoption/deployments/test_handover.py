@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.adoption.deployments.handover import PodCounts, kept, next_scale
+
+pytestmark = pytest.mark.long
 
 
 @dataclass

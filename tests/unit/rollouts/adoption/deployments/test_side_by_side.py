@@ -41,6 +41,8 @@ from rollouts.manifests.conventions import BEFORE_ADOPTION, MADE_FOR
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 
+pytestmark = pytest.mark.long
+
 OTHER_PERSON = Carrier(token="a person", who="a person")
 KINDS = (DEPLOYMENTS, ROLLOUTS, SERVICES, HTTP_ROUTES, POD_DISRUPTION_BUDGETS, LEASES)
 SURGES = pytest.mark.parametrize("surge", [None, 1])
