@@ -25,7 +25,7 @@ os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 settings.register_profile(
     "tidegate",
     deadline=None,
-    max_examples=int(os.environ.get("TIDEGATE_TEST_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("TIDEGATE_TEST_EXAMPLES", "20")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tidegate")

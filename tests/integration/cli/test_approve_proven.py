@@ -122,6 +122,7 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
     assert opened.events() == before
 
 
+@pytest.mark.long
 def test_an_answer_that_is_copied_counts_once_and_for_nothing_else(tidegate: Tidegate, opened: Opened) -> None:
     opened.ask()
     tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
@@ -166,6 +167,7 @@ def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opene
         assert [each.person.identity for each in opened.heard().heard] == ["ann@example.com"]
 
 
+@pytest.mark.long
 def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
     opened.ask()
     command = "sh -c 'echo {digest} > asked; exit 1'"

@@ -94,6 +94,7 @@ def no_secret(tmp_path: Path, *texts: str) -> None:
     assert not [text for text in (*texts, *files) for secret in hidden if secret in text]
 
 
+@pytest.mark.long
 @pytest.mark.slow(reason="a delivery and a rollback to two regions")
 def test_git_says_in_the_end_what_is_served(
     tidegate: Tidegate, place: Place, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch

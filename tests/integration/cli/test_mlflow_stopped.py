@@ -61,6 +61,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow(reason="an MLflow server of its own, and calls that run out of time")
 @pytest.mark.parametrize("commands", [COMMANDS, long(OTHERS)])
 def test_every_command_ends_within_its_time_and_says_in_one_line_why(

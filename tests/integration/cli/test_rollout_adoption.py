@@ -24,6 +24,8 @@ from registry.model import EngineRecord
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import DEPLOYMENTS, PODS, ROLLOUTS, resource_of
 
+pytestmark = pytest.mark.long
+
 REGION, NAME = "eu-west-1", "support-llm"
 ADOPT, RELEASE = ("rollout", "adopt", "delivery.yaml"), ("rollout", "release", "delivery.yaml")
 

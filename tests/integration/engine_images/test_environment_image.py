@@ -21,6 +21,8 @@ from engine_images.errors import BrokenImage
 from engine_images.model import EngineEnvironment
 from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, Source, canonical, config_of, manifest_of
 
+pytestmark = pytest.mark.long
+
 GCC = "/usr/bin/gcc"
 PROGRAM = "import json, fast, torch, vllm; print(json.dumps([fast.SAID, torch.SAID, vllm.SAID]))"
 

@@ -120,6 +120,7 @@ def test_a_base_in_the_same_registry_is_mounted(layout: OciLayout, registry: Reg
     assert registry.requests("POST", "from=vllm") - asked == 2
 
 
+@pytest.mark.long
 def test_a_base_in_another_registry_is_copied_as_a_stream(
     layout: OciLayout, registry: RegistryServer, tmp_path: Path
 ) -> None:
@@ -236,6 +237,7 @@ def test_a_registry_that_goes_away_in_mid_push_gets_the_rest_from_the_next_push(
     assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
 
 
+@pytest.mark.long
 def test_a_registry_that_comes_back_in_time_is_waited_for(
     layout: OciLayout, registry: RegistryServer, large: Path
 ) -> None:

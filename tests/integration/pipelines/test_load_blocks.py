@@ -90,6 +90,7 @@ async def test_arms_get_the_same_requests_and_each_failure_has_its_class(
             assert len(failed) < 10
 
 
+@pytest.mark.long
 async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, server: FakeChatServer) -> None:
     async with real(tmp_path, processes=2) as generator:
         steady = await generator.block(order(server.url, rate=40.0))
@@ -100,6 +101,7 @@ async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, se
     assert thirds[1] > 1.5 * thirds[0] and thirds[1] > 1.5 * thirds[2]
 
 
+@pytest.mark.long
 async def test_a_silent_engine_ends_with_the_patience_of_its_requests(tmp_path: Path, server: FakeChatServer) -> None:
     async with real(tmp_path, timeout_seconds=0.4) as generator:
         records = await generator.block(order(server.url, model="hang", concurrency=1, seconds=1))

@@ -95,6 +95,7 @@ async def test_every_process_finds_the_plan_the_spec_and_the_evidence(tracking_u
     assert (await there.steps.close()).ending is Ending.INTERRUPTED
 
 
+@pytest.mark.long
 async def test_between_two_steps_it_lives_for_its_patience_and_no_longer(tracking_uri: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     there = InMlflow(tracking_uri, world, tmp_path, key="workflow-1")
@@ -128,6 +129,7 @@ async def test_no_matter_who_carries_it_on_ends_the_word_of_those_before(trackin
         there.deliveries().take_over(there.id)
 
 
+@pytest.mark.long
 async def test_an_answer_from_outside_is_no_sign_of_life(tracking_uri: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     there = InMlflow(tracking_uri, world, tmp_path)

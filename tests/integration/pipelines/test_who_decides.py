@@ -153,7 +153,7 @@ def means(request: pytest.FixtureRequest, keys: Path, issuer: OidcIssuer) -> Mea
     return Means(request.param, keys, issuer, FakeClock())
 
 
-@pytest.fixture(params=["approve", long("refuse"), "lift"])
+@pytest.fixture(params=["approve", long("refuse"), long("lift")])
 def scene(request: pytest.FixtureRequest, tmp_path: Path, means: Means) -> Scene:
     return Scene(request.param, means, tmp_path, means._clock)
 

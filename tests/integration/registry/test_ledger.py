@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from alike import long
 from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
 from fakes.delivery.records import slow
 from fakes.services.mlflow_server import STORES
@@ -33,7 +34,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "memory", *STORES])
+@pytest.fixture(params=["fake", "memory", long("mlflow"), *list(STORES)[1:]])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from alike import long
 from fakes.delivery.registry import FakeRegistry
 from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
@@ -32,7 +33,7 @@ class AnyRegistry(Protocol):
     def download(self, version: ModelVersion, target: Path) -> Path: ...
 
 
-@pytest.fixture(params=["fake", *STORES])
+@pytest.fixture(params=["fake", long("mlflow"), *list(STORES)[1:]])
 def registry(request: pytest.FixtureRequest) -> AnyRegistry:
     if request.param == "fake":
         return FakeRegistry()

@@ -114,6 +114,7 @@ def test_what_is_not_there_is_told_in_one_line(kind: str, at: Callable[[str], Ke
     assert caught.value.hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", OBJECT_STORES)
 def test_a_folder_of_more_objects_than_are_listed_at_once(
     kind: str, at: Callable[[str], Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +180,7 @@ def test_an_object_whose_name_leads_out_of_the_folder_is_refused(
         kept.files.listed(kept.address)
 
 
+@pytest.mark.long
 @azure_is_there
 def test_a_key_that_azure_refuses_is_in_no_message_and_no_log_line(
     at: Callable[[str], Kept], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -97,6 +97,7 @@ def test_a_version_is_registered_into_the_bucket_and_mlflow_finds_it_there(
     assert digest_files(kept / "model") == digest_files(folder)
 
 
+@pytest.mark.long
 def test_a_pod_with_workload_identity_needs_no_keys(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
     """As EKS gives it to a service account: a role, and a token in a file that the chain takes to STS."""
     MlflowRegistry(uri).register(name, folder)
@@ -158,6 +159,7 @@ def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path
     assert (tmp_path / "again").read_text() == "<p>delivered</p>"
 
 
+@pytest.mark.long
 def test_keys_that_the_store_refuses_are_in_no_output(
     bucket: tuple[Line, Mapping[str, str]], uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:

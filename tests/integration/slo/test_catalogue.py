@@ -102,6 +102,7 @@ def test_errors_as_the_engine_counts_them(tmp_path: Path) -> None:
     assert judged(tmp_path, rules(slo_spec("errors"), counted_by=CountedBy.ENGINE), by_engine()) == ""
 
 
+@pytest.mark.long
 def test_who_counts_can_be_said_in_the_spec(tmp_path: Path) -> None:
     items = rules(slo_spec("errors", counted_by="proxy"), counted_by=CountedBy.ENGINE)
     assert judged(tmp_path, items, by_proxy()[:2]) == ""
@@ -130,6 +131,7 @@ def test_times_are_bad_beyond_their_edge(tmp_path: Path, kind: str, name: str, e
     assert judged(tmp_path, rules(slo_spec(kind)), tests) == ""
 
 
+@pytest.mark.long
 def test_levels_are_bad_for_a_share_of_the_time_of_all_engines(tmp_path: Path) -> None:
     kv = [
         tells("below", dict([gauge("vllm:kv_cache_usage_perc", "0.9x20", "a")]), {BAD: {EU: 0}}),
@@ -163,6 +165,7 @@ def started(seconds: float, *, at: int, pod: str, until: int = 40, cache: str = 
     }
 
 
+@pytest.mark.long
 def test_starts_are_slow_for_their_share_of_all_starts(tmp_path: Path) -> None:
     """Whether an engine then serves for a day or is gone in a quarter of an hour."""
     month = "sum by (region) (slo:sli_error:ratio_rate1h)"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from alike import long
 
 from tidegate import __version__
 from tidegate.app.process import note
@@ -242,8 +243,8 @@ def test_each_shell_has_a_script(capsys: pytest.CaptureFixture[str], shell: str)
     ("typed", "offered"),
     [
         (["tidegate", "hist"], {"history"}),
-        (["tidegate", "gate", "re"], {"replay"}),
-        (["tidegate", "completion", "z"], {"zsh"}),
+        long(["tidegate", "gate", "re"], {"replay"}),
+        long(["tidegate", "completion", "z"], {"zsh"}),
         (["tidegate", "status", "--out"], {"--output"}),
     ],
     ids=str,

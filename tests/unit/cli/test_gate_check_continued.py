@@ -189,6 +189,7 @@ def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
         calls.call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [1, 40])
 def test_a_line_that_was_torn_with_its_process_is_read_again(calls: Calls, tmp_path: Path, cut: int) -> None:
     whole = Calls(tmp_path / "whole").called_every(60, 240)
@@ -200,6 +201,7 @@ def test_a_line_that_was_torn_with_its_process_is_read_again(calls: Calls, tmp_p
     assert report == whole
 
 
+@pytest.mark.long
 def test_what_was_read_before_prometheus_went_away_is_not_lost(calls: Calls, tmp_path: Path) -> None:
     whole = Calls(tmp_path / "whole").called_every(60, 240)
     calls.called_every(60, 120)

@@ -103,6 +103,7 @@ def test_the_chance_is_that_of_every_way_to_swap_answers(drops: list[float]) -> 
     assert chance_of_drop(values) == pytest.approx(expected if values.any() else 1.0)
 
 
+@pytest.mark.long
 def test_the_same_scores_give_the_same_verdict() -> None:
     rng = np.random.default_rng(3)
     canary, stable = rng.uniform(0, 0.9, 60).tolist(), rng.uniform(0.1, 1, 60).tolist()

@@ -55,6 +55,7 @@ def test_what_is_asked_stands_in_the_plan(tmp_path: Path, approval: str, expecte
     assert asked(World(tmp_path, asking(approval))) == expected
 
 
+@pytest.mark.long
 def test_one_answer_is_for_all_regions_of_a_wave(tmp_path: Path) -> None:
     world = World(tmp_path, asking("{before: wave, wave: 1}", regions="waves: [[eu-west-1, us-east-1]]"))
     assert asked(world) == {"deploy@eu-west-1": ("wave@1",), "deploy@us-east-1": ("wave@1",)}
@@ -185,6 +186,7 @@ async def test_an_approval_survives_the_process_that_waited_for_it(tmp_path: Pat
     assert world.said("waiting") == ["deploy@us-east-1"]
 
 
+@pytest.mark.long
 async def test_the_time_to_answer_does_not_begin_again_with_each_process(tmp_path: Path) -> None:
     world = World(tmp_path, asking("{before: wave, wave: 2, within: 10m}"))
     steps = Steps(world, tmp_path)

@@ -131,6 +131,7 @@ async def test_the_next_weight_asks_again_with_a_key_of_its_own(trial: Trial) ->
     assert await trial.taken(trial.canary) == ["again"]
 
 
+@pytest.mark.long
 async def test_a_delivery_that_died_leaves_engines_that_end_and_one_that_resumes_begins_again(trial: Trial) -> None:
     await trial.asked()
     (pod, *_) = trial.pods.of("1")
@@ -146,6 +147,7 @@ async def test_a_delivery_that_died_leaves_engines_that_end_and_one_that_resumes
     assert not any(engine.on for engine in trial.pods.engines.values())
 
 
+@pytest.mark.long
 async def test_it_is_written_again_before_engines_stop_and_not_each_time(trial: Trial) -> None:
     await trial.asked()
     for _ in range(23):
@@ -173,6 +175,7 @@ async def test_a_pod_that_went_with_its_samples_is_no_error_and_one_that_came_is
     assert await trial.taken(trial.stable) == ["new"]
 
 
+@pytest.mark.long
 async def test_one_that_never_answers_is_told_and_the_others_count(trial: Trial) -> None:
     await trial.asked()
     silent, speaks, *_ = trial.pods.of("1")
@@ -197,6 +200,7 @@ async def test_one_that_has_not_heard_is_given_the_time_that_kubelets_take(trial
     assert "has not heard that it should" in found.problem
 
 
+@pytest.mark.long
 async def test_a_cluster_that_is_away_at_first_is_waited_for(trial: Trial) -> None:
     trial.region.api.vanish()
     trial.region.time.call_later(20, trial.region.api.come_back)

@@ -92,6 +92,7 @@ async def test_a_version_as_fast_passes_and_no_user_meets_the_load(tmp_path: Pat
     assert (max(route.weight for route in routes), max(route.mirror for route in routes)) == (0, 0)
 
 
+@pytest.mark.long
 async def test_half_the_throughput_is_stopped_and_the_figures_are_kept(tmp_path: Path) -> None:
     world = await a_world(tmp_path)
     world.loads.speeds[CHALLENGER_URL] = 500.0

@@ -99,6 +99,7 @@ async def test_without_a_word_about_it_a_name_is_not_enough(tmp_path: Path) -> N
     assert await undecided(world) == ["a name alone is no approval here"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("credential", "changed", "why"),
     [

@@ -125,6 +125,7 @@ def test_a_page_behind_others_leads_back_to_them() -> None:
     assert '<a href="../">' in render_report([record(interrupted())], records=[], title="Behind", back="../")
 
 
+@pytest.mark.long
 def test_a_single_delivery_has_no_table_of_deliveries() -> None:
     html = render_report([record(interrupted())], records=[], title="One version")
     assert 'href="#d1"' not in html
@@ -196,6 +197,7 @@ def test_importing_the_report_does_not_import_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_a_verdict_of_the_whole_wave_is_on_the_page() -> None:
     delivery = Delivery().open().say("bake@1", "started")
     delivery.say("bake@1", "verdict", gate="errors", outcome="pass", reason="quiet", numbers={}, region=None)

@@ -67,6 +67,7 @@ async def test_a_region_that_was_promoted_before_its_process_could_say_so_is_not
     assert world.said("undone") == []
 
 
+@pytest.mark.long
 async def test_a_region_that_went_back_meanwhile_is_begun_again_and_what_was_shown_stays(
     steps: Steps, world: World
 ) -> None:
@@ -118,6 +119,7 @@ async def test_what_was_missing_is_tried_again(steps: Steps, world: World) -> No
     assert world.stable_versions() == NOWHERE
 
 
+@pytest.mark.long
 async def test_a_delivery_that_died_after_its_last_step_is_closed(steps: Steps, world: World) -> None:
     await steps.until("finalize")
     assert (await steps.resume()).ending is Ending.DELIVERED

@@ -171,6 +171,7 @@ async def test_what_was_not_there_may_be_there_when_the_step_is_tried_again(last
     assert (await last.close()).ending is Ending.DELIVERED
 
 
+@pytest.mark.long
 async def test_a_step_that_never_came_back_ends_the_delivery_with_its_own_ending(last: Steps) -> None:
     await last.until("bake@1")
     last.world.registry.gone = True

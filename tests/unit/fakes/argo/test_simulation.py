@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from fakes.argo.scene import Scene, blue_green, canary
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.sampled_from(sorted(STRATEGIES)), st.lists(st.sampled_from(sorted(ACTIONS)), min_size=3, max_size=15))
 def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> None:

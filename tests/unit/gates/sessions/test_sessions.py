@@ -103,6 +103,7 @@ def test_a_good_canary_passes_and_a_bad_one_fails_for_good(ground: Ground) -> No
     assert answer.reason.startswith("errors: canary failed")
 
 
+@pytest.mark.long
 def test_who_waits_is_told_of_each_change_once(ground: Ground) -> None:
     ground.asked_every(60, 3600)
     assert [answer.outcome for answer in ground.told] == [GateOutcome.RUNNING, GateOutcome.PASS]

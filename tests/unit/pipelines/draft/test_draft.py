@@ -23,6 +23,8 @@ from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
+pytestmark = pytest.mark.long
+
 CASES = ("helm_rollout", "plain_deployment", "istio", "sidecars", "scaled", "hpa")
 
 

@@ -161,6 +161,7 @@ def test_when_the_disk_does_not_take_it_mlflow_is_to_try_again(ground: Ground) -
     assert ground.send(alias_set()) == (503, "unavailable")
 
 
+@pytest.mark.long
 def test_a_hundred_at_once_are_one_request(ground: Ground) -> None:
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(lambda _: ground.send(alias_set()), range(100)))

@@ -20,6 +20,8 @@ from rollouts.manifests.render import render
 from tidegate.cli import main
 from tidegate.core.model import Json
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[4]
 EXAMPLE = str(ROOT / "examples/kubernetes/delivery.yaml")
 GOLDEN = ROOT / "tests/golden/manifests"

@@ -121,6 +121,7 @@ async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and
         await fleet.deploy(an_image("2"))
 
 
+@pytest.mark.long
 async def test_twice_is_once(region: ClusterRegion) -> None:
     await on_trial(region)
     one, other = region.guard(), region.guard()
@@ -325,6 +326,7 @@ def _edited(region: ClusterRegion, change: object) -> dict[str, object]:
     return {"spec": {"template": body["spec"]["template"]}}
 
 
+@pytest.mark.long
 async def test_a_version_that_somebody_else_asks_for_is_theirs(region: ClusterRegion) -> None:
     await on_trial(region)
     region.apply_over(an_image("7"), manager="argocd-controller")
@@ -348,6 +350,7 @@ async def test_rights_that_are_missing_are_told_before_they_are_needed(region: C
         await region.guard().check()
 
 
+@pytest.mark.long
 async def test_lines_say_what_changed_and_nothing_else(region: ClusterRegion) -> None:
     await on_trial(region)
     lines: list[str] = []

@@ -111,6 +111,7 @@ async def test_a_change_that_the_controller_has_not_seen_for_a_second() -> None:
     assert await region.examined() == ()
 
 
+@pytest.mark.long
 async def test_promises_are_watched_by_templates_of_ours() -> None:
     exported = yaml.safe_load_all(EXPORTED.read_text(encoding="utf-8"))
     analyses = [one for one in exported if one["metadata"]["name"].endswith("-background")]

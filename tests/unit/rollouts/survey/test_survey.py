@@ -14,6 +14,8 @@ from rollouts.kube.resources import GATEWAYS, NODES, ROLLOUTS
 from rollouts.survey import Router, ServingSurvey, WorkloadKind, survey
 from tidegate.core.errors import UsageError
 
+pytestmark = pytest.mark.long
+
 READER = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 
