@@ -115,7 +115,7 @@ def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: f
     old, new = before.record, signs.record
     if old.token != new.token or not (old.renewed and new.renewed):
         return monotonic
-    only_a_beat = before.model_copy(update={"held": new}) == signs
+    only_a_beat = before.model_copy(update={"record": new}) == signs
     soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
     return min(monotonic, max(since.last, since.first + (new.renewed - old.renewed).total_seconds() + soon))
 

@@ -10,6 +10,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
@@ -121,16 +122,16 @@ def killed(bed: Bed) -> Told:
 
 
 def interrupted(bed: Bed) -> Told:
-    """Ctrl-C in each step: every time all users are back on the champion."""
+    """Ctrl-C, a closed terminal, or a node that drains, in each step: every time all users are back on the champion."""
     stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
     model, first = model_served(bed, "interrupted", stages=stages)
     with model.users():
         model.version()
         steps = model.steps()
-        for step in steps[:-1]:
+        for step, number in zip(steps[:-1], cycle((signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT))):
             running = model.deliver()
             model.reaches(step, running)
-            running.send(signal.SIGINT)
+            running.send(number)
             done = running.finish()
             assert (done.code, model.delivery().outcome) == (130, "interrupted"), done.err
             model.exactly(first)

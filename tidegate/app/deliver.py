@@ -85,7 +85,7 @@ class DeliverOptions:
 
 
 def deliver(options: DeliverOptions, display: DeliveryDisplay) -> DeliveryOutcome:
-    """Deliver the version to every region, or take it back. Ctrl-C and SIGTERM take it back too.
+    """Deliver the version to every region, or take it back; a signal or a terminal that closes takes it back too.
 
     Raises:
         TidegateError: nothing was begun: another delivery runs, an approval could not be given, MLflow is away.

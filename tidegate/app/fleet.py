@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pipelines.state import StateFolder
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
 from rollouts.model import Engine
-from tidegate.app.process import cancelled_by_signals, note
+from tidegate.app.process import cancelled_by_signals, ending_signals, note
 from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
 from tidegate.app.wiring.engines.providers import local_engines, require_gpus_here
 from tidegate.app.wiring.fleets import running_host
@@ -144,7 +143,7 @@ async def _play_users(spec: Delivery, folder: Path, state: StateFolder, seconds:
     load = start_users(spec, folder, state, host)
     note(f"users of {', '.join(spec.regions.names)}; Ctrl-C ends it")
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await _until_stopped(stopped, load.check, seconds)
     return await load.stop()

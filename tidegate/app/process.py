@@ -87,12 +87,30 @@ class NotedAdoption:
         return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Of a person, a terminal or connection that closes, a node that drains.
+
+    One that was ignored at the start stays so, which is what `nohup` asks for.
+    """
+    return tuple(number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+@contextmanager
+def on_after_hangup() -> Iterator[None]:
+    """Within the context a terminal that closes ends nothing; for the main thread of a process."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @asynccontextmanager
 async def cancelled_by_signals(first: str = "every region goes back first") -> AsyncIterator[asyncio.Event]:
-    """Within the context the first signal cancels the current task, and the next one sets the event.
+    """Within the context the first ending signal cancels the current task, and the next one sets the event.
 
     `first` says what is still done after the first.
     """
@@ -102,19 +120,21 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
     impatient = asyncio.Event()
 
     def hear(number: signal.Signals) -> None:
-        if not heard:
+        heard.append(number)
+        if len(heard) == 1:
             task.cancel()
+            note(f"stopping: {first}")
         else:
             impatient.set()
-        note(f"stopping: {first}" if not heard else "already stopping; please wait")
-        heard.append(number)
+            note("already stopping; please wait")
 
-    for number in SIGNALS:
+    numbers = ending_signals()
+    for number in numbers:
         loop.add_signal_handler(number, hear, number)
     try:
         yield impatient
     finally:
-        for number in SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

@@ -33,7 +33,7 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
-from tidegate.app.process import note, process_name
+from tidegate.app.process import note, on_after_hangup, process_name
 from tidegate.app.wiring.fleets import FleetsOpener, require_contexts, standing_fleets
 from tidegate.app.wiring.records import HasNotEnded, RollbackLedger
 from tidegate.core.clock import Clock, SystemClock
@@ -90,14 +90,15 @@ class RollbackOutcome:
 
 
 def roll_back_regions(options: RollbackOptions) -> RollbackOutcome:
-    """Take every region back: users first, by the clusters alone, then the records.
+    """Take every region back: users first, by the clusters alone, then the records. A closed terminal ends nothing.
 
     Raises:
         UsageError: a region is unknown, or the version cannot be moved to as asked.
         OutsideError: no fleet runs here.
     """
     require_contexts(options.spec, options.regions)
-    return asyncio.run(take_back(options))
+    with on_after_hangup():
+        return asyncio.run(take_back(options))
 
 
 async def take_back(options: RollbackOptions) -> RollbackOutcome:

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +30,10 @@ class Verbosity:
 
     def note(self, line: str) -> None:
         """A line for the person who waits."""
-        if not self.quiet:
+        if self.quiet:
+            return
+        # A terminal that is gone, or a full disk: what is being done goes on, users' way back first of all.
+        with suppress(OSError):
             print(printable(line), file=sys.stderr, flush=True)
 
 

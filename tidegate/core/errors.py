@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
     INTERNAL = 70
     """A bug in tidegate, as `EX_SOFTWARE` of sysexits.h; says nothing about the version."""
     INTERRUPTED = 130
-    """Asked to stop, by Ctrl-C or SIGTERM; what was delivered is taken back. As shells say it of Ctrl-C."""
+    """Asked to stop by a signal, or a terminal that closed; what was delivered is taken back. As shells say it."""
     NO_READER = 141
     """Nobody reads the output any more, as behind `| head`; as shells say it of SIGPIPE."""
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tidegate.app.process import cancelled_by_signals
+from tidegate.app.process import cancelled_by_signals, on_after_hangup
 
 HEARD = "stopping: every region goes back first\n"
 PATIENCE = "already stopping; please wait\n"
@@ -23,7 +23,7 @@ def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="tidegate")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 async def test_a_signal_is_one_cancellation(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with cancelled_by_signals():
@@ -77,3 +77,12 @@ async def test_afterwards_signals_mean_what_they_meant_before() -> None:
     loop = asyncio.get_running_loop()
     assert not loop.remove_signal_handler(signal.SIGINT)
     assert not loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_one_that_was_ignored_at_the_start_stays_ignored() -> None:
+    """As `nohup` starts a command."""
+    with on_after_hangup():
+        async with cancelled_by_signals():
+            send(signal.SIGHUP)
+            await asyncio.sleep(0)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL

@@ -132,3 +132,18 @@ def test_a_step_that_a_person_takes_before_the_guards_eyes_counts_as_heard_of() 
     vigil = SilenceTracker()
     seen_by(vigil, since=0, until=100, renewed=0, step=0)
     assert seen_by(vigil, since=110, until=150, renewed=0, step=1) == timedelta(seconds=50)
+
+
+def test_an_outage_counts_as_silence_from_the_last_beat_that_is_found_after_it() -> None:
+    """The carrier beat at 0 and at 10 and died; nobody answered until 200. Its clock tells when the last beat was."""
+    vigil = SilenceTracker()
+    assert seen_by(vigil, since=0, until=0, renewed=0, step=1) == timedelta()
+    vigil.is_blind()
+    assert seen_by(vigil, since=200, until=230, renewed=10, step=1) == timedelta(seconds=220)
+
+
+def test_what_else_changed_in_an_outage_came_soon_after_a_beat() -> None:
+    vigil = SilenceTracker()
+    seen_by(vigil, since=0, until=0, renewed=0, step=1)
+    vigil.is_blind()
+    assert seen_by(vigil, since=200, until=230, renewed=10, step=2) == timedelta(seconds=220 - UNBROKEN_SECONDS)

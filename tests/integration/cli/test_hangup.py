@@ -1,0 +1,60 @@
+"""A terminal that closes in the middle of a delivery: users go back, though nobody can be told."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DELIVERY = """
+import asyncio, os, sys
+from pathlib import Path
+from tidegate.app.process import cancelled_by_signals, note, notes_to
+from tidegate.cli.global_options import verbosity
+
+async def delivery():
+    async with cancelled_by_signals():
+        try:
+            Path("on the canary").touch()
+            await asyncio.Event().wait()
+        finally:
+            for turn in range(3):
+                note("going back")
+                await asyncio.sleep(0.01)
+            Path("back").touch()
+
+# As a login shell: the terminal is this session's.
+os.open(sys.argv[1], os.O_RDWR)
+with verbosity() as chosen, notes_to(chosen.note):
+    asyncio.run(delivery())
+"""
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_users_go_back_unless_it_was_started_to_go_on(tmp_path: Path, nohup: bool) -> None:
+    terminal, its = pty.openpty()
+    begin = ["nohup"] if nohup else []
+    command = [*begin, sys.executable, "-c", DELIVERY, os.ttyname(its)]
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    try:
+        os.close(its)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "on the canary").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        os.close(terminal)
+        if nohup:
+            process.terminate()
+        process.wait(60)
+        assert (tmp_path / "back").exists()
+        if nohup:
+            # Nothing was heard before it was told to end.
+            assert (tmp_path / "nohup.out").read_text().startswith("stopping: every region goes back first\ngoing back")
+    finally:
+        process.kill()
+        process.wait()
