@@ -187,6 +187,11 @@ class Ending(StrEnum):
     FAILED = "failed"
     """Something outside was not there; says nothing about the version."""
 
+    @classmethod
+    def recorded(cls, said: str | None) -> Ending:
+        """What a run's tag says, which anybody may have written: what is no ending is that of one that died."""
+        return cls(said) if said in list(cls) else cls.INTERRUPTED
+
 
 ENDING_OF = {
     GateOutcome.PASS: Ending.DELIVERED,

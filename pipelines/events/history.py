@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines.events.payloads import FORMAT, Closing, Opening, StepFailure
+from pipelines.events.payloads import FORMAT, LONGEST, Closing, Opening, StepFailure
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result
 from registry.model import Event, StepId
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.core.model import Value
+from tidegate.core.text import one_line
 
 
 class Failed(Value):
@@ -81,11 +82,20 @@ def first_failure(events: Iterable[Event]) -> Failed | None:
 
 
 def outcome_of(events: Iterable[Event], delivery: str) -> Result | None:
-    """How the delivery ended; None while it is open."""
+    """How the delivery ended; None while it is open.
+
+    Raises:
+        NotGenuine: in no way that a delivery ends.
+    """
     said = [event for event in events if event.step == "delivery" and event.kind == "closed"]
     if not said:
         return None
     closing = Closing.of(said[-1])
+    if closing.outcome not in list(Ending):
+        raise NotGenuine(
+            f"delivery {delivery} ended in no way that there is: {one_line(closing.outcome)[:LONGEST]!r}",
+            hint="see who wrote it: `tidegate audit verify`",
+        )
     ending = Ending(closing.outcome)
     code = EXIT_CODES[ending] if closing.exit_code is None else closing.exit_code
     return Result.model_validate(

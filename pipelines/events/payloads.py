@@ -20,7 +20,10 @@ from pipelines.repository import FieldEdit
 from pipelines.statements import Proof
 from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
 from tidegate.core.errors import NotGenuine
+from tidegate.core.text import one_line
 
+LONGEST = 200
+"""Characters of what is wrong with an event."""
 FORMAT = 1
 """Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
 
@@ -39,11 +42,15 @@ class Payload(BaseModel):
         """
         try:
             return cls.model_validate(event.data)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, (event.step, event.kind, *first["loc"])))
+        # A validator, or what it calls, may raise anything where a stranger wrote.
+        except Exception as error:
+            where: tuple[str, ...] = (event.step, event.kind)
+            what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+            if isinstance(error, ValidationError):
+                first = error.errors(include_url=False, include_input=False)[0]
+                where, what = (*where, *map(str, first["loc"])), first["msg"]
             raise NotGenuine(
-                f"an event in this delivery's ledger cannot be read: {where}: {first['msg']}",
+                f"an event in this delivery's ledger cannot be read: {'.'.join(where)}: {what}",
                 hint="use the tidegate that wrote it, or deliver the version again",
             ) from error
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -34,12 +35,15 @@ from registry.conventions import (
     VERSION,
     experiment_name,
 )
-from registry.errors import DeliveryRuns, StoreUnreachable, UnknownDelivery
+from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
 from registry.ownership import LIVE_SECONDS, Claim, Standing, contest, is_alive, standing, why_dead
 from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
+from tidegate.core.text import one_line
+
+log = logging.getLogger(__name__)
 
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
@@ -82,6 +86,7 @@ class MlflowDeliveries:
         self._keys: Keys = {"seal": seal, "believed": believed}
         self._given = store
         self._gone: set[str] = set()
+        self._told: set[str] = set()
         self._uri = tracking_uri
         self._clock = clock or SystemClock()
         self._host = host or socket.gethostname()
@@ -137,8 +142,8 @@ class MlflowDeliveries:
         Raises:
             DeliveryRuns: as `open_delivery`.
         """
-        for run in self._runs(name, status=NOT_ENDED):
-            if self.is_alive(found := summary_of(run)):
+        for _, found in self._readable(self._runs(name, status=NOT_ENDED)):
+            if self.is_alive(found):
                 raise _refusal(found)
 
     def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger:
@@ -231,8 +236,16 @@ class MlflowDeliveries:
         return summary_of(self._run(delivery))
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
-        """Every delivery of the model, or the `last` so many, newest first; an empty list when there was none."""
-        return [summary_of(run) for run in self._runs(name, last)]
+        """Every delivery of the model, or the `last` so many, newest first; an empty list when there was none.
+
+        A run that cannot be read is none; it is told in one line.
+        """
+        runs = self._runs(name, last)
+        found = [summary for _, summary in self._readable(runs)]
+        if last is not None and len(found) < len(runs) == last:
+            # Others may be behind what somebody put before them.
+            found = [summary for _, summary in self._readable(self._runs(name))]
+        return found[:last]
 
     def events(self, delivery: str) -> list[Event]:
         """What a delivery's ledger holds, oldest first."""
@@ -325,17 +338,27 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """The live deliveries with whether each has won; those that died are closed on the way."""
-        for found in self._runs(name, status=NOT_ENDED):
+        for found, summary in self._readable(self._runs(name, status=NOT_ENDED)):
             # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
-            run = found if self.is_alive(summary_of(found)) else self._run(found.id)
+            run = found if self.is_alive(summary) else self._run(found.id)
             delivery = summary_of(run)
             if self.is_alive(delivery):
-                yield delivery, run.tags[STATE] != OPENING
+                yield delivery, run.tags.get(STATE) != OPENING
             elif delivery.ended is None:
                 self._gone.add(run.tags.get(OWNER, ""))
                 MlflowLedger(self._store, run, self._clock).close(
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
                 )
+
+    def _readable(self, runs: Iterable[StoredRun]) -> Iterator[tuple[StoredRun, DeliverySummary]]:
+        """Those that are deliveries; every other one is told of once."""
+        for run in runs:
+            try:
+                yield run, summary_of(run)
+            except LedgerForged as error:
+                if run.id not in self._told:
+                    log.warning("%s", error)
+                self._told.add(run.id)
 
     def _runs(self, name: str, last: int | None = None, *, status: str | None = None) -> Sequence[StoredRun]:
         return self._store.runs.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
@@ -347,8 +370,36 @@ def _writer() -> str:
 
 
 def summary_of(run: StoredRun) -> DeliverySummary:
-    """What a delivery's run says of it."""
+    """What a delivery's run says of it.
+
+    Raises:
+        LedgerForged: its tags are not those of a delivery. Anybody who may write to MLflow may write any.
+    """
+    try:
+        return _summary(run)
+    # Whatever a parser makes of words of others.
+    except Exception as error:
+        why = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+        raise LedgerForged(
+            f"run {run.id} cannot be read as a delivery: {why}",
+            hint="no command of tidegate wrote it so; see the run in MLflow, and who may write there",
+        ) from error
+
+
+LONGEST = 200
+"""Characters of what is wrong with words of others."""
+LARGEST_PID = 2**31
+LONGEST_PATIENCE_SECONDS = 366 * 86400.0
+
+
+def _summary(run: StoredRun) -> DeliverySummary:
     tags = run.tags
+    pid, patience = int(tags[PID]), float(tags.get(PATIENCE, 0))
+    heartbeat = datetime.fromisoformat(tags[HEARTBEAT])
+    if heartbeat.tzinfo is None:
+        raise ValueError(f"{HEARTBEAT}: found a time without a zone")
+    if not (0 < pid < LARGEST_PID and 0 <= patience <= LONGEST_PATIENCE_SECONDS):
+        raise ValueError(f"found {PID} {pid} and {PATIENCE} {patience:g}")
     return DeliverySummary(
         id=run.id,
         name=tags[MODEL],
@@ -362,9 +413,9 @@ def summary_of(run: StoredRun) -> DeliverySummary:
         reason=tags.get(REASON),
         last_step=tags.get(LAST_STEP),
         host=tags[HOST],
-        pid=int(tags[PID]),
-        heartbeat=datetime.fromisoformat(tags[HEARTBEAT]),
-        patience_seconds=float(tags.get(PATIENCE, 0)),
+        pid=pid,
+        heartbeat=heartbeat,
+        patience_seconds=patience,
         key=tags.get(KEY) or None,
     )
 

@@ -26,7 +26,6 @@ from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Person, Prover
-from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
@@ -51,7 +50,7 @@ from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.app.wiring.trust import local_identities, trusted_images
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import ExitCode, NotGenuine, Refused, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.spec import load_spec
 
 
@@ -290,8 +289,8 @@ class StageCloseOptions:
 def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
-    Users wait neither for MLflow nor for a ledger that can be believed: where there is none, whatever the delivery has
-    on trial is taken back by its key alone, and the rest is for the next `close`.
+    With a key users come first: whatever the delivery has on trial is taken back by what the regions say, before
+    anything is read in MLflow, which may be away, or not what was written there.
 
     Returns:
         How it ended; None when nothing was opened with the key.
@@ -300,12 +299,9 @@ def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result
         StoreUnreachable: MLflow is away.
         NotGenuine: the ledger, or what is kept with it, is not what the delivery wrote.
     """
-    try:
-        return _close_recorded(options, display)
-    except (StoreUnreachable, NotGenuine):
-        if options.key:
-            asyncio.run(_end_trials(load_spec(options.spec, Delivery), options.state, options.key))
-        raise
+    if options.key and not (options.delivery and not options.spec.exists()):
+        asyncio.run(_end_trials(load_spec(options.spec, Delivery), options.state, options.key))
+    return _close_recorded(options, display)
 
 
 def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
@@ -353,6 +349,10 @@ async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) 
             return await close(context)
 
 
+PATIENCE = timedelta(seconds=30)
+"""For a region that does not answer, before the records are read; then it has the spec's own."""
+
+
 async def _end_trials(spec: Delivery, state: Path, key: str) -> None:
     """Take back what processes of the delivery with that key have on trial; a successor's, and nobody's, stays.
 
@@ -363,7 +363,7 @@ async def _end_trials(spec: Delivery, state: Path, key: str) -> None:
     carrier = Carrier(
         token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
-    async with standing_fleets(spec, StateFolder(state), carrier=carrier) as fleets:
+    async with standing_fleets(spec, StateFolder(state), patience=PATIENCE, carrier=carrier) as fleets:
         await asyncio.gather(*(_end_trial(region, fleet, key) for region, fleet in fleets.items()))
 
 
@@ -381,5 +381,5 @@ async def _end_trial(region: str, fleet: Fleet, key: str) -> None:
 
 
 def _recorded_result(summary: DeliverySummary) -> Result:
-    ending = Ending(summary.outcome or Ending.INTERRUPTED)
+    ending = Ending.recorded(summary.outcome)
     return Result(delivery=summary.id, ending=ending, reason=summary.reason or "", exit_code=EXIT_CODES[ending])

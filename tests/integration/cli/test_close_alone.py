@@ -5,8 +5,9 @@ Half of the users of a region are on the version on trial; they are back before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,14 @@ from fakes.clusters.region import ClusterRegion
 from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
 from fakes.terminal import Said, Tidegate
 from fakes.workflow.engine import engines
+from mlflow import MlflowClient
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
+from registry.chain import linked
+from registry.conventions import MODEL
+from registry.model import Event, EventKind
+from registry.record import entry_tags, next_number, read_record
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
@@ -27,6 +33,7 @@ from tidegate.app import rollback
 REGION = "eu-west-1"
 KEY = "workflow-1"
 AWAY = "http://127.0.0.1:9"
+NONSENSE = {"gate": "x", "outcome": "zzz", "reason": ""}
 
 
 @dataclass
@@ -94,12 +101,40 @@ def test_users_are_back_while_mlflow_is_away_and_the_records_follow(scene: Scene
 
 
 def test_users_are_back_when_the_ledger_is_forged(scene: Scene) -> None:
-    from mlflow import MlflowClient
-
     event = '{"at":"2026-01-01T00:00:00Z","step":"offline@eu-west-1","kind":"done","message":"","data":{}}'
     MlflowClient(embedded_uri(scene.state)).set_tag(scene.delivery, "mlflow.tidegate.event.9001.1of1.forged0", event)
     said = scene.close()
     assert (said.code, "is not genuine" in said.err) == (5, True)
+    assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
+
+
+def forge_verdict(client: MlflowClient, delivery: str) -> None:
+    """An event of the right shape, as anybody makes one without a key, of a gate with no such outcome."""
+    tags = client.get_run(delivery).data.tags
+    event = Event(at=datetime.now(UTC), step=f"smoke@{REGION}", kind=EventKind.VERDICT, message="", data=NONSENSE)
+    entries = read_record(tags).entries
+    entry = linked(event, entries, delivery=delivery, number=next_number(tags), writer="deadbeef", seal=None)
+    for key, value in entry_tags(entry).items():
+        client.set_tag(delivery, key, value)
+
+
+def delete_run(client: MlflowClient, delivery: str) -> None:
+    """One click in MLflow's pages."""
+    client.delete_run(delivery)
+
+
+def add_run_without_a_version(client: MlflowClient, delivery: str) -> None:
+    run = client.get_run(delivery)
+    client.create_run(run.info.experiment_id, tags={MODEL: run.data.tags[MODEL]})
+
+
+@pytest.mark.parametrize(("done", "code"), [(forge_verdict, 5), (delete_run, 0), (add_run_without_a_version, 130)])
+def test_users_are_back_whatever_somebody_did_to_the_records(
+    scene: Scene, done: Callable[[MlflowClient, str], None], code: int
+) -> None:
+    done(MlflowClient(embedded_uri(scene.state)), scene.delivery)
+    said = scene.close()
+    assert said.code == code, said.err
     assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
 
 

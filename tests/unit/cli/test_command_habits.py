@@ -160,13 +160,13 @@ def test_log_lines_of_others_hold_no_password(
     capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch, logs: None
 ) -> None:
     def run(*_: object) -> int:
-        logging.getLogger("urllib3").info("GET http://ann:s3cret@mlflow.example/api")
+        logging.getLogger("a.library").info("GET http://ann:s3cret@mlflow.example/api")
         return 0
 
     noisy.setattr("tidegate.cli.commands.init.write_example", run)
     assert main(["init", "--log-level", "info"]) == 0
     err = capsys.readouterr().err
-    assert "INFO urllib3: GET http://mlflow.example/api" in err
+    assert "INFO a.library: GET http://mlflow.example/api" in err
     assert "s3cret" not in err
 
 

@@ -14,7 +14,8 @@ from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import OutsideError
+from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.text import one_line
 from tidegate.core.threads import call_with_timeout
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FILE_LIMIT_SECONDS = 60.0
 """For one to a file: it does not hang, but MLflow's library takes its time to load."""
+LONGEST = 200
+"""Characters of what is wrong with an answer."""
 
 
 Said = TypeVar("Said")
@@ -92,7 +95,18 @@ class RollbackLedger:
             message = "no MLflow is named here, and there is none in the state folder"
             raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
         limit = self.limit_seconds if (self.tracking_uri or "").startswith("http") else FILE_LIMIT_SECONDS
-        return await call_with_timeout(limit, call, what="MLflow")
+
+        def asked() -> Said:
+            try:
+                return call()
+            except TidegateError:
+                raise
+            # What a proxy, a version of MLflow or a stranger with a login makes of it; users do not wait for that.
+            except Exception as error:
+                what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+                raise OutsideError(f"what MLflow has cannot be read: {what}") from error
+
+        return await call_with_timeout(limit, asked, what="MLflow")
 
     def _known(self) -> LastDelivery:
         ledgers = self._ledgers()

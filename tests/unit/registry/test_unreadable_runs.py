@@ -1,0 +1,55 @@
+"""Runs of the experiment that somebody else wrote, or edited: one line each, and no delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.delivery.ledger import memory_store
+
+from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.conventions import HEARTBEAT, HOST, MODEL, PATIENCE, PID, VERSION, experiment_name
+from registry.errors import LedgerForged
+from registry.model import ModelVersion
+
+NAME = "support-llm"
+DELIVERED = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
+WHOLE = {MODEL: NAME, VERSION: "3", HOST: "ci", PID: "1", HEARTBEAT: "2026-01-01T00:00:00+00:00"}
+BAD: tuple[Mapping[str, str | None], ...] = (
+    {VERSION: None, HOST: None, PID: None, HEARTBEAT: None},
+    {VERSION: None},
+    {HOST: None},
+    {PID: None},
+    {PID: "1; rm -rf /"},
+    {PID: "-1"},
+    {PID: "9" * 4000},
+    {PID: "9" * 5000},
+    {HEARTBEAT: "yesterday"},
+    {HEARTBEAT: "2026-01-01T00:00:00"},
+    {HEARTBEAT: "99999-01-01T00:00:00+00:00"},
+    {PATIENCE: "nan"},
+    {PATIENCE: "inf"},
+    {PATIENCE: "-1"},
+    {PATIENCE: "a\n::error::b"},
+)
+
+
+@pytest.mark.parametrize("tags", BAD, ids=lambda tags: ",".join(f"{key}={str(tags[key])[:20]}" for key in tags))
+def test_it_is_told_once_and_hides_nothing(tags: Mapping[str, str | None], caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = memory_store(), FakeClock()
+    deliveries = MlflowDeliveries("memory:", clock, store=store)
+    mine = deliveries.open_delivery(DELIVERED, None, spec_digest="s")
+    written = {key: value for key, value in (WHOLE | dict(tags)).items() if value is not None}
+    started = round(datetime(2027, 1, 1, tzinfo=UTC).timestamp() * 1000)
+    theirs = store.runs.create_run(experiment_name(NAME), name="x", started=started, tags=written, params={})
+    for last in (None, 1):
+        assert [each.id for each in deliveries.deliveries(NAME, last=last)] == [mine.delivery]
+    mine.close("delivered", "all regions")
+    deliveries.refuse_live(NAME)
+    assert deliveries.open_delivery(DELIVERED, None, spec_digest="s").delivery
+    (line,) = {record.getMessage() for record in caplog.records}
+    assert f"run {theirs.id} cannot be read as a delivery" in line and "\n" not in line and len(line) < 400
+    with pytest.raises(LedgerForged, match="cannot be read as a delivery"):
+        deliveries.summary(theirs.id)
