@@ -42,7 +42,7 @@ class Payload(BaseModel):
         """
         try:
             return cls.model_validate(event.data)
-        # A validator, or what it calls, may raise anything where a stranger wrote.
+        # A validator, or what it calls, may raise anything where somebody else wrote.
         except Exception as error:
             where: tuple[str, ...] = (event.step, event.kind)
             what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]

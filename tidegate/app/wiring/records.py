@@ -101,7 +101,7 @@ class RollbackLedger:
                 return call()
             except TidegateError:
                 raise
-            # What a proxy, a version of MLflow or a stranger with a login makes of it; users do not wait for that.
+            # What a proxy, a version of MLflow, or anybody with a login, makes of it; users do not wait for that.
             except Exception as error:
                 what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
                 raise OutsideError(f"what MLflow has cannot be read: {what}") from error
