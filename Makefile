@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## Deliver a real model on this machine and take back tw
 	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
-test: ## What a change must pass: lint, types, generated files, docs, all tests but the long ones (17 minutes on two cores).
+test: ## What a change must pass: lint, types, generated files, docs, all tests but the long ones.
 	@$(call timed,make test) $(MAKE) --no-print-directory $(VENV)/installed && \
 	$(MAKE) --no-print-directory --jobs 3 --output-sync=line needed type looked && \
 	$(MAKE) --no-print-directory unit integration

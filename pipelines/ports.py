@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
 from gates.evidence.request_record import RequestRecord
@@ -46,6 +46,23 @@ class Fleet(Protocol):
 
     async def observe(self) -> RegionState:
         """What the region is doing."""
+        ...
+
+
+@runtime_checkable
+class RemembersWayBack(Protocol):
+    """A fleet whose region itself says where users go back to as long as a delivery is open there."""
+
+    async def way_back(self) -> str:
+        """The version that served before the delivery; empty where none is open."""
+        ...
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays."""
+        ...
+
+    async def restart(self, version: str) -> RegionState:
+        """All users to a version of before that is no longer warm, as the region itself keeps it."""
         ...
 
 

@@ -23,7 +23,7 @@ from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
-from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
+from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER, WAY_BACK
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock
@@ -73,6 +73,8 @@ class LeaseRecord(Value):
     lasts: timedelta
     who: str = ""
     key: str = ""
+    way_back: str = ""
+    """The version that served before the delivery, while it is open; empty while none is."""
 
     def lives(self, now: datetime) -> bool:
         """Whether the one who holds it was heard of just now."""
@@ -97,6 +99,7 @@ def read_lease(found: Json) -> LeaseRecord:
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
         who=str(annotations.get(CARRIED_BY) or ""),
         key=str(annotations.get(CARRIED_FOR) or ""),
+        way_back=str(annotations.get(WAY_BACK) or ""),
     )
 
 
@@ -127,6 +130,13 @@ def released_lease(found: Json) -> Json:
     """The same Lease with nobody to hold it; its number stays, so that the next one's is higher."""
     spec = {key: value for key, value in (found.get("spec") or {}).items() if key != "holderIdentity"}
     return {**found, "spec": spec}
+
+
+def lease_with_way_back(found: Json, version: str) -> Json:
+    """The same Lease, which says where users go back to; empty for nowhere."""
+    metadata = found["metadata"]
+    others = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != WAY_BACK}
+    return {**found, "metadata": {**metadata, "annotations": others | ({WAY_BACK: version} if version else {})}}
 
 
 def carrier_number(found: Json | None) -> int:
@@ -189,6 +199,7 @@ class Fence:
         self._inside = False
         self._has_succeeded = False
         self._lost: LeaseRecord | None = None
+        self._noted = ""
 
     @property
     def insists(self) -> bool:
@@ -284,6 +295,34 @@ class Fence:
         except (Conflict, NotFound):
             await self._look_again(self._lease)
 
+    async def note_way_back(self, version: str) -> None:
+        """Say on our Lease where users go back to as long as the delivery is open; empty once it is over.
+
+        Raises:
+            NotTheCarrier: somebody took it.
+            FleetError: the API server does not answer, or does not let us.
+        """
+        self._noted = version
+        while True:
+            lease = await self.take()
+            if self._lost:
+                raise self._replaced(self._lost)
+            if read_lease(lease).way_back == version:
+                return
+            try:
+                self._lease = await self._cluster.replace(LEASES, lease_with_way_back(lease, version))
+            except (Conflict, NotFound):
+                await self._look_again(lease)
+
+    async def way_back(self) -> str:
+        """What the Lease says of it, no matter who holds it; empty where it says nothing.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us.
+        """
+        found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        return read_lease(found).way_back if found else ""
+
     async def leave(self) -> None:
         """Give the Lease back, so that nobody has to wait for it to run out. Never raises."""
         if self._lost or self._who.hands_on:
@@ -350,6 +389,8 @@ class Fence:
             # Somebody deleted it; our number is on the objects still.
             self._lease, self._inside = None, False
             await self.enter()
+            if self._noted:
+                await self.note_way_back(self._noted)
             return
         record = read_lease(found)
         if (record.token, record.number) == (self._who.token, read_lease(before).number):

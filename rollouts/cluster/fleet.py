@@ -78,6 +78,28 @@ class ArgoFleet:
         """Who holds the region's Lease; None when nobody does."""
         return await self._retries.run(self._fence.holder)
 
+    async def way_back(self) -> str:
+        """The version that served before the delivery that is open here; empty where none is."""
+        return await self._retries.run(self._fence.way_back)
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays: from now on there is no way back by itself.
+
+        Raises:
+            NotTheCarrier: somebody else has the region by now.
+            FleetError: the API server does not answer, or does not let us.
+        """
+        await self._retries.run(self._settle)
+
+    async def restart(self, version: str) -> RegionState:
+        """All users to a version of before that is no longer warm, as the region itself keeps it.
+
+        Raises:
+            NotPossible: the region keeps nothing of it.
+            EngineDidNotStart: it did not come up; users are where they were.
+        """
+        return self._state(await self._retries.run(lambda: self._restart(version)))
+
     async def deploy(self, engine: Engine) -> RegionState:
         transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self._fence)
         try:
@@ -176,12 +198,36 @@ class ArgoFleet:
             raise NotPossible(f"{name} is paused by hand", hint=f"continue it: tidegate rollout promote {name}")
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
+        await self._note_way_back(snapshot, engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
             await self._operations.set_mirror(snapshot, 0)
         await self._operations.deploy(manifests, engine.version, snapshot, transaction)
         log.info("%s: version %s was asked for", self.region, engine.version)
+
+    async def _note_way_back(self, snapshot: RegionSnapshot, version: str) -> None:
+        """What serves now, unless `version` is what a delivery that was left half done goes back to."""
+        served = snapshot.stable.version if snapshot.stable else ""
+        if served != version and await self._fence.way_back() != version:
+            await self._fence.note_way_back(served)
+
+    async def _settle(self) -> None:
+        await self._entered()
+        await self._fence.note_way_back("")
+
+    async def _restart(self, version: str) -> RegionSnapshot:
+        snapshot = await self._entered()
+        if snapshot.stable and snapshot.stable.version == version:
+            return await self._without_trial(snapshot, snapshot.stable)
+        kept = next((each for each in snapshot.revisions if each.version == version), None)
+        if kept is None:
+            raise NotPossible(
+                f"no ReplicaSet of {self._config.name} is of version {version}",
+                hint="start it by its image: `tidegate rollback --to VERSION --start`",
+            )
+        await self._operations.undo(snapshot, kept)
+        return await self._restored(await self._observer.observe(), version)
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
         """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""

@@ -30,6 +30,10 @@ CARRIED_BY = "tidegate.dev/carried-by"
 CARRIED_FOR = "tidegate.dev/carried-for"
 """Annotation of the Lease: the key that the delivery was opened with, such as a workflow's UID; empty for none."""
 
+WAY_BACK = "tidegate.dev/way-back"
+"""Annotation of the Lease: the version that served here when the delivery's own came. It stands from before the first
+write of the delivery until it has delivered everywhere, so that nobody else need be asked where users go back to."""
+
 UNATTENDED = "tidegate.dev/unattended"
 """Annotation of the Rollout, or of the stable's Service: which trial the region's guard took back last, when, and who
 had carried it, as JSON."""

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
-from pipelines.ports import EngineProvider, Fleet
+from pipelines.ports import EngineProvider, Fleet, RemembersWayBack
 from pipelines.run.rollback_target import (
     already_there,
     before,
@@ -35,10 +36,9 @@ from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.app.process import note, on_after_hangup, process_name
 from tidegate.app.wiring.fleets import FleetsOpener, require_contexts, standing_fleets
-from tidegate.app.wiring.records import HasNotEnded, RollbackLedger
+from tidegate.app.wiring.records import HasNotEnded, RollbackLedger, engine_before
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
-from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 0.2
 ENDS_WITHIN_SECONDS = 120.0
@@ -121,11 +121,8 @@ async def take_back(options: RollbackOptions) -> RollbackOutcome:
         fleets = {region: running[region] for region in _selected_regions(options, spec)}
         limit = spec.patience.call.total_seconds()
         ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri, spec.model.serving, limit)
-
-        async def start_again(fleet: Fleet, version: str) -> Engine:
-            return await engine_before(fleet, version, options, ledger)
-
-        rollback = Rollback(spec, state, fleets, watched, ledger, start_again, end_own=options.end_own)
+        engines = partial(engine_before, spec=spec, state=state, records=ledger, engines=options.engines)
+        rollback = Rollback(spec, state, fleets, watched, ledger, engines, end_own=options.end_own)
         if options.to is None:
             wrong = await roll_back(rollback)
         else:
@@ -179,32 +176,56 @@ class Rollback:
 
 
 async def roll_back(rollback: Rollback) -> list[str]:
-    """Users first, then the carrier, then what was promoted already, then the records; returns what went wrong."""
+    """Users first, what was promoted already too, by what regions say; then the carrier, then the records.
+
+    Returns what went wrong. No word of MLflow decides where anybody goes.
+    """
     process = stop_local_delivery(rollback)
-    now = await rollback.now()
+    moved = await ways_back(rollback, await rollback.now())
+    await _move_promoted(rollback, moved)
     async with one_rollback(rollback.state.root, note):
-        wrong = await wait_for_local_end(process, rollback)
+        late = await wait_for_local_end(process, rollback)
         while True:
+            last, unheard = None, ""
             try:
                 last = await stop_remote_delivery(rollback)
             except HasNotEnded as error:
-                return [*wrong, *await _move_regions(rollback, before_by_others(_observed(now))), str(error)]
+                late.append(str(error))
             except TidegateError as error:
+                unheard = str(error)
                 note(f"not recorded, and no delivery elsewhere was told: {error}")
                 note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
-                wanted = before_by_others(_observed(now))
-                wrong += await _move_regions(rollback, wanted)
-                return wrong if wrong else await _say_in_git(rollback, wanted)
             now = await rollback.now()
-            wanted = before(_observed(now), last)
-            wrong += await _move_regions(rollback, wanted)
+            wanted = await ways_back(rollback, now, last)
+            wrong = [*late, *await _move_promoted(rollback, wanted)]
+            moved = {**moved, **wanted}
+            left = [] if wrong else await _say_in_git(rollback, moved)
             # Of a delivery that nobody carries, other regions may still be on trial.
-            leave_open = wrong or set(rollback.fleets) != set(rollback.spec.regions.names)
-            left = [] if wrong else await _say_in_git(rollback, wanted)
-            if last is None or last.ended is not None or leave_open or await _close_abandoned(rollback.records, last):
+            leave_open = wrong or unheard or set(rollback.fleets) != set(rollback.spec.regions.names)
+            if last is None or last.ended is not None or leave_open or await _close_abandoned(rollback, last):
                 return wrong + left
             # Somebody carries it still, who was silent for so long that he was taken for gone.
             await rollback.clock.sleep(AGAIN_SECONDS)
+
+
+async def ways_back(
+    rollback: Rollback, found: Mapping[str, RegionState | TidegateError], last: DeliverySummary | None = None
+) -> dict[str, str]:
+    """The regions that a delivery which is not over has promoted, each with the version that it goes back to.
+
+    A region says so itself. One that remembers nothing of the kind goes back to what it keeps warm, where that is what
+    the others serve, or what the ledger names: `last` only chooses among the versions that a region keeps.
+    """
+    states, wanted = _observed(found), dict[str, str]()
+    for region, state in states.items():
+        fleet = rollback.watched[region]
+        if isinstance(fleet, RemembersWayBack):
+            with suppress(FleetError):
+                to = await fleet.way_back()
+                wanted |= {region: to} if to and state.stable and state.stable.version != to else {}
+    others = {name: state for name, state in states.items() if not isinstance(rollback.watched[name], RemembersWayBack)}
+    kept = {name: to for name, to in before(others, last).items() if to in others[name].warm}
+    return wanted | before_by_others(others) | kept
 
 
 async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> RegionState | TidegateError:
@@ -302,13 +323,16 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     )
 
 
-async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
+async def _move_promoted(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
     """Regions that were promoted already, to where they were before; returns what went wrong."""
     for region, to in wanted.items():
         rollback.say(region, f"was promoted already, goes back to version {to}")
-    found = await asyncio.gather(
-        *(move_region(rollback, region, to) for region, to in wanted.items()), return_exceptions=True
-    )
+    return await _move_regions(rollback, wanted)
+
+
+async def _move_regions(rollback: Rollback, wanted: Mapping[str, str], *, by_image: bool = False) -> list[str]:
+    moves = (move_region(rollback, region, to, by_image=by_image) for region, to in wanted.items())
+    found = await asyncio.gather(*moves, return_exceptions=True)
     wrong = []
     for region, error in zip(wanted, found, strict=True):
         if isinstance(error, TidegateError):
@@ -318,8 +342,10 @@ async def _move_regions(rollback: Rollback, wanted: Mapping[str, str]) -> list[s
     return wrong
 
 
-async def move_region(rollback: Rollback, region: str, to: str) -> None:
+async def move_region(rollback: Rollback, region: str, to: str, *, by_image: bool = False) -> None:
     """To a version that is warm; one that is not is started again, and takes over when it is ready.
+
+    A cluster starts what its own ReplicaSets keep; `by_image` also what MLflow names, which a person has asked for.
 
     Raises:
         TidegateError: it could not be done; users stay where they are.
@@ -336,9 +362,21 @@ async def move_region(rollback: Rollback, region: str, to: str) -> None:
             raise
     except NotPossible:
         note(f"{region}: version {to} is no longer warm and is started again")
-        await fleet.deploy(await rollback.engine_before(fleet, to))
-        await fleet.promote()
+        await _start_again(rollback, fleet, to, by_image=by_image)
     rollback.say(region, f"all users are on version {to}")
+
+
+async def _start_again(rollback: Rollback, fleet: Fleet, to: str, *, by_image: bool) -> None:
+    if isinstance(fleet, RemembersWayBack):
+        try:
+            await fleet.restart(to)
+        except NotPossible:
+            if not by_image:
+                raise
+        else:
+            return
+    await fleet.deploy(await rollback.engine_before(fleet, to))
+    await fleet.promote()
 
 
 async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str]:
@@ -354,10 +392,11 @@ async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str
     return await write_served(rollback.spec, rollback.spec.git, served, engine_of)
 
 
-async def _close_abandoned(records: RollbackLedger, last: DeliverySummary) -> bool:
+async def _close_abandoned(rollback: Rollback, last: DeliverySummary) -> bool:
     """Close a delivery that nobody carries; false when somebody carries it after all, or closes it at this moment."""
+    served = {state.stable.version for state in _observed(await observe_regions(rollback)).values() if state.stable}
     try:
-        await records.close(last)
+        await rollback.records.close(last, serves=served.pop() if len(served) == 1 else None)
     except Refused:
         return False
     except TidegateError as error:
@@ -418,7 +457,8 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
         Refused: the person said no; nothing was changed.
         OutsideError: a region cannot be seen, so it is unknown what would become of it.
     """
-    states = await _observe_all(rollback)
+    found = await asyncio.gather(*(fleet.observe() for fleet in rollback.fleets.values()))
+    states = dict(zip(rollback.fleets, found, strict=True))
     version = target.to if target.to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
     if already_there(states, version):
         return await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
@@ -435,16 +475,11 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
             note(str(error) if isinstance(error, HasNotEnded) else f"no delivery elsewhere was told: {error}")
         # The host of this machine takes a canary back that no delivery stands behind.
         with delivery_lock(rollback.state.lock):
-            wrong += await _move_all(rollback, version)
+            wrong += await _move_regions(rollback, dict.fromkeys(rollback.fleets, version), by_image=target.start)
         if not wrong:
             await _reinstate(rollback, version)
             wrong = await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
     return wrong
-
-
-async def _observe_all(rollback: Rollback) -> dict[str, RegionState]:
-    found = await asyncio.gather(*(fleet.observe() for fleet in rollback.fleets.values()))
-    return dict(zip(rollback.fleets, found, strict=True))
 
 
 async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState]) -> str | None:
@@ -457,41 +492,9 @@ async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState])
         return None
 
 
-async def _move_all(rollback: Rollback, version: str) -> list[str]:
-    found = await asyncio.gather(
-        *(move_region(rollback, region, version) for region in rollback.fleets), return_exceptions=True
-    )
-    wrong: list[str] = []
-    for region, error in zip(rollback.fleets, found, strict=True):
-        if isinstance(error, TidegateError):
-            wrong.append(f"{region}: {error}")
-        elif isinstance(error, BaseException):
-            raise error
-    return wrong
-
-
 async def _reinstate(rollback: Rollback, version: str) -> None:
     try:
         await rollback.records.reinstate(version)
     except TidegateError as error:
         name, alias = rollback.spec.model.name, rollback.spec.model.target
         note(f"`{alias}` was not moved: {error}; later: `tidegate model alias {name} {version} {alias}`")
-
-
-async def engine_before(fleet: Fleet, version: str, options: RollbackOptions, records: RollbackLedger) -> Engine:
-    """In a cluster nothing is downloaded: pods pull the image that they had then. This machine needs the files.
-
-    Raises:
-        TidegateError: neither the region's history nor MLflow knows it.
-    """
-    from rollouts.cluster.fleet import ArgoFleet
-    from rollouts.multinode.fleet import LeaderWorkerSetFleet
-
-    if isinstance(fleet, ArgoFleet | LeaderWorkerSetFleet):
-        return await fleet.engine_of(version) or await records.engine(version, options.spec.metadata.name)
-    from tidegate.app.wiring.engines.providers import local_engines
-
-    found = await records.registered(version)
-    registry = await call_in_thread(records.registry)
-    provider = options.engines or local_engines(options.spec, StateFolder(options.state), registry)
-    return await provider.prepare(found, note, await records.recorded(version))

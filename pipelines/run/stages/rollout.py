@@ -6,7 +6,7 @@ import asyncio
 
 from pipelines.errors import Stopped
 from pipelines.model import Ending, Plan, PlanStep
-from pipelines.ports import Fleet
+from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
 from pipelines.run.rollback import back_to_champion
@@ -84,6 +84,9 @@ async def finalize(context: Context, step: PlanStep) -> None:
     await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
     await context.journal.insist(lambda: context.registry.promote(version, context.spec.model.serving))
+    # Nobody who takes regions back by what they say themselves goes behind a delivery that is over. Who does so at this
+    # very moment has taken their Leases: then it ends here, and the aliases with it.
+    await asyncio.gather(*(each.settle() for each in context.fleets.values() if isinstance(each, RemembersWayBack)))
     context.journal.note(step.id, f"champion is version {context.plan.on_trial}")
 
 

@@ -90,6 +90,7 @@ class Clusters:
             self.servers.run(region.fleet.deploy(an_image(version)))
             if self.servers.do(lambda one=region: one.versions()[0]) != version:
                 self.servers.run(region.fleet.promote())
+            self.servers.run(region.fleet.settle())
 
     def try_out(self, version: str, weight: int) -> None:
         """Every region has that version on trial, with so many percent of its users."""

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, TypeVar
 from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
+from tidegate.app.process import TRUST_VARIABLE, note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.text import one_line
-from tidegate.core.threads import call_with_timeout
+from tidegate.core.threads import call_in_thread, call_with_timeout
 
 if TYPE_CHECKING:
+    from pipelines.ports import EngineProvider, Fleet
+    from pipelines.spec.delivery import Delivery
+    from pipelines.state import StateFolder
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
     from rollouts.model import Engine
@@ -66,9 +70,9 @@ class RollbackLedger:
         """Ask the one who carries it to end it: they hear it with their next sign of life."""
         await self._ask(lambda: self._stop(delivery))
 
-    async def close(self, last: DeliverySummary) -> None:
-        """End a delivery that nobody carries, and put back the aliases that it may have moved."""
-        await self._ask(lambda: self._close(last))
+    async def close(self, last: DeliverySummary, *, serves: str | None) -> None:
+        """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""
+        await self._ask(lambda: self._close(last, serves))
 
     async def reinstate(self, version: str) -> None:
         """Make it champion: users are on it."""
@@ -117,16 +121,15 @@ class RollbackLedger:
         ledger = self._ledgers().join(delivery, carries=False)
         ledger.append(StopRequest().event(SystemClock().now(), "delivery", f"asked to stop by {_me()}"))
 
-    def _close(self, last: DeliverySummary) -> None:
+    def _close(self, last: DeliverySummary, serves: str | None) -> None:
         ledger = self._ledgers().take_over(last.id)
         reason = f"taken back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
-        registry = self.registry()
-        if last.champion is not None and registry.resolve(self.model, self.names.champion).version != last.champion:
-            registry.reinstate(registry.resolve(self.model, last.champion), self.names)
-        if last.in_production and last.champion == last.version:
-            self._reinstate(last.in_production)
+        champion = self.registry().resolve(self.model, self.names.champion).version
+        engines_alone = bool(last.in_production) and last.champion == last.version
+        if serves is not None and (champion != number_of(serves) or engines_alone):
+            self._reinstate(serves)
         ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
         ledger.close("interrupted", reason)
 
@@ -165,6 +168,46 @@ class RollbackLedger:
         from tidegate.app.wiring.stores import open_registry
 
         return open_registry(self.state, self.tracking_uri)
+
+
+async def engine_before(
+    fleet: Fleet,
+    version: str,
+    *,
+    spec: Delivery,
+    state: StateFolder,
+    records: RollbackLedger,
+    engines: EngineProvider | None = None,
+) -> Engine:
+    """In a cluster nothing is downloaded: pods pull the image that they had then. This machine needs the files.
+
+    Raises:
+        UntrustedImage: the region has never run it, and the trust file does not allow what MLflow names.
+        TidegateError: neither the region's history nor MLflow knows it.
+    """
+    from rollouts.cluster.fleet import ArgoFleet
+    from rollouts.multinode.fleet import LeaderWorkerSetFleet
+
+    if isinstance(fleet, ArgoFleet | LeaderWorkerSetFleet):
+        return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
+    from tidegate.app.wiring.engines.providers import local_engines
+
+    found = await records.registered(version)
+    registry = await call_in_thread(records.registry)
+    provider = engines or local_engines(spec, state, registry)
+    return await provider.prepare(found, note, await records.recorded(version))
+
+
+async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
+    from pipelines.spec.trust import trust_at
+    from tidegate.app.wiring.trust import trusted_images
+
+    engine = await records.engine(version, spec.metadata.name)
+    named = os.environ.get(TRUST_VARIABLE)
+    if images := trusted_images(trust_at(Path(named) if named else None, Path())):
+        found = await records.registered(version)
+        await call_in_thread(images.prove, found, engine.image)
+    return engine
 
 
 def _me() -> str:

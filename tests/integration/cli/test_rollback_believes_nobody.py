@@ -1,0 +1,125 @@
+"""`tidegate rollback` goes where regions say, whatever anybody wrote into MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.clusters.region import an_image
+from fakes.clusters.served import Clusters, clusters, delivery_to
+from fakes.terminal import Said, Tidegate
+from mlflow import MlflowClient
+
+from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION, experiment_name
+from rollouts.kube.resources import ROLLOUTS
+
+REGIONS = ("eu-west-1", "us-east-1")
+EVIL = f"evil.example.net/miner@sha256:{'6' * 64}"
+
+
+@dataclass
+class Scene:
+    """Two regions that served version 1, and MLflow, in which somebody writes."""
+
+    tidegate: Tidegate
+    there: Clusters
+    client: MlflowClient
+    name: str
+
+    def rollback(self, *options: str) -> Said:
+        return self.tidegate("rollback", "delivery.yaml", *options)
+
+    def writes(self) -> int:
+        return sum(call.writes for region in REGIONS for call in self.there.servers.api(region).calls)
+
+    def images(self) -> set[str]:
+        """That regions ask for."""
+        found = [
+            self.there.servers.do(lambda one=one: self.there.region(one).cluster.get(ROLLOUTS, "support-llm"))
+            for one in REGIONS
+        ]
+        return {each["spec"]["template"]["spec"]["containers"][0]["image"] for each in found}
+
+    def promote(self, *regions: str) -> None:
+        """A delivery of version 2 has promoted them, and its process died."""
+        for region in regions:
+            fleet = self.there.region(region).open()
+            self.there.servers.run(fleet.deploy(an_image("2")))
+            self.there.servers.run(fleet.promote())
+            self.there.servers.run(fleet.leave())
+
+    def experiment(self) -> str:
+        known = self.client.get_experiment_by_name(experiment_name(self.name))
+        return str(known.experiment_id if known else self.client.create_experiment(experiment_name(self.name)))
+
+
+@pytest.fixture
+def scene(
+    tidegate: Tidegate, registered: Path, name: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scene]:
+    spec = delivery_to([[each] for each in REGIONS], name=name, engine="https://llm.example")
+    registered.write_text(yaml.safe_dump(spec))
+    with clusters(spec, registered.parent) as there:
+        monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+        there.serve("1")
+        yield Scene(tidegate, there, MlflowClient(embedded_uri(state)), name)
+
+
+def evil_version(scene: Scene) -> None:
+    """A version 3 with an image of somebody's own, and a run by which it was the champion."""
+    scene.client.create_model_version(scene.name, "file:///nowhere")
+    scene.client.set_model_version_tag(scene.name, "3", ENGINE_IMAGE, EVIL)
+    tags = {MODEL: scene.name, VERSION: "2", CHAMPION: "3", HOST: "ci", PID: "1", STATE: "running"}
+    scene.client.create_run(scene.experiment(), tags=tags | {HEARTBEAT: "2026-01-01T00:00:00+00:00"})
+
+
+def malformed_run(scene: Scene) -> None:
+    scene.client.create_run(scene.experiment(), tags={MODEL: scene.name})
+
+
+def nothing(_: Scene) -> None:
+    """As where somebody has deleted the delivery's run."""
+
+
+@pytest.mark.parametrize("written", [evil_version, malformed_run])
+def test_regions_at_rest_are_moved_nowhere(scene: Scene, written: Callable[[Scene], None]) -> None:
+    scene.there.serve("2")
+    written(scene)
+    before = scene.writes()
+    said = scene.rollback()
+    assert (said.code, said.out) == (0, "eu-west-1: version 2\nus-east-1: version 2\n"), said.err
+    assert (scene.there.versions(), scene.writes()) == (["2", "2"], before)
+
+
+@pytest.mark.parametrize(
+    ("written", "promoted"), [(malformed_run, REGIONS[:1]), (nothing, REGIONS), (evil_version, REGIONS)]
+)
+def test_what_an_open_delivery_has_promoted_goes_back_once(
+    scene: Scene, written: Callable[[Scene], None], promoted: tuple[str, ...]
+) -> None:
+    scene.promote(*promoted)
+    written(scene)
+    said = scene.rollback()
+    assert (said.code, said.out) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.err
+    assert (scene.there.versions(), EVIL in scene.images()) == (["1", "1"], False)
+    before = scene.writes()
+    assert scene.rollback().code == 0
+    assert (scene.there.versions(), scene.writes()) == (["1", "1"], before)
+
+
+def test_an_image_that_the_trust_file_does_not_allow_is_started_by_no_rollback(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.client.set_model_version_tag(scene.name, "2", ENGINE_IMAGE, EVIL)
+    trust = tmp_path / "operator.yaml"
+    allowed = {"engines": {"images": ["registry.example/engines"]}}
+    trust.write_text(yaml.safe_dump({"apiVersion": "tidegate/v1", "kind": "Trust", **allowed}))
+    monkeypatch.setenv("TIDEGATE_TRUST", str(trust))
+    said = scene.rollback("--to", "2", "--start", "--yes")
+    assert said.code != 0
+    assert "is from none of the allowed repositories" in said.err
+    assert (scene.there.versions(), EVIL in scene.images()) == (["1", "1"], False)
