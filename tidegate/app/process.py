@@ -87,15 +87,17 @@ class NotedAdoption:
         return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_ALWAYS = (signal.SIGINT, signal.SIGTERM)
+"""A shell has SIGINT ignored by what it starts in the background; who sends it all the same means it."""
+_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT)
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
     """Of a person, a terminal or connection that closes, a node that drains.
 
-    One that was ignored at the start stays so, which is what `nohup` asks for.
+    A hang-up that was ignored at the start stays so, which is what `nohup` asks for.
     """
-    return tuple(number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN)
+    return (*_ALWAYS, *(number for number in _UNLESS_IGNORED if signal.getsignal(number) is not signal.SIG_IGN))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 DELIVERY = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from tidegate.app.process import cancelled_by_signals, note, notes_to
 from tidegate.cli.global_options import verbosity
@@ -28,6 +28,9 @@ async def delivery():
                 await asyncio.sleep(0.01)
             Path("back").touch()
 
+if "goes on" not in sys.argv:
+    # Tests may be run under nohup themselves.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # As a login shell: the terminal is this session's.
 os.open(sys.argv[1], os.O_RDWR)
 with verbosity() as chosen, notes_to(chosen.note):
@@ -39,7 +42,7 @@ with verbosity() as chosen, notes_to(chosen.note):
 def test_users_go_back_unless_it_was_started_to_go_on(tmp_path: Path, nohup: bool) -> None:
     terminal, its = pty.openpty()
     begin = ["nohup"] if nohup else []
-    command = [*begin, sys.executable, "-c", DELIVERY, os.ttyname(its)]
+    command = [*begin, sys.executable, "-c", DELIVERY, os.ttyname(its), *(["goes on"] if nohup else [])]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, start_new_session=True)
     try:
         os.close(its)

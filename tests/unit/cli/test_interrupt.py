@@ -25,6 +25,9 @@ def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 async def test_a_signal_is_one_cancellation(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
+    # Tests that a shell has started in the background ignore some of them.
+    before = signal.signal(number, signal.SIG_DFL)
+
     async def work() -> None:
         async with cancelled_by_signals():
             send(number)
@@ -32,6 +35,7 @@ async def test_a_signal_is_one_cancellation(number: signal.Signals, caplog: pyte
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(work())
+    signal.signal(number, before)
     assert "".join(f"{line}\n" for line in caplog.messages) == HEARD
 
 
@@ -81,8 +85,9 @@ async def test_afterwards_signals_mean_what_they_meant_before() -> None:
 
 async def test_one_that_was_ignored_at_the_start_stays_ignored() -> None:
     """As `nohup` starts a command."""
+    before = signal.getsignal(signal.SIGHUP)
     with on_after_hangup():
         async with cancelled_by_signals():
             send(signal.SIGHUP)
             await asyncio.sleep(0)
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is before
