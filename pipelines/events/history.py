@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines.events.payloads import FORMAT, LONGEST, Closing, Opening, StepFailure
+from pipelines.events.payloads import FORMAT, Closing, Opening, StepFailure
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result
 from registry.model import Event, StepId
 from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.core.model import Value
-from tidegate.core.text import one_line
+from tidegate.core.text import LONGEST, one_line
 
 
 class Failed(Value):

@@ -20,10 +20,8 @@ from pipelines.repository import FieldEdit
 from pipelines.statements import Proof
 from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
 from tidegate.core.errors import NotGenuine
-from tidegate.core.text import one_line
+from tidegate.core.text import failure_line
 
-LONGEST = 200
-"""Characters of what is wrong with an event."""
 FORMAT = 1
 """Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
 
@@ -45,7 +43,7 @@ class Payload(BaseModel):
         # A validator, or what it calls, may raise anything where somebody else wrote.
         except Exception as error:
             where: tuple[str, ...] = (event.step, event.kind)
-            what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+            what = failure_line(error)
             if isinstance(error, ValidationError):
                 first = error.errors(include_url=False, include_input=False)[0]
                 where, what = (*where, *map(str, first["loc"])), first["msg"]

@@ -41,7 +41,7 @@ from registry.ownership import LIVE_SECONDS, Claim, Standing, contest, is_alive,
 from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
-from tidegate.core.text import one_line
+from tidegate.core.text import failure_line
 
 log = logging.getLogger(__name__)
 
@@ -379,15 +379,12 @@ def summary_of(run: StoredRun) -> DeliverySummary:
         return _summary(run)
     # Whatever a parser makes of words of others.
     except Exception as error:
-        why = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
         raise LedgerForged(
-            f"run {run.id} cannot be read as a delivery: {why}",
+            f"run {run.id} cannot be read as a delivery: {failure_line(error)}",
             hint="no command of tidegate wrote it so; see the run in MLflow, and who may write there",
         ) from error
 
 
-LONGEST = 200
-"""Characters of what is wrong with words of others."""
 LARGEST_PID = 2**31
 LONGEST_PATIENCE_SECONDS = 366 * 86400.0
 

@@ -24,6 +24,15 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).splitlines())
 
 
+LONGEST = 200
+"""Characters of what is wrong with words of others."""
+
+
+def failure_line(error: Exception) -> str:
+    """What a parser made of words of others, in one line that is not long."""
+    return one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+
+
 _WHAT = re.compile(r"[?#].*", re.DOTALL)
 
 

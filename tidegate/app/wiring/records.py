@@ -16,7 +16,7 @@ from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion,
 from tidegate.app.process import TRUST_VARIABLE, note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
-from tidegate.core.text import one_line
+from tidegate.core.text import failure_line
 from tidegate.core.threads import call_in_thread, call_with_timeout
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 FILE_LIMIT_SECONDS = 60.0
 """For one to a file: it does not hang, but MLflow's library takes its time to load."""
-LONGEST = 200
-"""Characters of what is wrong with an answer."""
 
 
 Said = TypeVar("Said")
@@ -107,8 +105,7 @@ class RollbackLedger:
                 raise
             # What a proxy, a version of MLflow, or anybody with a login, makes of it; users do not wait for that.
             except Exception as error:
-                what = one_line(f"{type(error).__name__}: {error}")[:LONGEST]
-                raise OutsideError(f"what MLflow has cannot be read: {what}") from error
+                raise OutsideError(f"what MLflow has cannot be read: {failure_line(error)}") from error
 
         return await call_with_timeout(limit, asked, what="MLflow")
 
