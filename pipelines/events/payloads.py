@@ -163,6 +163,9 @@ class VerdictPayload(Payload):
     @field_validator("outcome", mode="before")
     @classmethod
     def _by_name(cls, value: object) -> object:
+        if isinstance(value, str) and value.upper() not in GateOutcome.__members__:
+            known = ", ".join(map(str, GateOutcome))
+            raise ValueError(f"found {value!r}; expected one of {known}")
         return GateOutcome[value.upper()] if isinstance(value, str) else value
 
     @field_serializer("outcome")

@@ -9,6 +9,7 @@ from fakes.delivery.records import START, Delivery, bad_answers, delivered, inte
 
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, StepStatus, state_of
+from tidegate.core.errors import NotGenuine
 
 
 def states(story: DeliveryState) -> dict[str, StepStatus]:
@@ -101,7 +102,7 @@ def test_one_gate_in_two_steps_is_two_gates_of_the_story() -> None:
 
 def test_an_unknown_outcome_is_an_error_and_never_a_pass() -> None:
     delivery = Delivery().open().verdict("offline@eu-west-1", "quality", "fine", "?")
-    with pytest.raises(KeyError):
+    with pytest.raises(NotGenuine, match="found .fine.; expected one of"):
         state_of(delivery.events)
 
 
