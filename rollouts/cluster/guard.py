@@ -1,8 +1,8 @@
 """The guard of a region: runs in its cluster and rolls back a trial that no process carries any more.
 
 Anyone who delivers renews a Lease. A trial whose Lease was silent for longer than it allows goes back to the stable, by
-the same way back as every other. The Lease is taken by a compare-and-set on what was judged: a carrier that is heard of
-at that very moment keeps its region.
+the same way back as every other. The Lease is taken by a compare-and-set on what was judged, or made where somebody
+deleted it: a carrier that is heard of at that very moment keeps its region.
 
 Clocks differ, and an API server that was away for a while shows a Lease that nobody could renew meanwhile. So silence
 counts by the guard's own clock from the moment at which it saw something change, and by what the Lease says only as
@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from rollouts.cluster.carrier import GUARD, Carrier, LeaseRecord, keep_renewing, read_lease, released_lease, taken_lease
+from rollouts.cluster.carrier import (
+    GUARD,
+    UNATTENDED_SECONDS,
+    Carrier,
+    LeaseRecord,
+    keep_renewing,
+    new_lease,
+    read_lease,
+    released_lease,
+    taken_lease,
+)
 from rollouts.cluster.model import RegionConfig
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.ports import Cluster, find
@@ -41,8 +51,8 @@ GAP_SECONDS = 30.0
 class SignsOfLife(Value):
     """Everything that a live carrier changes, or a person acting by hand; not what an autoscaler changes."""
 
-    record: LeaseRecord
-    """The Lease."""
+    record: LeaseRecord | None
+    """The Lease; None where there is none: a carrier that lives makes it again with its next beat."""
     asked: tuple[str, str, int]
     """Version, digest and attempt that the region is asked for."""
     step: int
@@ -89,10 +99,6 @@ class SilenceTracker:
         """A look showed nothing: the one who lives could not have been heard either."""
         self._blind = True
 
-    def forgets(self) -> None:
-        """There is nothing to look at."""
-        self._signs = None
-
     def silence(self, now: datetime, monotonic: float) -> timedelta:
         """How long nothing was heard; none before it was looked at long enough without a gap."""
         signs, since = self._signs, self._since
@@ -101,8 +107,11 @@ class SilenceTracker:
         own = timedelta(seconds=monotonic - since.first)
         if since.changed:
             return own
-        heard = max(filter(None, (signs.record.renewed, signs.written)), default=None)
-        return max(own, now - heard) if heard else timedelta.max
+        renewed = signs.record.renewed if signs.record else None
+        heard = max(filter(None, (renewed, signs.written)), default=None)
+        if heard is None:
+            return timedelta.max if signs.record else own
+        return max(own, now - heard)
 
 
 def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: float) -> float:
@@ -113,7 +122,7 @@ def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: f
     beat, or another beat would be there.
     """
     old, new = before.record, signs.record
-    if old.token != new.token or not (old.renewed and new.renewed):
+    if not (old and new) or old.token != new.token or not (old.renewed and new.renewed):
         return monotonic
     only_a_beat = before.model_copy(update={"record": new}) == signs
     soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
@@ -212,6 +221,9 @@ class Guard:
         self._may = False
         self._began = False
         """Whether the Lease is ours because we took it, and not a guard before us."""
+        self._lasts = timedelta(seconds=UNATTENDED_SECONDS)
+        """How long the last carrier that was seen may be silent."""
+        self._told: GuardRollback | None = None
 
     async def check(self) -> GuardAction | None:
         """Check once, and roll the trial back where nobody carries it; None where there was nothing to do.
@@ -231,10 +243,8 @@ class Guard:
 
     async def _check(self) -> GuardAction | None:
         found = await self._lease()
-        if found is None:
-            self._vigil.forgets()
-            return None
-        record, seen = read_lease(found), await self._region.look()
+        record, seen = read_lease(found) if found else None, await self._region.look()
+        self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
         signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
         self._vigil.sees(signs, moment)
@@ -242,34 +252,44 @@ class Guard:
             await self._let_go(found)
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
-        goes_on = record.token == GUARD and (self._began or bool(silence))
-        if not goes_on and silence <= record.lasts:
+        goes_on = record is not None and record.token == GUARD and (self._began or bool(silence))
+        if not goes_on and silence <= self._lasts:
             return None
         return await self._take_back(found, seen, silence)
 
-    async def _take_back(self, found: Json, seen: GuardedTrial, silence: timedelta) -> GuardAction | None:
-        record, now = read_lease(found), self._clock.now()
+    async def _take_back(self, found: Json | None, seen: GuardedTrial, silence: timedelta) -> GuardAction | None:
+        now = self._clock.now()
         assert seen.stable is not None, "without a stable nothing is on trial"
-        carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=record.lasts.total_seconds())
+        carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=self._lasts.total_seconds())
         try:
-            await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=seen.carrier))
+            if found is None:
+                made = new_lease(self._config.name, self._cluster.namespace, carrier, now, above=seen.carrier)
+                await self._cluster.create(LEASES, made)
+            else:
+                await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=seen.carrier))
         except (Conflict, NotFound):
             log.info("%s: somebody was heard of just now", self._config.region)
             return None
         self._began = True
-        taken = await self._noted(record, seen, silence)
+        taken = await self._noted(read_lease(found) if found else None, seen, silence)
         state = await self._rolled_back(carrier, seen.stable)
-        self._began = False
+        # Users are back, and the controller may see it a minute later: until then the Lease is kept, and the way back
+        # written again, for its own silence must not count as that of a carrier that died.
+        self._began = state.problem is not None
+        if self._told == taken:
+            return None
+        self._told = taken
         await self._tell(taken, seen)
         return GuardAction(taken, state)
 
-    async def _noted(self, record: LeaseRecord, seen: GuardedTrial, silence: timedelta) -> GuardRollback:
+    async def _noted(self, record: LeaseRecord | None, seen: GuardedTrial, silence: timedelta) -> GuardRollback:
         """Say in the region what is about to happen, before the one who was replaced can ask."""
-        if record.token == GUARD and seen.unattended:
+        if record and record.token == GUARD and seen.unattended:
             # One before it had begun.
             return seen.unattended
         now = self._clock.now()
-        taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=record.who)
+        who = record.who if record else "its Lease is gone"
+        taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=who)
         try:
             await self._region.note(taken)
         except FleetError as error:
@@ -286,18 +306,21 @@ class Guard:
         finally:
             beats.cancel()
             await asyncio.wait([beats])
-        await fleet.leave()
+        if state.problem is None:
+            await fleet.leave()
         return state
 
-    async def _let_go(self, found: Json) -> None:
-        """A guard that died when all was done left the Lease behind."""
+    async def _let_go(self, found: Json | None) -> None:
+        """The controller is done as well, or a guard that died when all was done left the Lease behind."""
         self._began = False
-        if read_lease(found).token == GUARD:
+        if found and read_lease(found).token == GUARD:
             await self._cluster.replace(LEASES, released_lease(found))
 
     async def _tell(self, taken: GuardRollback, seen: GuardedTrial) -> None:
         try:
             await self._cluster.create(EVENTS, _event(self._cluster.namespace, seen.subject, taken))
+        except Conflict:
+            return  # A guard before this one told it; an Event is named after its moment.
         except FleetError as error:
             log.warning("%s: no Event of it: %s", self._config.region, error)
 

@@ -221,6 +221,8 @@ def guard_rights(
     if multi_node:
         writes = (Right(resource=SERVICES, verbs=("get", "patch"), names=services),)
     return (
+        # RBAC cannot name what is created: the Lease, where somebody deleted it.
+        Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
         *writes,
         Right(resource=route, verbs=("get", "patch", "update"), names=(route_name or delivery,)),

@@ -89,7 +89,10 @@ def test_without_its_rights_it_lives_is_not_ready_and_says_which_it_lacks(there:
     with guarding(there, tmp_path, port) as process:
         until(port, "/healthz", 200)
         assert process.stdout is not None
-        assert "may not update leases support-llm-carrier, get rollouts support-llm" in process.stdout.readline()
+        assert (
+            "may not create leases, update leases support-llm-carrier, get rollouts support-llm"
+            in process.stdout.readline()
+        )
         assert "may not update leases support-llm-carrier" in until(port, "/readyz", 503)
     assert there.splits() == [(50, 0)]
 

@@ -14,7 +14,16 @@ from pipelines.events.state import DeliveryState, GateState, StepState, StepStat
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport, _exit_code
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary, MlflowAddresses
-from rollouts.model import CarrierHeartbeat, EngineSet, ForeignChange, ForeignObject, RegionPhase, RegionState, Role
+from rollouts.model import (
+    CarrierHeartbeat,
+    EngineSet,
+    ForeignChange,
+    ForeignObject,
+    GuardRollback,
+    RegionPhase,
+    RegionState,
+    Role,
+)
 from tidegate.app.status import read_status
 from tidegate.cli.views.status import (
     _delivery_line,
@@ -27,6 +36,7 @@ from tidegate.cli.views.status import (
     history_lines,
     other_version_lines,
     status_data,
+    status_lines,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -267,3 +277,13 @@ def test_a_region_that_serves_something_else_than_the_registry_says_is_told(
     told = list(other_version_lines(region, a_report(region, alive=alive, champion=champion)))
     assert told == ([f"eu-west-1: {line}"] if line else [])
     assert status_data(a_report(region, champion=champion))["in_production"] == champion
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["nobody recorded it", "the delivery's ending tells it"])
+def test_what_a_guard_rolled_back_is_told_once(recorded: bool) -> None:
+    rescue = GuardRollback(version="3", at=NOON, since=NOON - timedelta(minutes=15), who="ci-7")
+    report = a_report(a_region(unattended=rescue))
+    if recorded:
+        last = a_delivery(outcome="interrupted", reason=f"eu-west-1: {rescue}")
+        report = replace(report, delivery=replace(report.delivery, last=last))
+    assert "\n".join(status_lines(report, NOON)).count(str(rescue)) == 1

@@ -19,11 +19,11 @@ NOTABLE_SECONDS = 60.0
 
 def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
     """The delivery, its records, then region after region."""
-    yield _first_line(report.delivery)
+    yield (first := _first_line(report.delivery))
     yield from _record_lines(report.delivery)
     if report.mlflow.are_two:
         yield str(report.mlflow)
-    yield from _lines(report.fleet, now)
+    yield from _lines(report.fleet, now, told=first)
     for region in report.fleet.regions:
         yield from other_version_lines(region, report)
 
@@ -114,12 +114,13 @@ def _first_line(records: DeliveryStatus) -> str:
     return _delivery_line(records.last, alive=records.alive)
 
 
-def _lines(seen: FleetSnapshot, now: datetime) -> Iterator[str]:
+def _lines(seen: FleetSnapshot, now: datetime, *, told: str) -> Iterator[str]:
     for region in seen.regions:
         yield _region_line(region)
         yield from _taken_away_line(region)
         yield from _foreign_object_lines(region)
-        yield from _unattended_lines(region)
+        if region.unattended and str(region.unattended) not in told:
+            yield f"{region.region}: {region.unattended}"
         if region.region in seen.carried:
             yield carrier_line(region.region, seen.carried[region.region], now)
     for reason, names in by_reason(seen.silent).items():
@@ -178,11 +179,6 @@ def other_version_lines(region: RegionState, report: StatusReport) -> Iterator[s
         yield f"{region.region}: {told}" + (f": {who or foreign.reason}" if foreign else "")
     elif who:
         yield f"{region.region}: {who}"
-
-
-def _unattended_lines(region: RegionState) -> list[str]:
-    """What the region's guard took back since the last deployment."""
-    return [f"{region.region}: {region.unattended}"] if region.unattended else []
 
 
 def _taken_away_line(region: RegionState) -> list[str]:

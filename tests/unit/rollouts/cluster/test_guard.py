@@ -16,6 +16,7 @@ from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
 from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
+from rollouts.cluster.carrier import UNATTENDED_SECONDS as DEFAULT_SECONDS
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
@@ -132,10 +133,51 @@ async def test_twice_is_once(region: ClusterRegion) -> None:
     assert written(region, calls) == []
 
 
-async def test_without_a_lease_it_does_nothing(region: ClusterRegion) -> None:
+@pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
+async def test_a_lease_that_somebody_deleted_keeps_no_dead_carriers_trial(
+    region: ClusterRegion, seen_before: bool
+) -> None:
     await on_trial(region)
+    guard, lasts = region.guard(), UNATTENDED_SECONDS if seen_before else DEFAULT_SECONDS
+    if seen_before:
+        await looks(guard, region, 2 * POLL_SECONDS)
     region.cluster.delete(LEASES, lease(NAME))
-    assert await looks(region.guard(), region, 2 * UNATTENDED_SECONDS) == []
+    assert await looks(guard, region, lasts - 4 * POLL_SECONDS) == []
+    (back,) = await looks(guard, region, 120)
+    assert (back.state.canary, back.taken.who) == (None, "its Lease is gone")
+
+
+async def test_a_lease_that_somebody_deleted_is_made_again_by_a_carrier_that_lives(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
+    guard = region.guard()
+    async with carried(region, fleet):
+        await looks(guard, region, 60)
+        region.cluster.delete(LEASES, lease(NAME))
+        assert await looks(guard, region, 2 * DEFAULT_SECONDS) == []
+    assert holder(region) == CARRIER.token
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["the guard lives on", "the guard starts again"])
+async def test_a_controller_that_sees_the_abort_late_is_one_rescue_and_one_event(
+    region: ClusterRegion, another: bool
+) -> None:
+    """As after an outage of the API server, whose watches it begins again up to a minute later; here it takes longer
+    than a carrier may be silent."""
+    await on_trial(region)
+    region.simulation.controller_down = True
+    guard = region.guard()
+    (back,) = await looks(guard, region, UNATTENDED_SECONDS + 60)
+    assert (region.splits[-1], bool(back.state.problem), holder(region)) == ((0, 0), True, GUARD)
+    guard = region.guard() if another else guard
+    told = await looks(guard, region, UNATTENDED_SECONDS + 120)
+    region.simulation.controller_down = False
+    told += await looks(guard, region, 60)
+    assert [each.taken for each in told] == [back.taken] * another
+    assert [each["message"] for each in region.cluster.list(EVENTS) if each["reason"] == "Unattended"] == [
+        str(back.taken)
+    ]
+    assert (await region.open(carrier=None).observe()).unattended == back.taken
+    assert holder(region) == ""
 
 
 async def test_without_a_trial_it_only_looks(region: ClusterRegion) -> None:
@@ -345,7 +387,7 @@ async def test_rights_that_are_missing_are_told_before_they_are_needed(region: C
     await on_trial(region)
     region.api.access.allow_only({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]})
     with pytest.raises(
-        Forbidden, match=r"may not update leases support-llm-carrier, get rollouts support-llm, .*apply"
+        Forbidden, match=r"may not create leases, update leases support-llm-carrier, get rollouts support-llm, .*apply"
     ):
         await region.guard().check()
 
