@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from unittest.mock import patch
 import pytest
 from fakes.delivery.ledger import refused_on_the_loop
 from fakes.services.embedded_mlflow import write_embedded_mlflow
+from fakes.services.http import QuietHandler, answering
 from fakes.terminal import Said, Tidegate
 
 from registry.adapters.mlflow_file import FileStore
@@ -32,6 +34,29 @@ def mlflow_asked_off_the_event_loop() -> Iterator[None]:
                 if not question.startswith("_"):
                     patched.setattr(way, question, refused_on_the_loop(asks, question))
         yield
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """An MLflow that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+class FullDisk(QuietHandler):
+    """Answers everything by what MLflow answers when its database cannot be written."""
+
+    def do_GET(self) -> None:
+        self.answer('{"error_code": "INTERNAL_ERROR", "message": "database or disk is full"}', 500)
+
+    do_POST = do_GET
+
+
+@pytest.fixture
+def full() -> Iterator[str]:
+    """An MLflow whose disk is full."""
+    with answering(FullDisk) as address:
+        yield f"http://{address}"
 
 
 @pytest.fixture(scope="session")

@@ -90,8 +90,12 @@ def scene(
             yield scene
 
 
-def test_users_are_back_while_mlflow_is_away_and_the_records_follow(scene: Scene) -> None:
-    said = scene.close("--tracking-uri", AWAY)
+@pytest.mark.parametrize("away", [long("refuses"), "mute", "full"])
+def test_users_are_back_while_mlflow_is_away_and_the_records_follow(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, away: str, mute: str, full: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+    said = scene.close("--tracking-uri", {"refuses": AWAY, "mute": mute, "full": full}[away])
     assert said.code == 4
     assert "eu-west-1: nothing is on trial any more; version 1 serves all users" in said.err
     assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])

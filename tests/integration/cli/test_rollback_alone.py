@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,13 +36,6 @@ def there(spec: Path, tmp_path: Path) -> Iterator[Clusters]:
         yield found
 
 
-@pytest.fixture
-def mute() -> Iterator[str]:
-    """An MLflow that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 def rollback(spec: Path, there: Clusters, *more: str, mlflow: str = "") -> subprocess.CompletedProcess[str]:
     """On a machine of which only the kubeconfig is known."""
     home = spec.parent / "home"
@@ -63,11 +55,13 @@ def writes(there: Clusters) -> list[Call]:
     return [call for each in REGIONS for call in there.servers.api(each).calls if call.writes]
 
 
-@pytest.mark.parametrize("away", [long("nowhere"), long("refuses"), "mute"])
-def test_users_are_on_the_stable_with_a_kubeconfig_alone(spec: Path, there: Clusters, away: str, mute: str) -> None:
+@pytest.mark.parametrize("away", [long("nowhere"), long("refuses"), "mute", "full"])
+def test_users_are_on_the_stable_with_a_kubeconfig_alone(
+    spec: Path, there: Clusters, away: str, mute: str, full: str
+) -> None:
     there.try_out("2", 50)
     assert there.splits() == [(50, 0), (50, 0)]
-    uri = {"nowhere": "", "refuses": "http://127.0.0.1:9", "mute": mute}[away]
+    uri = {"nowhere": "", "refuses": "http://127.0.0.1:9", "mute": mute, "full": full}[away]
     said = rollback(spec, there, mlflow=uri)
     assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
     assert there.splits() == [(0, 0), (0, 0)]
