@@ -7,6 +7,7 @@ what its users saw. Only the controller of Rollouts is simulated.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from itertools import cycle
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.users import Asked, told
-from e2e.machine import Finished, until
+from e2e.machine import Command, Finished, until
 from fakes.services.mlflow_server import answer, hang
+from mlflow import MlflowClient
 
+from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION
 from registry.model import Event
 
 UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
@@ -138,6 +141,57 @@ def interrupted(bed: Bed) -> Told:
     return told_of(model, f"exit {done.code}", note=f"interrupted {len(steps) - 1} times")
 
 
+def forged(bed: Bed) -> Told:
+    """The carrier is killed with half of the users on the canary, and somebody has written into MLflow: a run that
+    cannot be read, another that names a version with an image of his as the champion, and the delivery's is deleted.
+    `rollback`, and a workflow's `stage close`, take users back all the same, and move nobody the second time."""
+    model, first = model_served(bed, "forged", stages=CANARY)
+    (region,) = model.regions
+    with model.users():
+        second = model.version()
+        killed = model.deliver()
+        model.users_are_on(second, region, killed)
+        back = [_back_in_spite_of(model, killed, "rollback", "delivery.yaml")]
+        model.exactly(first)
+        again = model.start("rollback", "delivery.yaml").finish()
+        assert (again.code, "version 1" in again.out) == (0, True), f"{again.out}\n{again.err}"
+        model.exactly(first)
+        opened = model.start("stage", "open", "-f", "delivery.yaml", "--key", "k", "--output", "json").finish()
+        assert opened.code == 0, opened.err
+        delivery = str(json.loads(opened.out)["delivery"])
+        for step in ("build", f"deploy@{region}"):
+            done = model.start("stage", step, "--delivery", delivery, "--key", "k").finish()
+            assert done.code == 0, done.err
+        met = len([asked for asked in model.asked(region) if asked.version == second])
+        killed = model.start("stage", f"canary@{region}/50", "--delivery", delivery, "--key", "k")
+        until("users are on the canary", lambda: sum(one.version == second for one in model.asked(region)) > met)
+        back.append(_back_in_spite_of(model, killed, "stage", "close", "-f", "delivery.yaml", "--key", "k"))
+        model.exactly(first)
+    return told_of(
+        model, "exit 0", note=f"last user on the canary {back[0]:+.2f} and {back[1]:+.2f} s from the command"
+    )
+
+
+def _back_in_spite_of(model: DeliveredModel, killed: Command, *command: str) -> float:
+    """Seconds from the command to the last user request that began on the canary."""
+    killed.send(signal.SIGKILL)
+    killed.finish()
+    client, delivery = MlflowClient(model.bed.tracking_uri), model.delivery()
+    experiment = client.get_run(delivery.id).info.experiment_id
+    evil = client.create_model_version(model.name, "file:///nowhere").version
+    client.set_model_version_tag(model.name, evil, ENGINE_IMAGE, f"evil.example.net/miner@sha256:{'6' * 64}")
+    client.create_run(experiment, tags={MODEL: model.name})
+    tags = {MODEL: model.name, VERSION: "2", CHAMPION: str(evil), HOST: "ci", PID: "1", STATE: "running"}
+    client.create_run(experiment, tags=tags | {HEARTBEAT: "2026-01-01T00:00:00+00:00"})
+    client.delete_run(delivery.id)
+    typed = model.now()
+    done = model.start(*command).finish()
+    assert done.code == 0, f"{done.out}\n{done.err}"
+    seconds = max(one.started for one in model.asked() if one.version == delivery.version) - typed
+    assert seconds <= BACK_SECONDS, f"a user met version {delivery.version} {seconds:.2f} s after the command"
+    return seconds
+
+
 def without_controller(bed: Bed) -> Told:
     """The controller of Rollouts is killed with half of the users on the canary; then a gate fails."""
     region = list(bed.around.clusters)[-1]
@@ -220,7 +274,7 @@ TOGETHER: dict[str, Callable[[Bed], Told]] = {
     story.__name__: story
     for story in (
         *(healthy, without_ledger, without_controller, slow, crashing),
-        *(failing, dying, aborted, killed, interrupted),
+        *(failing, dying, aborted, killed, interrupted, forged),
     )
 }
 """Those that leave everything alone that others share; those with most to wait for come first."""
