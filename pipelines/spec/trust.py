@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from tidegate.core.durations import Duration
+from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.spec import load_spec
 
@@ -156,7 +157,7 @@ class EngineTrust(SpecModel):
     """Repositories that engines may come from: REGISTRY/REPOSITORY, or REGISTRY/PATH/* for all below a path."""
 
 
-DEFAULT_TRUST_FILE = "trust.yaml"
+TRUST_FILE = "trust.yaml"
 
 
 class LedgerTrust(SpecModel):
@@ -186,18 +187,22 @@ class Trusted:
     """Where it lies; relative paths in it start here."""
 
 
-def trust_at(named: Path | None, spec_folder: Path) -> Trusted:
-    """The trust file with that name, else the one next to the spec; an empty one where there is none.
+def trust_at(named: Path | None, spec_folder: Path | None = None) -> Trusted:
+    """The trust file with that name; an empty one where none is named.
 
     Args:
         named: by `--trust` or TIDEGATE_TRUST; it must be there.
-        spec_folder: where the spec lies.
+        spec_folder: where the caller's spec lies; None where the spec came from MLflow, or there is none.
 
     Raises:
+        UsageError: none is named, and one came with the spec: who writes specs would say what specs may.
         SpecError: the file is named and missing, or is no trust file.
     """
-    default = spec_folder / DEFAULT_TRUST_FILE
-    if named is None and not default.exists():
-        return Trusted(Trust(), spec_folder)
-    path = named or default
-    return Trusted(load_spec(path, Trust), path.parent)
+    if named is not None:
+        return Trusted(load_spec(named, Trust), named.parent)
+    if spec_folder and (unnamed := spec_folder / TRUST_FILE).exists():
+        raise UsageError(
+            f"{unnamed}: a trust file next to a spec does not count until the operator names it",
+            hint=f"name it, or another, by `--trust FILE` or TIDEGATE_TRUST; or remove {unnamed}",
+        )
+    return Trusted(Trust(), Path())

@@ -152,15 +152,14 @@ template:
 """
 
 
-def on_disk(folder: Path, template: str, trust: str = "") -> Path:
-    """A spec with a template and a trust file, and what it names besides."""
+def on_disk(folder: Path, template: str) -> Path:
+    """A spec with a template, and what it names besides."""
     path = folder / "delivery.yaml"
     path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n").replace("../support", "."))
     (folder / "golden.jsonl").write_text('{"prompt": "a", "expected": "b"}\n' * 50)
     (folder / "prompts.txt").write_text("a\n" * 50)
     (folder / "pods").mkdir(exist_ok=True)
     (folder / "pods/chat.yaml").write_text(template)
-    (folder / "trust.yaml").write_text(trust or "apiVersion: tidegate/v1\nkind: Trust\n")
     return path
 
 
@@ -185,10 +184,13 @@ def test_a_template_is_read_kept_with_the_delivery_and_part_of_the_engine(tmp_pa
         (TEMPLATE.replace("name: engine", "name: vllm"), "", "chat.yaml:7: template.spec.containers: found vllm, exp"),
     ],
 )
-def test_one_that_does_not_fit_is_told(tmp_path: Path, template: str, trust: str, told: str) -> None:
-    head = "apiVersion: tidegate/v1\nkind: Trust\n"
+def test_one_that_does_not_fit_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, trust: str, told: str
+) -> None:
+    (tmp_path / "operator.yaml").write_text(f"kind: Trust\n{trust}")
+    monkeypatch.setenv("TIDEGATE_TRUST", str(tmp_path / "operator.yaml"))
     with pytest.raises(SpecError) as error:
-        read_spec(on_disk(tmp_path, template, head + trust))
+        read_spec(on_disk(tmp_path, template))
     assert told in str(error.value)
 
 
