@@ -20,7 +20,7 @@ from pipelines.load.model import LoadRequest
 from pipelines.load.requests import plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.load import LoadSettings
-from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
+from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
@@ -57,7 +57,7 @@ def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 
 def _variable(where: Loc, found: str, name: str) -> SpecConflict:
-    expected = f"a name that begins with {OURS}, or {name} under `spec.variables` of trust.yaml"
+    expected = f"a name that begins with {OF_SPECS}, or {name} under `spec.variables` of trust.yaml"
     return SpecConflict(where, found, expected)
 
 

@@ -111,8 +111,10 @@ class ApproversSpec(SpecModel):
         )
 
 
-OURS = "TIDEGATE_"
+OF_SPECS = "TIDEGATE_SPEC_"
 """Variables that begin so are for specs to name."""
+OUR_OWN = "TIDEGATE_"
+"""All others that begin so are tidegate's own, its secrets among them: no spec may name one, whatever a file says."""
 OUR_FILES = Path("/run/secrets/tidegate")
 """What lies below is for specs to name."""
 
@@ -121,7 +123,8 @@ class SpecTrust(SpecModel):
     """What specs may name."""
 
     variables: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
-    """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
+    """Environment variables that a spec may name, besides those that begin with `TIDEGATE_SPEC_`. Others that begin
+    with `TIDEGATE_` are tidegate's own, and no spec's to name."""
     plugins: Mapping[str, tuple[str, ...]] = {}
     """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
     commands: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -133,14 +136,18 @@ class SpecTrust(SpecModel):
     machine and services of a cluster."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A path that may begin anywhere."""
+        """A path that may begin anywhere, and a variable that tidegate keeps to itself."""
+        for index, variable in enumerate(self.variables):
+            if not self.may_read(variable):
+                expected = f"no variable of tidegate itself; a name that begins with {OF_SPECS} needs no entry"
+                yield SpecConflict(("variables", index), variable, expected)
         for index, file in enumerate(self.files):
             if not file.is_absolute() or ".." in file.parts:
                 yield SpecConflict(("files", index), str(file), "a path that begins with `/` and has no `..`")
 
     def may_read(self, variable: str) -> bool:
         """Whether a spec may name that variable."""
-        return variable.startswith(OURS) or variable in self.variables
+        return variable.startswith(OF_SPECS) or (variable in self.variables and not variable.startswith(OUR_OWN))
 
     def may_open(self, file: Path) -> bool:
         """Whether a spec may name that file, a path without `..`, as the place of a credential."""
