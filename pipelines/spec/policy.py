@@ -24,6 +24,7 @@ from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
+from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import MOST_BYTES, Problem, SpecError, bounded_lines, text_in
 from tidegate.core.text import host_of, redacted
@@ -88,7 +89,7 @@ def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
             expected = f"https, or {host_of(hook.url)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict(("gates", gate, "url"), host_of(hook.url), expected)
     for where, address in _addresses(spec):
-        if _is_link_local(address):
+        if is_metadata_server(urlsplit(address).hostname or ""):
             yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
 
 
@@ -166,23 +167,10 @@ def _may_be_plain(address: str, trust: SpecTrust) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    number = _number(host)
-    return host == "localhost" or (number is not None and number.is_loopback)
-
-
-def _is_link_local(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    number = _number(host)
-    return host in ("metadata", "metadata.google.internal") or (number is not None and number.is_link_local)
-
-
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        number = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return None
-    # ::ffff:169.254.169.254 is the same machine.
-    return getattr(number, "ipv4_mapped", None) or number
+        return host == "localhost"
 
 
 OF_THE_KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))

@@ -88,7 +88,7 @@ def test_a_judge_elsewhere_without_tls_needs_the_operator() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"],
+    ["169.254.169.254", "2852039166", "0xA9FEA9FE", "[fe80::1]", "metadata.google.internal."],
 )
 def test_nobody_is_asked_where_clouds_hand_out_credentials(address: str) -> None:
     found = refusals(judged(f"https://{address}/v1"), endpoints=[address])
