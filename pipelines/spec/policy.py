@@ -40,6 +40,7 @@ def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     yield from _endpoints(spec, trust)
     yield from _credentials(spec, trust)
     yield from _git(spec, trust)
+    yield from _pods(spec, trust)
 
 
 def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
@@ -128,6 +129,14 @@ def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
         if address.startswith("http:") and not _may_be_plain(address, trust):
             expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict(where, redacted(address), expected)
+
+
+def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Patches and a template, which may run any program and mount any Secret of the namespace."""
+    if isinstance(spec.fleet, ArgoFleetSpec) and not trust.pods:
+        for name, said in (("patches", spec.fleet.patches), ("template", spec.fleet.template)):
+            if said:
+                yield SpecConflict(("fleet", name), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
 
 
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:

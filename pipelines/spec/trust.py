@@ -135,6 +135,11 @@ class SpecTrust(SpecModel):
     """HOST or HOST:PORT of judges, and of Prometheus with credentials, that may be asked without TLS, besides this
     machine and services of a cluster."""
 
+    pods: bool = False
+    """Whether `fleet.patches` and `fleet.template` are taken: they may run any program in pods, as any user."""
+    secrets: tuple[str, ...] = ()
+    """Secrets of the namespace that patches and a template may name, besides those that other fields name."""
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """A path that may begin anywhere, and a variable that tidegate keeps to itself."""
         for index, variable in enumerate(self.variables):

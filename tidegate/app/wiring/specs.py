@@ -77,7 +77,7 @@ def read_spec(
             # Few specs have any, and rendering takes time to load.
             from pipelines.plan.customization import customization_conflicts
 
-            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust.engines.images)
+            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust)
 
     spec = with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
     if served:
