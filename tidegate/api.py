@@ -22,14 +22,14 @@ from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
-from pipelines.spec.trust import Trusted, trust_at
+from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
 from tidegate.app.deliver import DeliverOptions, deliver_plan
 from tidegate.app.plan import plan_for, resolve_plan
-from tidegate.app.process import TRUST_VARIABLE, NotedAdoption
+from tidegate.app.process import NotedAdoption
 from tidegate.app.resume import ResumeOptions, resume_delivery
 from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
 from tidegate.app.status import read_report
@@ -40,7 +40,7 @@ from tidegate.app.wiring.model import BackendsOpener
 from tidegate.app.wiring.running import DeliveryOutcome
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
-from tidegate.app.wiring.trust import trusted_images
+from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
 
@@ -118,7 +118,7 @@ def plan(
     Raises:
         PlanRefused: a gate could not decide in the time of its stage.
     """
-    trusted = _trusted(spec)
+    trusted = named_trust(spec.path.parent)
     registry = open_registry(_state(state), _tracking(tracking_uri))
     found = plan_for(spec, spec.path.parent, registry, version=version)
     return resolve_plan(found, spec, spec.path, registry, trusted_images(trusted))
@@ -181,7 +181,7 @@ async def connect(
     Raises:
         UsageError: a region has no fleet, fleets come without evidence, or the spec asks samples of their engines.
     """
-    connection = Connection(spec, _state(state), _tracking(tracking_uri), _trusted(spec), users=users)
+    connection = Connection(spec, _state(state), _tracking(tracking_uri), named_trust(spec.path.parent), users=users)
     async with AsyncExitStack() as stack:
         if fleets is not None:
             if evidence is None:
@@ -347,8 +347,3 @@ def _state(state: str | Path | None) -> Path:
 
 def _tracking(tracking_uri: str | None) -> str | None:
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
-
-
-def _trusted(spec: Delivery) -> Trusted:
-    named = os.environ.get(TRUST_VARIABLE)
-    return trust_at(Path(named) if named else None, spec.path.parent)

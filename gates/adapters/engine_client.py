@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
+from tidegate.core.metadata_servers import async_request_hook
+
 # Imported by those who ask: it takes a second, and most steps of a delivery ask no engine.
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -21,7 +23,9 @@ def engine_client(url: str, *, timeout_seconds: float) -> AsyncOpenAI:
         max_retries=0,
         timeout=timeout_seconds,
         # Engines are asked directly, whatever proxy the environment has for the world outside.
-        http_client=DefaultAsyncHttpxClient(trust_env=False, verify=_trust(url)),
+        http_client=DefaultAsyncHttpxClient(
+            trust_env=False, verify=_trust(url), event_hooks={"request": [async_request_hook()]}
+        ),
     )
 
 

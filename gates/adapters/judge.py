@@ -11,12 +11,21 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+    Omit,
+)
 from pydantic import BaseModel
 
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.metadata_servers import async_request_hook
 from tidegate.core.text import host_of
 
 
@@ -57,6 +66,7 @@ class OpenAIJudge:
             api_key=key or "none",
             max_retries=settings.retries,
             timeout=settings.timeout.total_seconds(),
+            http_client=DefaultAsyncHttpxClient(event_hooks={"request": [async_request_hook()]}),
         )
 
     async def __aenter__(self) -> Self:

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import region_objects
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trust
 from rollouts.manifests.conventions import ENGINE, WEIGHTS
 from rollouts.manifests.customization.patches import apply_patches, field_path
 from rollouts.manifests.customization.spec import PatchSpec
@@ -17,21 +20,16 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.objects.engines.demands import images_from
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Json, SpecConflict
+from tidegate.core.model import Json, Loc, SpecConflict
 
 _DIGEST = "0" * 64
 _KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 _ANY = "registry.example/engines"
 
 
-def customization_conflicts(spec: Delivery, repositories: Sequence[str] = ()) -> Iterator[SpecConflict]:
-    """Patches that hit nothing or change what is a delivery's, images from elsewhere, a template that is no pod.
-
-    Args:
-        spec: the delivery; one without a fleet of clusters has none.
-        repositories: that the trust file lets images come from; any when empty.
-    """
-    fleet = spec.fleet
+def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConflict]:
+    """Patches that hit nothing or change what is a delivery's, images and Secrets that nobody allowed, no pod."""
+    fleet, repositories = spec.fleet, trust.engines.images
     if not isinstance(fleet, ArgoFleetSpec) or spec.engine.vllm is None:
         return
     hits = [0] * len(fleet.patches)
@@ -42,9 +40,9 @@ def customization_conflicts(spec: Delivery, repositories: Sequence[str] = ()) ->
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
-        conflicts = [*_of_template(fleet, objects, repositories)]
+        conflicts = [*_of_template(fleet, objects, trust)]
         found = apply_patches(fleet.patches, objects, schema_problems)
-        patches = (*found.conflicts, *_of_other_repositories(fleet.patches, objects, repositories))
+        patches = (*found.conflicts, *_not_allowed(fleet.patches, objects, trust))
         conflicts += [replace(each, where=("patches", *each.where)) for each in patches]
         if conflicts:
             yield from (replace(each, where=("fleet", *each.where)) for each in conflicts)
@@ -72,7 +70,7 @@ def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str, repositories: 
     return region_objects(spec, bare, release, repositories=repositories or (_ANY,)).objects
 
 
-def _of_template(fleet: ArgoFleetSpec, objects: Sequence[Json], repositories: Sequence[str]) -> Iterator[SpecConflict]:
+def _of_template(fleet: ArgoFleetSpec, objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:
     """What pods are not, with the template in them; what is rendered without one has no such problems."""
     if fleet.template is None:
         return
@@ -82,9 +80,12 @@ def _of_template(fleet: ArgoFleetSpec, objects: Sequence[Json], repositories: Se
         yield SpecConflict(where, found, "what a pod may say")
         return
     for name, image in _images(rollout):
-        if name not in {ENGINE, WEIGHTS} and not _is_from(repositories, image):
-            yield SpecConflict(where, f"a container of {image}", _from(repositories))
+        if name not in {ENGINE, WEIGHTS} and not _is_from(trust.engines.images, image):
+            yield SpecConflict(where, f"a container of {image}", _from(trust.engines.images))
             return
+    for secret in sorted({*_secrets(fleet.pod_template)} - {*trust.spec.secrets}):
+        yield _secret(where, secret)
+        return
 
 
 def _is_from(repositories: Sequence[str], image: str) -> bool:
@@ -95,17 +96,39 @@ def _from(repositories: Sequence[str]) -> str:
     return f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
 
 
-def _of_other_repositories(
-    patches: Sequence[PatchSpec], objects: Sequence[Json], repositories: Sequence[str]
-) -> Iterator[SpecConflict]:
-    before = {image for each in objects for _, image in _images(each)}
+def _not_allowed(patches: Sequence[PatchSpec], objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:
+    repositories = trust.engines.images
+    images = {image for each in objects for _, image in _images(each)}
+    secrets = {secret for each in objects for secret in _secrets(each)} | {*trust.spec.secrets}
     for place in range(len(patches)):
-        # Each alone, so that the one that brings the image is named.
-        for each in apply_patches(patches[place : place + 1], objects).objects:
+        # After those before it, which it may stand on; the first that brings something is named.
+        for each in apply_patches(patches[: place + 1], objects).objects:
             for _, image in _images(each):
-                if image not in before and not _is_from(repositories, image):
+                if image not in images and not _is_from(repositories, image):
                     yield SpecConflict((place,), f"a container of {image}", _from(repositories))
                     return
+            for secret in sorted({*_secrets(each)} - secrets):
+                yield _secret((place,), secret)
+                return
+
+
+def _secret(where: Loc, name: str) -> SpecConflict:
+    return SpecConflict(where, f"the Secret {name}", f"none, or {name} under `spec.secrets` of trust.yaml")
+
+
+def _secrets(seen: JsonValue) -> Iterator[str]:
+    """Secrets that an object or a part of it names: `secretName`, `secretKeyRef`, `imagePullSecrets` and their like."""
+    if isinstance(seen, list):
+        for each in seen:
+            yield from _secrets(each)
+    elif isinstance(seen, dict):
+        for key, value in seen.items():
+            if "secret" in key.lower():
+                for each in value if isinstance(value, list) else [value]:
+                    name = each.get("secretName", each.get("name")) if isinstance(each, dict) else each
+                    yield from [name] if isinstance(name, str) else ()
+            if key != "metadata":
+                yield from _secrets(value)
 
 
 def _images(seen: Json) -> Iterator[tuple[str, str]]:

@@ -20,10 +20,11 @@ from pipelines.load.model import LoadRequest
 from pipelines.load.requests import plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.load import LoadSettings
-from pipelines.spec.trust import OUR_FILES, OURS, SpecTrust
+from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
+from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import MOST_BYTES, Problem, SpecError, bounded_lines, text_in
 from tidegate.core.text import host_of, redacted
@@ -39,6 +40,7 @@ def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     yield from _endpoints(spec, trust)
     yield from _credentials(spec, trust)
     yield from _git(spec, trust)
+    yield from _pods(spec, trust)
 
 
 def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
@@ -57,7 +59,7 @@ def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 
 def _variable(where: Loc, found: str, name: str) -> SpecConflict:
-    expected = f"a name that begins with {OURS}, or {name} under `spec.variables` of trust.yaml"
+    expected = f"a name that begins with {OF_SPECS}, or {name} under `spec.variables` of trust.yaml"
     return SpecConflict(where, found, expected)
 
 
@@ -88,7 +90,7 @@ def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
             expected = f"https, or {host_of(hook.url)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict(("gates", gate, "url"), host_of(hook.url), expected)
     for where, address in _addresses(spec):
-        if _is_link_local(address):
+        if is_metadata_server(urlsplit(address).hostname or ""):
             yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
 
 
@@ -129,6 +131,14 @@ def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
             yield SpecConflict(where, redacted(address), expected)
 
 
+def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """Patches and a template, which may run any program and mount any Secret of the namespace."""
+    if isinstance(spec.fleet, ArgoFleetSpec) and not trust.pods:
+        for name, said in (("patches", spec.fleet.patches), ("template", spec.fleet.template)):
+            if said:
+                yield SpecConflict(("fleet", name), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
+
+
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
     if not isinstance(spec.fleet, ArgoFleetSpec):
         return
@@ -166,23 +176,10 @@ def _may_be_plain(address: str, trust: SpecTrust) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    number = _number(host)
-    return host == "localhost" or (number is not None and number.is_loopback)
-
-
-def _is_link_local(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    number = _number(host)
-    return host in ("metadata", "metadata.google.internal") or (number is not None and number.is_link_local)
-
-
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        number = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return None
-    # ::ffff:169.254.169.254 is the same machine.
-    return getattr(number, "ipv4_mapped", None) or number
+        return host == "localhost"
 
 
 OF_THE_KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))

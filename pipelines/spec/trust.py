@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from tidegate.core.durations import Duration
+from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.spec import load_spec
 
@@ -110,8 +111,10 @@ class ApproversSpec(SpecModel):
         )
 
 
-OURS = "TIDEGATE_"
+OF_SPECS = "TIDEGATE_SPEC_"
 """Variables that begin so are for specs to name."""
+OUR_OWN = "TIDEGATE_"
+"""All others that begin so are tidegate's own, its secrets among them: no spec may name one, whatever a file says."""
 OUR_FILES = Path("/run/secrets/tidegate")
 """What lies below is for specs to name."""
 
@@ -120,7 +123,8 @@ class SpecTrust(SpecModel):
     """What specs may name."""
 
     variables: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
-    """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
+    """Environment variables that a spec may name, besides those that begin with `TIDEGATE_SPEC_`. Others that begin
+    with `TIDEGATE_` are tidegate's own, and no spec's to name."""
     plugins: Mapping[str, tuple[str, ...]] = {}
     """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
     commands: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -131,15 +135,24 @@ class SpecTrust(SpecModel):
     """HOST or HOST:PORT of judges, and of Prometheus with credentials, that may be asked without TLS, besides this
     machine and services of a cluster."""
 
+    pods: bool = False
+    """Whether `fleet.patches` and `fleet.template` are taken: they may run any program in pods, as any user."""
+    secrets: tuple[str, ...] = ()
+    """Secrets of the namespace that patches and a template may name, besides those that other fields name."""
+
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A path that may begin anywhere."""
+        """A path that may begin anywhere, and a variable that tidegate keeps to itself."""
+        for index, variable in enumerate(self.variables):
+            if not self.may_read(variable):
+                expected = f"no variable of tidegate itself; a name that begins with {OF_SPECS} needs no entry"
+                yield SpecConflict(("variables", index), variable, expected)
         for index, file in enumerate(self.files):
             if not file.is_absolute() or ".." in file.parts:
                 yield SpecConflict(("files", index), str(file), "a path that begins with `/` and has no `..`")
 
     def may_read(self, variable: str) -> bool:
         """Whether a spec may name that variable."""
-        return variable.startswith(OURS) or variable in self.variables
+        return variable.startswith(OF_SPECS) or (variable in self.variables and not variable.startswith(OUR_OWN))
 
     def may_open(self, file: Path) -> bool:
         """Whether a spec may name that file, a path without `..`, as the place of a credential."""
@@ -156,7 +169,7 @@ class EngineTrust(SpecModel):
     """Repositories that engines may come from: REGISTRY/REPOSITORY, or REGISTRY/PATH/* for all below a path."""
 
 
-DEFAULT_TRUST_FILE = "trust.yaml"
+TRUST_FILE = "trust.yaml"
 
 
 class LedgerTrust(SpecModel):
@@ -186,18 +199,22 @@ class Trusted:
     """Where it lies; relative paths in it start here."""
 
 
-def trust_at(named: Path | None, spec_folder: Path) -> Trusted:
-    """The trust file with that name, else the one next to the spec; an empty one where there is none.
+def trust_at(named: Path | None, spec_folder: Path | None = None) -> Trusted:
+    """The trust file with that name; an empty one where none is named.
 
     Args:
         named: by `--trust` or TIDEGATE_TRUST; it must be there.
-        spec_folder: where the spec lies.
+        spec_folder: where the caller's spec lies; None where the spec came from MLflow, or there is none.
 
     Raises:
+        UsageError: none is named, and one came with the spec: who writes specs would say what specs may.
         SpecError: the file is named and missing, or is no trust file.
     """
-    default = spec_folder / DEFAULT_TRUST_FILE
-    if named is None and not default.exists():
-        return Trusted(Trust(), spec_folder)
-    path = named or default
-    return Trusted(load_spec(path, Trust), path.parent)
+    if named is not None:
+        return Trusted(load_spec(named, Trust), named.parent)
+    if spec_folder and (unnamed := spec_folder / TRUST_FILE).exists():
+        raise UsageError(
+            f"{unnamed}: a trust file next to a spec does not count until the operator names it",
+            hint=f"name it, or another, by `--trust FILE` or TIDEGATE_TRUST; or remove {unnamed}",
+        )
+    return Trusted(Trust(), Path())

@@ -52,7 +52,8 @@ class HeldModel(DeliveredModel):
         image = self.registry.tags(self.registry.resolve(self.name, self.first))[ENGINE_IMAGE]
         self.repositories = (image.partition("@")[0],)
         trust = {"kind": "Trust", "engines": {"images": list(self.repositories)}}
-        (self.folder / "trust.yaml").write_text(yaml.safe_dump(trust), encoding="utf-8")
+        self.trust = self.folder / "operator.yaml"
+        self.trust.write_text(yaml.safe_dump(trust), encoding="utf-8")
         self.serve(self.first)
         self.kubeconfig = self._of_the_driver()
         other = ROLLOUTS_OUTSIDE["another name"][0]
@@ -92,6 +93,7 @@ class HeldModel(DeliveredModel):
     def start(self, *arguments: str) -> Command:
         """As the driver."""
         own = {"KUBECONFIG": str(self.kubeconfig), "TIDEGATE_STATE": str(self.folder / "state")}
+        own["TIDEGATE_TRUST"] = str(self.trust)
         return Command.typed(arguments, self.folder, {**self.bed.environment, **own})
 
     def runs_workflows(self) -> None:

@@ -28,7 +28,7 @@ import json, os, sys, urllib.request
 question = json.load(sys.stdin)
 assert question["stable"]["url"] == os.environ["TIDEGATE_STABLE_URL"]
 assert "MLFLOW_TRACKING_URI" not in os.environ
-print("asked with", os.environ["TIDEGATE_TEAM_KEY"], file=sys.stderr)
+print("asked with", os.environ["TIDEGATE_SPEC_TEAM_KEY"], file=sys.stderr)
 
 def answer(arm, prompt):
     messages = [{{"role": "user", "content": prompt}}]
@@ -79,7 +79,8 @@ def _asked(question: Mapping[str, Any], arm: str) -> list[str]:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setenv("TIDEGATE_TEAM_KEY", SECRET)
+    monkeypatch.setenv("TIDEGATE_SPEC_TEAM_KEY", SECRET)
+    monkeypatch.setenv("TIDEGATE_TRUST", "operator.yaml")
     asked = Service()
 
     class Handler(QuietHandler):
@@ -98,15 +99,15 @@ def delivery(story: Story, service: Service, gates: list[str]) -> dict[str, Any]
     folder = story.machine.folder
     (folder / "check.py").write_text(CHECK, encoding="utf-8")
     trust = {"apiVersion": "tidegate/v1", "kind": "Trust", "spec": {"commands": [sys.executable]}}
-    (folder / "trust.yaml").write_text(yaml.safe_dump(trust), encoding="utf-8")
+    (folder / "operator.yaml").write_text(yaml.safe_dump(trust), encoding="utf-8")
     check = {"kind": "command", "run": [sys.executable, "check.py"], "files": ["check.py"], "max_drop": 0.1}
     (folder / "tasks").mkdir(exist_ok=True)
     shutil.copy(folder / "golden.jsonl", folder / "tasks/sums.jsonl")
     harness = {"kind": "eval", "task": "sums", "run": [sys.executable, harness_program.__file__], "api": "chat"}
     asked = {
         "harness": harness | {"arguments": ["--include_path", "tasks"], "files": ["tasks/sums.jsonl"], "max_drop": 0.1},
-        "same-answers": check | {"variables": ["TIDEGATE_TEAM_KEY"]},
-        "webhook": {"url": service.url, "secret_env": "TIDEGATE_TEAM_KEY", "poll": "1s", "timeout": "5m"},
+        "same-answers": check | {"variables": ["TIDEGATE_SPEC_TEAM_KEY"]},
+        "webhook": {"url": service.url, "secret_env": "TIDEGATE_SPEC_TEAM_KEY", "poll": "1s", "timeout": "5m"},
     }
     return {"gates": asked, "stages": [{"offline": {"gates": gates}}]}
 

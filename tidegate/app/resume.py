@@ -80,9 +80,7 @@ def _taken_over(options: ResumeOptions) -> AttachedDelivery:
     ledger = deliveries.take_over(options.delivery)
     if resumed is not None:
         ledger.append(resumed)
-    attached = attach_delivery(
-        deliveries, ledger, state, options.tracking_uri, credentials.trusted, patience=timedelta(0)
-    )
+    attached = attach_delivery(deliveries, ledger, state, options.tracking_uri, patience=timedelta(0))
     # The lock is the sign of life from here on.
     end_lease(attached.state.root)
     return attached

@@ -23,7 +23,6 @@ from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
-from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
 from pipelines.statements import Identities, Person, Prover
 from registry.model import DeliverySummary
@@ -168,13 +167,7 @@ def _take_over(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLed
     if resumed is not None:
         ledger.append(resumed)
     attached = attach_delivery(
-        deliveries,
-        ledger,
-        options.state,
-        options.tracking_uri,
-        options.credentials.trusted,
-        patience=options.patience,
-        key=options.key,
+        deliveries, ledger, options.state, options.tracking_uri, patience=options.patience, key=options.key
     )
     asyncio.run(_report_lost_steps(attached))
     return ledger
@@ -207,7 +200,6 @@ class StageStepOptions:
     step: str
     delivery: str
     state: Path
-    trusted: Trusted
     tracking_uri: str | None = None
     key: str | None = None
     """Of the one who opened or carried on the delivery; None says nothing of it."""
@@ -244,7 +236,7 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
         )
     patience = timedelta(seconds=summary.patience_seconds)
     attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience, key=summary.key
+        deliveries, ledger, options.state, options.tracking_uri, patience=patience, key=summary.key
     )
     display.story = state_of(events)
     try:
@@ -278,7 +270,6 @@ class StageCloseOptions:
     """Which delivery to end: by its id, or by the key with which it was opened."""
 
     state: Path
-    trusted: Trusted
     tracking_uri: str | None = None
     delivery: str | None = None
     key: str | None = None
@@ -315,7 +306,7 @@ def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Res
         return outcome_of(ledger.recorded(), delivery) or _recorded_result(summary)
     patience = timedelta(seconds=summary.patience_seconds)
     attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, options.trusted, patience=patience, key=summary.key
+        deliveries, ledger, options.state, options.tracking_uri, patience=patience, key=summary.key
     )
     display.story = state_of(ledger.recorded())
     try:

@@ -33,7 +33,7 @@ SECTIONS = {
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
 NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
-HINT = "-q, --log-level, --no-color, --kubeconfig and --debug: see `tidegate --help`."
+HINT = "-q, --log-level, --no-color, --kubeconfig, --trust and --debug: see `tidegate --help`."
 
 
 def _parameters(declared: Callable[..., None]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Options that every command takes, before its name or after it: how much is said, in which colors, which kubeconfig.
+"""Options that every command takes, before its name or after it: how much is said, in which colors, and which files.
 
 What they say holds for the whole process, and for what it starts.
 """
@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.app.process import TRUST_VARIABLE
 from tidegate.core.errors import without_credentials
 from tidegate.core.text import printable
 
@@ -94,7 +95,13 @@ def _set_kubeconfig(value: Path | None) -> None:
         os.environ["KUBECONFIG"] = str(value.absolute())
 
 
+def _set_trust(value: Path | None) -> None:
+    if value is not None:
+        os.environ[TRUST_VARIABLE] = str(value.absolute())
+
+
 def global_options(
+    *,
     quiet: Annotated[
         bool,
         typer.Option(
@@ -122,6 +129,17 @@ def global_options(
             callback=_set_kubeconfig,
             expose_value=False,
             help="Credentials of clusters; default: KUBECONFIG, ~/.kube/config, or the pod's own.",
+        ),
+    ] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option(
+            "--trust",
+            envvar=TRUST_VARIABLE,
+            metavar="FILE",
+            callback=_set_trust,
+            expose_value=False,
+            help="Trust file of whoever operates deliveries; one next to a spec counts only when it is named.",
         ),
     ] = None,
     debug: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -12,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.app.process import TRUST_VARIABLE
 from tidegate.cli.output import ListOutput, Output
 from tidegate.cli.preflight import kept_private
 
@@ -29,23 +27,6 @@ Tracking = Annotated[
 ]
 
 
-def _for_the_whole_process(trust: Path | None) -> Path | None:
-    """What reads the trust file asks the variable: one file holds for all of a command, and for what it starts."""
-    if trust is not None:
-        os.environ[TRUST_VARIABLE] = str(trust.absolute())
-    return trust
-
-
-TrustFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--trust",
-        envvar=TRUST_VARIABLE,
-        metavar="FILE",
-        callback=_for_the_whole_process,
-        help="Trust file; default: trust.yaml next to the spec.",
-    ),
-]
 PrometheusAccessOption = Annotated[
     Path | None,
     typer.Option(

@@ -14,6 +14,7 @@ from gates.adapters.outside.kept import KEPT_CHARACTERS, MOST_BYTES, masked
 from gates.analyses.outside.answer import Question, Reply, answer_in
 from gates.analyses.outside.spec import WebhookGate
 from gates.errors import NotAnswered
+from tidegate.core.metadata_servers import async_request_hook
 from tidegate.core.text import host_of
 
 SET = "set it where the step runs"
@@ -73,8 +74,10 @@ class Webhook:
         return found
 
     async def _posted(self, question: Question, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        client = httpx.AsyncClient(transport=self._transport, follow_redirects=False, timeout=None)
-        async with client:
+        hooks = {"request": [async_request_hook()]}
+        async with httpx.AsyncClient(
+            transport=self._transport, follow_redirects=False, timeout=None, event_hooks=hooks
+        ) as client:
             asked = client.stream("POST", self._settings.url, json=question.model_dump(mode="json"), headers=headers)
             async with asked as response:
                 body = b""

@@ -11,6 +11,7 @@ import httpx
 from pipelines.repository import GitAway, GitRefused, PullRequest, PullRequests, PullRequestState
 from pipelines.spec.git import Forge, ForgeSpec, GitSpec
 from tidegate.core.access.secrets import SecretStore, scrubbed
+from tidegate.core.metadata_servers import request_hook
 
 TIMEOUT_SECONDS = 20.0
 TOO_MANY = 429
@@ -38,7 +39,11 @@ class Api:
         token = self._secrets.text(self._spec.token)
         try:
             with httpx.Client(
-                base_url=self._base, transport=self._transport, timeout=TIMEOUT_SECONDS, headers=self._headers(token)
+                base_url=self._base,
+                transport=self._transport,
+                timeout=TIMEOUT_SECONDS,
+                headers=self._headers(token),
+                event_hooks={"request": [request_hook()]},
             ) as client:
                 answer = client.request(method, path, **sent)
         except httpx.TransportError as error:

@@ -17,7 +17,7 @@ from pipelines.authority.approvals import ApprovalQuestion, Tally, evidence_dige
 from pipelines.authority.verification import AnswerVerifier
 from pipelines.events.history import plan_of
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import ApproversSpec, trust_at
+from pipelines.spec.trust import trust_at
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
@@ -65,12 +65,15 @@ class Opened:
             name="wave@2", terms=terms_of(spec.approvals, "wave@2", plan.steps), delivery=self.id,
             plan=plan_digest(events), evidence=evidence_digest(plan, "wave@2", events), since=now(),
         )  # fmt: skip
-        hearing = AnswerVerifier(local_identities(trust_at(None, self.spec.parent)))
+        hearing = AnswerVerifier(local_identities(trust_at(self.spec.parent / "trust.yaml")))
         return asyncio.run(hearing.answers(question, events))
 
 
 @pytest.fixture
-def opened(tidegate: Tidegate, registered: Path, tmp_path: Path, state: Path) -> Opened:
+def opened(
+    tidegate: Tidegate, registered: Path, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Opened:
+    monkeypatch.setenv("TIDEGATE_TRUST", str(tmp_path / "trust.yaml"))
     registered.write_text(registered.read_text() + APPROVALS)
     (tmp_path / "trust.yaml").write_text(TRUST)
     keys = {name: a_key_of(name, tmp_path) for name in ("ann", "bob", "cy", "mallory", "late")}
@@ -187,11 +190,10 @@ def test_a_delivery_whose_requester_must_be_known_is_not_opened_by_nobody(
 ) -> None:
     registered.write_text(registered.read_text() + APPROVALS)
     for command in (["stage", "open", "-f", "delivery.yaml"], ["deliver", "delivery.yaml"]):
-        (tmp_path / "trust.yaml").unlink(missing_ok=True)
         said = tidegate(*command)
         assert (said.code, "nobody can prove who they are; name `approvers` in trust.yaml" in said.err) == (2, True)
-        (tmp_path / "trust.yaml").write_text(TRUST)
-        said = tidegate(*command)
+        (tmp_path / "operator.yaml").write_text(TRUST)
+        said = tidegate(*command, "--trust", "operator.yaml")
         assert (said.code, "not_the_requester: it is not known who asks" in said.err) == (2, True)
 
 
@@ -246,16 +248,12 @@ def test_a_token_that_was_used_or_has_ended_or_is_for_something_else_resumes_not
             assert f"delivery {opened.id} of" in resumed(issuer.token(now(), email="bob@example.com", jti="2"))
 
 
-def test_the_trust_file_is_not_that_of_the_kept_spec(
-    tidegate: Tidegate, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_trust_file_that_nobody_names_proves_nobody(
+    tidegate: Tidegate, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anyone who may write artifacts could put one next to the spec there."""
+    """Not that of the working folder either, which may be a pull request's."""
     opened.ask()
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("TIDEGATE_TRUST")
     said = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["mallory"]))
     assert (said.code, "not checked here" in said.out) == (0, True)
     assert "the step that waits checks who this was" in said.err
-    trusted = trust_at(None, elsewhere).trust.approvers
-    assert trusted == ApproversSpec()

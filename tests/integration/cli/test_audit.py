@@ -134,8 +134,8 @@ def test_with_keys_only_who_has_one_writes(
     private = keys(tmp_path)
     (tmp_path / "trust.yaml").write_text("kind: Trust\nledger: {keys: [ledger.pub]}\n")
     monkeypatch.setenv("TIDEGATE_LEDGER_KEY", str(private))
-    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one").out.strip()
     monkeypatch.setenv("TIDEGATE_TRUST", str(tmp_path / "trust.yaml"))
+    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one").out.strip()
     assert "signed by " in tidegate("audit", "verify", opened).out
     assert tidegate("audit", "verify", opened).code == 0
     # A chain of the right shape by somebody without the key, which without keys would count.

@@ -31,7 +31,7 @@ def spec(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[d
     mark_images(MlflowRegistry(embedded_uri(state)), name)
     with engines(tmp_path / "champion" / "model") as served:
         said = delivery_to([[each] for each in REGIONS], name=name, engine=served.url)
-        said["notify"] = [{"webhook": {"url_from_env": "TIDEGATE_DELIVERIES_HOOK"}}]
+        said["notify"] = [{"webhook": {"url_from_env": "TIDEGATE_SPEC_DELIVERIES_HOOK"}}]
         registered.write_text(yaml.safe_dump(said))
         yield said
 
@@ -55,7 +55,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posted]:
     """Anyone who the delivery notifies."""
     with receiving() as receiver:
-        monkeypatch.setenv("TIDEGATE_DELIVERIES_HOOK", receiver.url)
+        monkeypatch.setenv("TIDEGATE_SPEC_DELIVERIES_HOOK", receiver.url)
         yield receiver
 
 

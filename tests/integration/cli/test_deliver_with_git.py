@@ -35,7 +35,7 @@ FILES = [
 ]
 GIT: dict[str, Any] = {
     "files": FILES,
-    "auth": {"basic": {"username": "ci", "password": {"env": "TIDEGATE_GIT_PASSWORD"}}},
+    "auth": {"basic": {"username": "ci", "password": {"env": "TIDEGATE_SPEC_GIT_PASSWORD"}}},
     "sync": {"argo_cd": {"application": "llm-{region}"}, "within": "10m"},
 }
 
@@ -75,7 +75,7 @@ def served(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator
 def place(served: Clusters, registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """The objects of version 1 are in Git as `tidegate rollout render` prints them, below a comment."""
     monkeypatch.setenv("KUBECONFIG", str(served.servers.kubeconfig))
-    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", SECRET)
+    monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", SECRET)
     texts = {}
     for region in REGIONS:
         objects = served.region(region).render(an_image("1"))
@@ -122,7 +122,7 @@ def test_git_says_in_the_end_what_is_served(
     assert [each for one in place.applications for each in one.writes if "Rollout" in each] == [
         "Rollout support-llm"
     ] * 2
-    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", "wrong")
+    monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", "wrong")
     refused = tidegate("rollback", "delivery.yaml", "--to", "1", "--yes")
     assert (refused.code, "write it there, or by `tidegate rollback --to 1`: http" in refused.err) == (4, True), refused
     no_secret(tmp_path, planned.out, said.out, said.err, back.out, back.err, refused.err)
@@ -137,13 +137,13 @@ def test_what_git_or_argo_cd_does_not_take_is_told_before_anything_begins(
         (git,) = [each for each in tidegate("doctor", "delivery.yaml", "-o", "json").json if each["region"] == "git"]
         return [each["code"] for each in git["findings"]]
 
-    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", "wrong")
+    monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", "wrong")
     told = tidegate("deliver", "delivery.yaml", "--dry-run")
     assert (told.code, "`deliver` would not begin: http://127.0.0.1" in told.out) == (4, True), told
     said = tidegate("deliver", "delivery.yaml")
     assert (said.code, "check its address, `git.auth`" in said.err) == (4, True), said.err
     assert found() == ["git-refused"]
-    monkeypatch.setenv("TIDEGATE_GIT_PASSWORD", SECRET)
+    monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", SECRET)
     assert found() == []
 
     registered.write_text(registered.read_text().replace("llm-{region}", "other-{region}"))

@@ -111,15 +111,21 @@ def test_what_an_open_delivery_has_promoted_goes_back_once(
     assert (scene.there.versions(), scene.writes()) == (["1", "1"], before)
 
 
-def test_an_image_that_the_trust_file_does_not_allow_is_started_by_no_rollback(
-    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_the_trust_file_does_not_allow_is_started_by_no_rollback(scene: Scene, tmp_path: Path) -> None:
     scene.client.set_model_version_tag(scene.name, "2", ENGINE_IMAGE, EVIL)
     trust = tmp_path / "operator.yaml"
     allowed = {"engines": {"images": ["registry.example/engines"]}}
     trust.write_text(yaml.safe_dump({"apiVersion": "tidegate/v1", "kind": "Trust", **allowed}))
-    monkeypatch.setenv("TIDEGATE_TRUST", str(trust))
-    said = scene.rollback("--to", "2", "--start", "--yes")
+    said = scene.rollback("--to", "2", "--start", "--yes", "--trust", str(trust))
     assert said.code != 0
     assert "is from none of the allowed repositories" in said.err
     assert (scene.there.versions(), EVIL in scene.images()) == (["1", "1"], False)
+
+
+def test_a_trust_file_that_nobody_named_keeps_nobody_from_going_back(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "trust.yaml").write_text("kind: Trust\n")
+    scene.promote(*REGIONS)
+    said = scene.rollback("--to", "2", "--start", "--yes")
+    assert (said.code, "a trust file next to a spec does not count" in said.err) == (2, True)
+    assert scene.rollback().code == 0
+    assert scene.there.versions() == ["1", "1"]

@@ -30,7 +30,11 @@ QUESTION = Question(
     stable=AskedArm(version="1", url="http://127.0.0.1:1", engine="a"),
     canary=AskedArm(version="2", url="http://127.0.0.1:2", engine="b"),
 )
-ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "never-told", "TIDEGATE_TEAM_KEY": "s3cret-key"}
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "AWS_SECRET_ACCESS_KEY": "never-told",
+    "TIDEGATE_SPEC_TEAM_KEY": "s3cret-key",
+}
 PAIRS = '{"pairs": [{"stable": {"score": 1}, "canary": {"score": 0.5}}]}'
 
 
@@ -100,18 +104,18 @@ async def test_it_gets_the_question_and_no_secret_that_was_not_named(tmp_path: P
     )
     reason = (await asked(tmp_path, program)).answer.reason
     assert reason.startswith("http://127.0.0.1:2 in the spec's folder http://127.0.0.1:2 tiny ")
-    assert "AWS_SECRET_ACCESS_KEY" not in reason and "TIDEGATE_TEAM_KEY" not in reason
+    assert "AWS_SECRET_ACCESS_KEY" not in reason and "TIDEGATE_SPEC_TEAM_KEY" not in reason
 
 
 async def test_a_named_secret_is_in_no_answer_error_or_kept_output(tmp_path: Path) -> None:
-    program = "import os, sys; print('key is ' + os.environ['TIDEGATE_TEAM_KEY'], file=sys.stderr); sys.exit({})"
-    said = await asked(tmp_path, program.format(1), variables=("TIDEGATE_TEAM_KEY",))
+    program = "import os, sys; print('key is ' + os.environ['TIDEGATE_SPEC_TEAM_KEY'], file=sys.stderr); sys.exit({})"
+    said = await asked(tmp_path, program.format(1), variables=("TIDEGATE_SPEC_TEAM_KEY",))
     assert said.answer.reason == "exit code 1: key is ***"
     assert "key is ***" in said.output and "s3cret-key" not in said.output
-    error = await unanswered(tmp_path, program.format(2), variables=("TIDEGATE_TEAM_KEY",))
+    error = await unanswered(tmp_path, program.format(2), variables=("TIDEGATE_SPEC_TEAM_KEY",))
     assert "s3cret-key" not in error.message + error.output
-    missing = await unanswered(tmp_path, "pass", variables=("TIDEGATE_OTHER",))
-    assert missing.message == "the variable TIDEGATE_OTHER is not set"
+    missing = await unanswered(tmp_path, "pass", variables=("TIDEGATE_SPEC_OTHER",))
+    assert missing.message == "the variable TIDEGATE_SPEC_OTHER is not set"
 
 
 async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 async def told(handler: Handler, **settings: Any) -> Reply:
-    gate = WebhookGate(url="https://judge.example/v1?team=search", secret_env="TIDEGATE_TEAM_KEY", **settings)
+    gate = WebhookGate(url="https://judge.example/v1?team=search", secret_env="TIDEGATE_SPEC_TEAM_KEY", **settings)
     return await Webhook(gate, ENVIRONMENT, transport=httpx.MockTransport(handler)).ask(QUESTION, seconds=60)
 
 
@@ -206,8 +210,8 @@ async def test_a_service_that_is_not_there_may_be_asked_again() -> None:
 
 
 async def test_a_secret_that_is_not_there_is_named_and_nobody_is_asked() -> None:
-    gate = WebhookGate(url="http://127.0.0.1:9/", secret_env="TIDEGATE_OTHER")
+    gate = WebhookGate(url="http://127.0.0.1:9/", secret_env="TIDEGATE_SPEC_OTHER")
     with pytest.raises(
-        NotAnswered, match="the variable TIDEGATE_OTHER is empty or has characters that a header cannot have"
+        NotAnswered, match="the variable TIDEGATE_SPEC_OTHER is empty or has characters that a header cannot have"
     ):
         await Webhook(gate, ENVIRONMENT).ask(QUESTION, seconds=60)

@@ -23,7 +23,7 @@ from tidegate.core.spec import SpecError
 SECRET = "hunter2-S3cret"
 FILE = "apps/values.yaml"
 FILES = [{"path": FILE, "set": {"a": "{version}"}}]
-BASIC = {"basic": {"username": "ci", "password": {"env": "TIDEGATE_GIT"}}}
+BASIC = {"basic": {"username": "ci", "password": {"env": "TIDEGATE_SPEC_GIT"}}}
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def bumped(one: GitRemote, text: str = "a: 2\n", **said: Any) -> str:
 
 
 def test_over_http_with_a_password(team: TeamRepository, door: Door) -> None:
-    one = remote(door.address, {"TIDEGATE_GIT": SECRET}, auth=BASIC)
+    one = remote(door.address, {"TIDEGATE_SPEC_GIT": SECRET}, auth=BASIC)
     commit = bumped(one)
     assert (team.commits()[0], team.text(FILE)) == (commit, "a: 2\n")
     assert set(door.heard) == {basic("ci", SECRET)}
@@ -57,7 +57,7 @@ def test_over_http_with_a_password(team: TeamRepository, door: Door) -> None:
 
 def test_over_http_with_a_token(team: TeamRepository) -> None:
     with over_http(team.bare, f"Bearer {SECRET}") as door:
-        bumped(remote(door.address, {"TIDEGATE_GIT": SECRET}, auth={"bearer": {"env": "TIDEGATE_GIT"}}))
+        bumped(remote(door.address, {"TIDEGATE_SPEC_GIT": SECRET}, auth={"bearer": {"env": "TIDEGATE_SPEC_GIT"}}))
     assert team.text(FILE) == "a: 2\n"
 
 
@@ -76,7 +76,7 @@ def test_a_password_that_was_rotated_is_used_at_once(team: TeamRepository, tmp_p
 
 def test_a_rehearsal_changes_nothing(team: TeamRepository, door: Door) -> None:
     before = team.commits()
-    bumped(remote(door.address, {"TIDEGATE_GIT": SECRET}, auth=BASIC), dry_run=True)
+    bumped(remote(door.address, {"TIDEGATE_SPEC_GIT": SECRET}, auth=BASIC), dry_run=True)
     assert team.commits() == before
 
 
@@ -94,7 +94,7 @@ def test_no_secret_in_what_went_wrong(
     address = f"{door.address}x" if said == "repository that is none" else door.address
     door.away = said == "busy"
     auth = {} if said == "no password" else {"auth": BASIC}
-    one = remote(address, {"TIDEGATE_GIT": password}, **auth)
+    one = remote(address, {"TIDEGATE_SPEC_GIT": password}, **auth)
     if said == "hook":
         bumped(one)
         team.hook("pre-receive", "env; cat; exit 1")
@@ -117,7 +117,7 @@ def test_the_child_gets_no_other_secret_of_ours(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws-secret")
     with over_http(team.bare, basic("ci", SECRET)) as door:
         spec = GitSpec.model_validate({"repository": door.address, "files": FILES, "auth": BASIC})
-        one = GitRemote(spec, SystemClock(), secrets=SecretStore({"TIDEGATE_GIT": SECRET}), program=str(program))
+        one = GitRemote(spec, SystemClock(), secrets=SecretStore({"TIDEGATE_SPEC_GIT": SECRET}), program=str(program))
         bumped(one)
     told = seen.read_text()
     assert "aws-secret" not in told
@@ -128,7 +128,7 @@ def test_the_child_gets_no_other_secret_of_ours(
 
 
 def test_a_variable_that_is_not_set_is_named(door: Door) -> None:
-    with pytest.raises(CredentialMissing, match="the environment variable TIDEGATE_GIT"):
+    with pytest.raises(CredentialMissing, match="the environment variable TIDEGATE_SPEC_GIT"):
         bumped(remote(door.address, auth=BASIC))
 
 

@@ -77,7 +77,7 @@ def with_certificate(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> 
         yield url
 
 
-BASIC = {"basic": {"username": "tidegate", "password": {"env": "TIDEGATE_PASSWORD"}}}
+BASIC = {"basic": {"username": "tidegate", "password": {"env": "TIDEGATE_SPEC_PASSWORD"}}}
 
 
 def shown(folder: Path, name: str) -> dict[str, Any]:
@@ -88,23 +88,27 @@ def shown(folder: Path, name: str) -> dict[str, Any]:
 async def test_the_one_who_knows_the_password_is_answered(
     with_password: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEGATE_PASSWORD", PASSWORD)
+    monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", PASSWORD)
     ca = {"file": str(folder / "ca.crt")}
     assert await asked(endpoint(with_password, ca=ca, auth=BASIC)) == (2.0,)
-    monkeypatch.setenv("TIDEGATE_PASSWORD", "another-one")
-    with pytest.raises(PrometheusCredentialRefused, match=r"the name and password in the variable TIDEGATE_PASSWORD"):
+    monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", "another-one")
+    with pytest.raises(
+        PrometheusCredentialRefused, match=r"the name and password in the variable TIDEGATE_SPEC_PASSWORD"
+    ):
         await asked(endpoint(with_password, ca=ca, auth=BASIC))
     with pytest.raises(PrometheusCredentialRefused, match="refuses requests without credentials"):
         await asked(endpoint(with_password, ca=ca))
-    monkeypatch.delenv("TIDEGATE_PASSWORD")
-    with pytest.raises(PrometheusCredentialMissing, match="TIDEGATE_PASSWORD, which holds a credential, is not set"):
+    monkeypatch.delenv("TIDEGATE_SPEC_PASSWORD")
+    with pytest.raises(
+        PrometheusCredentialMissing, match="TIDEGATE_SPEC_PASSWORD, which holds a credential, is not set"
+    ):
         await asked(endpoint(with_password, ca=ca, auth=BASIC))
 
 
 async def test_a_certificate_that_nobody_trusted_signed_ends_before_the_password_is_sent(
     with_password: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEGATE_PASSWORD", PASSWORD)
+    monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", PASSWORD)
     with pytest.raises(PrometheusCertificateUntrusted, match="we trust the public authorities"):
         await asked(endpoint(with_password, auth=BASIC))
     other = tmp_path / "other.crt"
@@ -155,20 +159,20 @@ def test_a_tenant_is_told_with_every_query() -> None:
             PrometheusClient(endpoint(door.address), timeout_seconds=5).query("up")
 
 
-AWS = {"region": "eu-west-1", "access_key": {"env": "TIDEGATE_KEY"}, "secret_key": {"env": "TIDEGATE_SECRET"}}
+AWS = {"region": "eu-west-1", "access_key": {"env": "TIDEGATE_SPEC_KEY"}, "secret_key": {"env": "TIDEGATE_SPEC_SECRET"}}
 KEYS = ("AKIDEXAMPLE", "wJalrXUtnFEMI-S3cret")
 AWKWARD = 'sum(rate({__name__=~"a|b",p="/v1/x y+z~"}[5m])) / 2'
 
 
 def test_a_signature_of_aws_is_the_one_that_botocore_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_KEY", KEYS[0])
-    monkeypatch.setenv("TIDEGATE_SECRET", KEYS[1])
+    monkeypatch.setenv("TIDEGATE_SPEC_KEY", KEYS[0])
+    monkeypatch.setenv("TIDEGATE_SPEC_SECRET", KEYS[1])
     with guarded(signed_with(*KEYS, region="eu-west-1")) as door:
         at = endpoint(f"{door.address}/workspaces/ws-1", tenant="team-a", auth={"sigv4": AWS})
         assert PrometheusClient(at, timeout_seconds=5).query(AWKWARD).result
         assert "x-scope-orgid" in door.heard[-1]["authorization"]
-        monkeypatch.setenv("TIDEGATE_SECRET", "another")
-        with pytest.raises(PrometheusDenied, match="the AWS signature with keys in the variable TIDEGATE_KEY and"):
+        monkeypatch.setenv("TIDEGATE_SPEC_SECRET", "another")
+        with pytest.raises(PrometheusDenied, match="the AWS signature with keys in the variable TIDEGATE_SPEC_KEY and"):
             PrometheusClient(at, timeout_seconds=5).query("up")
 
 
@@ -183,17 +187,17 @@ def test_keys_of_aws_are_found_where_its_own_tools_find_them(monkeypatch: pytest
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "bearer": {"auth": {"bearer": {"env": "TIDEGATE_SECRET"}}},
-    "basic": {"auth": {"basic": {"username": "me", "password": {"env": "TIDEGATE_SECRET"}}}},
+    "bearer": {"auth": {"bearer": {"env": "TIDEGATE_SPEC_SECRET"}}},
+    "basic": {"auth": {"basic": {"username": "me", "password": {"env": "TIDEGATE_SPEC_SECRET"}}}},
     "tenant": {"tenant": "team-a"},
-    "sigv4": {"auth": {"sigv4": {**AWS, "session_token": {"env": "TIDEGATE_SECRET"}}}},
+    "sigv4": {"auth": {"sigv4": {**AWS, "session_token": {"env": "TIDEGATE_SPEC_SECRET"}}}},
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_says_who_asks_goes_to_no_other_place(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_KEY", KEYS[0])
-    monkeypatch.setenv("TIDEGATE_SECRET", TOKEN)
+    monkeypatch.setenv("TIDEGATE_SPEC_KEY", KEYS[0])
+    monkeypatch.setenv("TIDEGATE_SPEC_SECRET", TOKEN)
     with guarded(lambda *_: True) as elsewhere, guarded(lambda *_: True, moved_to=elsewhere.address) as door:
         with pytest.raises(PrometheusUnreachable, match="where its credentials are not sent"):
             PrometheusClient(endpoint(door.address, **WAYS[way]), timeout_seconds=5).query("up")
@@ -224,8 +228,8 @@ def test_no_output_has_the_secret_even_when_the_server_repeats_it(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIDEGATE_KEY", KEYS[0])
-    monkeypatch.setenv("TIDEGATE_SECRET", TOKEN)
+    monkeypatch.setenv("TIDEGATE_SPEC_KEY", KEYS[0])
+    monkeypatch.setenv("TIDEGATE_SPEC_SECRET", TOKEN)
     (tmp_path / "gates.yaml").write_text(GATES)
     with guarded(lambda *_: False) as door:
         url, options = door.address, ["--prometheus-access", "access.yaml"]

@@ -14,9 +14,15 @@ from tidegate.cli.commands.notify import try_notifications
 from tidegate.cli.output import Output
 from tidegate.core.errors import UsageError
 
-NOTIFY = "notify: [{slack: {url_from_env: TIDEGATE_CHAT}}, {webhook: {url_from_env: TIDEGATE_HOOK}, about: [closed]}]\n"
-SET = {"TIDEGATE_CHAT": "https://hooks.example/chat-secret", "TIDEGATE_HOOK": "https://hooks.example/hook-secret"}
-ONLY_CHAT = {"TIDEGATE_CHAT": SET["TIDEGATE_CHAT"]}
+NOTIFY = """notify:
+- slack: {url_from_env: TIDEGATE_SPEC_CHAT}
+- {webhook: {url_from_env: TIDEGATE_SPEC_HOOK}, about: [closed]}
+"""
+SET = {
+    "TIDEGATE_SPEC_CHAT": "https://hooks.example/chat-secret",
+    "TIDEGATE_SPEC_HOOK": "https://hooks.example/hook-secret",
+}
+ONLY_CHAT = {"TIDEGATE_SPEC_CHAT": SET["TIDEGATE_SPEC_CHAT"]}
 
 
 class Receiver:
@@ -45,10 +51,10 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
     told = [(each["to"], each["url_from_env"], each["set"], each["about"]) for each in json.loads(out)]
     assert told == [
         *[
-            ("slack", "TIDEGATE_CHAT", True, about)
+            ("slack", "TIDEGATE_SPEC_CHAT", True, about)
             for about in ("opened", "freeze", "approval", "stopped", "left", "closed")
         ],
-        ("webhook", "TIDEGATE_HOOK", False, "closed"),
+        ("webhook", "TIDEGATE_SPEC_HOOK", False, "closed"),
     ]
     assert receiver.taken == {}
     assert "secret" not in out
@@ -56,27 +62,29 @@ def test_a_dry_run_shows_every_message_and_sends_none(capsys: pytest.CaptureFixt
 
 def test_a_dry_run_can_be_read_too(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     assert try_notifications(spec, dry_run=True, output=Output.TEXT, environment={}) == 0
-    assert "webhook at $TIDEGATE_HOOK, which is not set: closed\n" in capsys.readouterr().out
+    assert "webhook at $TIDEGATE_SPEC_HOOK, which is not set: closed\n" in capsys.readouterr().out
 
 
 def test_everyone_gets_one_test_message(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     receiver = Receiver()
     assert try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=SET) == 0
-    assert capsys.readouterr() == ("slack at $TIDEGATE_CHAT: taken\nwebhook at $TIDEGATE_HOOK: taken\n", "")
-    assert receiver.taken[SET["TIDEGATE_HOOK"]]["kind"] == "test"
+    assert capsys.readouterr() == ("slack at $TIDEGATE_SPEC_CHAT: taken\nwebhook at $TIDEGATE_SPEC_HOOK: taken\n", "")
+    assert receiver.taken[SET["TIDEGATE_SPEC_HOOK"]]["kind"] == "test"
 
 
 def test_who_does_not_take_it_is_named_and_the_others_get_theirs(
     capsys: pytest.CaptureFixture[str], spec: Path
 ) -> None:
-    receiver = Receiver(refuses=SET["TIDEGATE_CHAT"])
+    receiver = Receiver(refuses=SET["TIDEGATE_SPEC_CHAT"])
     assert try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=SET) == 4
-    assert capsys.readouterr().out == "slack at $TIDEGATE_CHAT: answered 404\nwebhook at $TIDEGATE_HOOK: taken\n"
+    assert (
+        capsys.readouterr().out == "slack at $TIDEGATE_SPEC_CHAT: answered 404\nwebhook at $TIDEGATE_SPEC_HOOK: taken\n"
+    )
 
 
 def test_a_variable_that_is_missing_is_named_before_anything_is_sent(spec: Path) -> None:
     receiver = Receiver()
-    with pytest.raises(UsageError, match="not set: TIDEGATE_HOOK"):
+    with pytest.raises(UsageError, match="not set: TIDEGATE_SPEC_HOOK"):
         try_notifications(spec, dry_run=False, output=Output.TEXT, sender=receiver, environment=ONLY_CHAT)
     assert receiver.taken == {}
 

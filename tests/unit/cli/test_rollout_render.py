@@ -110,20 +110,21 @@ def test_an_option_that_is_not_there_is_called_none(capsys: pytest.CaptureFixtur
     assert "--version: found none; expected the number of a model version" in capsys.readouterr().err
 
 
-def signed(folder: Path, *, trust: str) -> str:
-    """The example with `fleet.signatures`, a trust file, and a key next to it."""
+def signed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, trust: str) -> str:
+    """The example with `fleet.signatures`, the operator's trust file, and a key next to it."""
     spec = folder / "delivery.yaml"
     written = Path(EXAMPLE).read_text().replace("../support/", "")
     spec.write_text(written.replace("  kind: argo\n", "  kind: argo\n  signatures: sigstore\n", 1))
-    (folder / "trust.yaml").write_text(f"apiVersion: tidegate/v1\nkind: Trust\n{trust}")
+    (folder / "operator.yaml").write_text(f"apiVersion: tidegate/v1\nkind: Trust\n{trust}")
+    monkeypatch.setenv("TIDEGATE_TRUST", str(folder / "operator.yaml"))
     (folder / "engine.pub").write_bytes((ROOT / "tests/golden/manifests/signatures/engines.pem").read_bytes())
     return str(spec)
 
 
 def test_a_cluster_is_told_to_verify_signatures_by_the_trust_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = signed(tmp_path, trust="engines: {keys: [engine.pub], images: [registry.example.com/*]}\n")
+    spec = signed(tmp_path, monkeypatch, trust="engines: {keys: [engine.pub], images: [registry.example.com/*]}\n")
     assert render("--region", "eu-west-1", "--part", "admission", spec=spec) == 0
     policy = list(yaml.safe_load_all(capsys.readouterr().out))[-1]
     assert policy["kind"] == "ClusterImagePolicy"
@@ -134,9 +135,9 @@ def test_a_cluster_is_told_to_verify_signatures_by_the_trust_file(
 
 
 def test_signatures_without_keys_to_verify_them_by_are_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = signed(tmp_path, trust="engines: {images: [registry.example.com/*]}\n")
+    spec = signed(tmp_path, monkeypatch, trust="engines: {images: [registry.example.com/*]}\n")
     assert render("--region", "eu-west-1", "--part", "admission", spec=spec) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -45,19 +47,43 @@ def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
     assert "JUDGE_KEY" not in told
 
 
-def test_the_operators_file_next_to_the_spec_allows_by_name(spec: Path) -> None:
-    spec.with_name("prompts.txt").write_text("hello\n")
-    spec.write_text(SPEC.replace("../../../../../../../../../proc/self/environ", "prompts.txt"))
-    spec.with_name("trust.yaml").write_text("spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n")
-    assert read_spec(spec).gates.judge
+TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
+READS_A_SPEC = (
+    *("plan", "deliver", "status", "history", "report", "stage open --file", "workflow render", "doctor", "serve"),
+    *("rollout render", "rollback --to 1 --start --yes --file", "audit verify --all -f", "notify --file"),
+    *("engine build models:/m/1 --file", "fleet up", "slo export --out slo --file"),
+)
+
+
+@pytest.mark.parametrize("command", READS_A_SPEC)
+def test_a_trust_file_that_came_with_the_spec_is_refused_until_it_is_named(
+    command: str, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_STATE", str(tmp_path / "state"))
+    spec.with_name("trust.yaml").write_text(TRUST)
+    assert main([*command.split(), str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert f"{spec.with_name('trust.yaml')}: a trust file next to a spec does not count" in told
+    assert "name it, or another, by `--trust FILE` or TIDEGATE_TRUST" in told
+
+
+def test_the_operators_file_allows_by_name(spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.with_name("trust.yaml").write_text("not: read\n")
+    (tmp_path / "operator").mkdir()
+    named = tmp_path / "operator/trust.yaml"
+    named.write_text(TRUST)
+    with patch.dict(os.environ):
+        assert main(["plan", str(spec), "--offline", "--trust", str(named)]) == 2
+    told = capsys.readouterr().err
+    assert "traffic.prompts: found" in told
+    assert "middleware" not in told
 
 
 def test_a_trust_file_that_came_with_a_kept_spec_is_none(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec.with_name("trust.yaml").write_text("spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
+    spec.with_name("trust.yaml").write_text(TRUST)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecError, match=r"evil\.Backdoor"):
         read_spec(spec, kept_below=tmp_path)
     monkeypatch.setenv("TIDEGATE_TRUST", str(spec.with_name("trust.yaml")))

@@ -92,7 +92,10 @@ def test_a_file_that_is_rotated_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ({"env": "TIDEGATE_TOKEN"}, "the environment variable TIDEGATE_TOKEN, which holds a credential, is not set"),
+        (
+            {"env": "TIDEGATE_SPEC_TOKEN"},
+            "the environment variable TIDEGATE_SPEC_TOKEN, which holds a credential, is not set",
+        ),
         ({"file": "/nowhere/token"}, "the credential in the file /nowhere/token cannot be read: no such file"),
         ({"file": "/dev/zero"}, "the file /dev/zero, which holds a credential, is empty or no file"),
         ({"secret": {"name": "p", "key": "k"}}, "the credential is in the Secret p, key k, which is not mounted here"),

@@ -12,6 +12,7 @@ from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.pods import pod_changes, with_pod_changes
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trust
 from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
@@ -43,17 +44,16 @@ POD = f"""\
 VERSION = ModelVersion(name="support-llm", version="7", digest="d" * 64, files={"config.json": "c" * 64}, size_bytes=1)
 
 
-def delivery(more: str = POD, repositories: tuple[str, ...] = ()) -> Delivery:
+def delivery(more: str = POD, *, images: tuple[str, ...] = (), secrets: tuple[str, ...] = ()) -> Delivery:
     text = EXAMPLE.replace(LAST, LAST + more)
-    return parse_spec(
-        text, Delivery, file="delivery.yaml", also=lambda spec: customization_conflicts(spec, repositories)
-    )
+    trust = Trust.model_validate({"engines": {"images": images}, "spec": {"pods": True, "secrets": secrets}})
+    return parse_spec(text, Delivery, file="delivery.yaml", also=lambda spec: customization_conflicts(spec, trust))
 
 
-def refused(before: str, after: str, **more: tuple[str, ...]) -> str:
+def refused(before: str, after: str, **allowed: tuple[str, ...]) -> str:
     assert before in POD
     with pytest.raises(SpecError) as error:
-        delivery(POD.replace(before, after), **more)
+        delivery(POD.replace(before, after), **allowed)
     (problem,) = error.value.problems
     line = EXAMPLE.splitlines().index(LAST.rstrip()) + 1
     return str(problem).replace(f":{problem.line}:", f":+{problem.line - line}:", 1)
@@ -97,9 +97,35 @@ def test_a_patch_that_cannot_be_is_told_with_its_line(before: str, after: str, t
 
 
 def test_images_come_from_where_engines_may_come_from() -> None:
-    assert delivery(repositories=("registry.example.com/*",))
-    told = refused("NCCL_DEBUG", "NCCL_DEBUG", repositories=("registry.example.com/engines/*",))
+    assert delivery(images=("registry.example.com/*",))
+    told = refused("NCCL_DEBUG", "NCCL_DEBUG", images=("registry.example.com/engines/*",))
     assert told.startswith(f"delivery.yaml:+2: fleet.patches[0]: found a container of {SIDECAR}; expected an image by")
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "volumes: [{name: v, secret: {secretName: clusters}}]",
+        "volumes: [{name: v, projected: {sources: [{secret: {name: clusters}}]}}]",
+        "volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: clusters}}}]",
+        "imagePullSecrets: [{name: clusters}]",
+        "initContainers: [{name: i, image: i, envFrom: [{secretRef: {name: clusters}}]}]",
+        "containers: [{name: engine, env: [{name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}]}]",
+    ],
+)
+def test_pods_read_no_secret_but_those_that_the_operator_names(reads: str) -> None:
+    patch = f"  patches:\n    - target: {{kind: Rollout}}\n      patch: {{spec: {{template: {{spec: {{{reads}}}}}}}}}\n"
+    with pytest.raises(SpecError, match=r"the Secret clusters; expected none, or clusters under `spec\.secrets`"):
+        delivery(patch)
+    assert delivery(patch, secrets=("clusters",))
+
+
+def test_nor_by_a_patch_of_what_another_one_brought() -> None:
+    value = "[{name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}]"
+    op = f"{{op: add, path: /spec/template/spec/containers/1/env, value: {value}}}"
+    target = "    - target: {kind: Service"
+    told = refused(target, f"    - target: {{kind: Rollout}}\n      json6902: [{op}]\n{target}")
+    assert "fleet.patches[1]: found the Secret clusters; expected none" in told
 
 
 def test_the_example_of_the_page_is_taken_as_it_stands() -> None:
@@ -152,18 +178,38 @@ template:
 """
 
 
-def on_disk(folder: Path, template: str, trust: str = "") -> Path:
-    """A spec with a template and a trust file, and what it names besides."""
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The trust file, which takes templates."""
+    path = tmp_path / "operator.yaml"
+    path.write_text("spec: {pods: true}\n")
+    monkeypatch.setenv("TIDEGATE_TRUST", str(path))
+    return path
+
+
+def test_pods_are_changed_by_the_operators_word_alone(tmp_path: Path, operator: Path) -> None:
+    operator.write_text("kind: Trust\n")
+    path = on_disk(tmp_path, TEMPLATE.replace("IMAGE", SIDECAR))
+    path.write_text(path.read_text().replace(LAST, LAST + POD))
+    with pytest.raises(SpecError) as error:
+        read_spec(path)
+    told = [str(problem).partition(": ")[2] for problem in error.value.problems]
+    why = "found a change of pods; expected none, or `spec.pods: true` in trust.yaml"
+    assert told == [f"fleet.patches: {why}", f"fleet.template: {why}"]
+
+
+def on_disk(folder: Path, template: str) -> Path:
+    """A spec with a template, and what it names besides."""
     path = folder / "delivery.yaml"
     path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n").replace("../support", "."))
     (folder / "golden.jsonl").write_text('{"prompt": "a", "expected": "b"}\n' * 50)
     (folder / "prompts.txt").write_text("a\n" * 50)
     (folder / "pods").mkdir(exist_ok=True)
     (folder / "pods/chat.yaml").write_text(template)
-    (folder / "trust.yaml").write_text(trust or "apiVersion: tidegate/v1\nkind: Trust\n")
     return path
 
 
+@pytest.mark.usefixtures("operator")
 def test_a_template_is_read_kept_with_the_delivery_and_part_of_the_engine(tmp_path: Path) -> None:
     spec = read_spec(on_disk(tmp_path, TEMPLATE.replace("IMAGE", SIDECAR)), files_needed=True)
     assert pods_of(spec) == ["engine", "exporter"]
@@ -182,16 +228,22 @@ def test_a_template_is_read_kept_with_the_delivery_and_part_of_the_engine(tmp_pa
     [
         (TEMPLATE.replace("runtimeClassName", "runtimeClasName"), "", 'unknown field "runtimeClasName"; did you mean'),
         (TEMPLATE, "engines: {images: [registry.example.com/engines/*]}\n", "found a container of IMAGE; expected an"),
+        (
+            TEMPLATE.replace("runtimeClassName: nvidia", "imagePullSecrets: [{name: s}]"),
+            "",
+            "found the Secret s; expect",
+        ),
         (TEMPLATE.replace("name: engine", "name: vllm"), "", "chat.yaml:7: template.spec.containers: found vllm, exp"),
     ],
 )
-def test_one_that_does_not_fit_is_told(tmp_path: Path, template: str, trust: str, told: str) -> None:
-    head = "apiVersion: tidegate/v1\nkind: Trust\n"
+def test_one_that_does_not_fit_is_told(tmp_path: Path, operator: Path, template: str, trust: str, told: str) -> None:
+    operator.write_text(f"spec: {{pods: true}}\n{trust}")
     with pytest.raises(SpecError) as error:
-        read_spec(on_disk(tmp_path, template, head + trust))
+        read_spec(on_disk(tmp_path, template))
     assert told in str(error.value)
 
 
+@pytest.mark.usefixtures("operator")
 def test_users_go_back_without_it(tmp_path: Path) -> None:
     path = on_disk(tmp_path, TEMPLATE)
     (tmp_path / "pods/chat.yaml").unlink()

@@ -241,7 +241,7 @@ def test_the_plan_tells_what_a_task_can_show_by_its_limit(tmp_path: Path) -> Non
 
 def test_a_spec_starts_no_program_and_reads_no_variable_that_the_operator_has_not_allowed() -> None:
     hook = "  hook: {kind: webhook, url: 'http://127.0.0.1:80/', secret_env: AWS_SECRET}"
-    asks = "  safety: {kind: command, run: [python, check.py], variables: [TIDEGATE_A, HOME_KEY]}\n"
+    asks = "  safety: {kind: command, run: [python, check.py], variables: [TIDEGATE_SPEC_A, HOME_KEY]}\n"
     spec = spec_with(asks + hook)
     refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(spec, SpecTrust())}
     assert list(refused) == ["gates.hook.secret_env", "gates.safety.variables", "gates.safety.run"]

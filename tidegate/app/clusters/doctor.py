@@ -24,7 +24,7 @@ from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client, prometheus_of, require_contexts
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import mlflow_addresses, open_deliveries, open_registry
-from tidegate.app.wiring.trust import trust_next_to, trusted_images
+from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, TidegateError, UsageError
 from tidegate.core.model import Json
@@ -120,7 +120,7 @@ def examine(spec_path: Path, asked: DoctorOptions) -> Examination:
     wanted = asked.select(spec) or tuple(fleet.regions)
     require_contexts(spec, wanted)
     last, answers = _last_delivery(spec, asked)
-    given = _Spec(spec, fleet, trust_next_to(spec_path.parent), last)
+    given = _Spec(spec, fleet, named_trust(spec_path.parent), last)
     regions = dict(asyncio.run(_look(given, wanted, asked.controller_namespace)))
     if spec.git:
         regions[GIT] = RegionCheck(git_findings(spec))

@@ -24,7 +24,7 @@ from tidegate import __version__
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
-from tidegate.app.wiring.trust import trust_next_to, trusted_images
+from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 
@@ -83,7 +83,7 @@ def diff_objects(asked: RegionRelease) -> Sequence[ObjectDiff]:
 
 
 def _rendered(asked: RegionRelease, parts: Sequence[RenderPart] = tuple(RenderPart)) -> _Rendered:
-    spec, trusted = read_spec(asked.spec), trust_next_to(asked.spec.parent)
+    spec, trusted = read_spec(asked.spec), named_trust(asked.spec.parent)
     fleet = on_clusters(spec)
     if RenderPart.SERVING not in parts and not asked.version:
         asked = _of_any_engine(asked)

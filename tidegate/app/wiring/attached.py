@@ -25,7 +25,7 @@ from registry.model_files import digest_files
 from tidegate.app.wiring.fleets import running_host
 from tidegate.app.wiring.model import AttachedDelivery
 from tidegate.app.wiring.specs import kept_spec, read_delivery
-from tidegate.app.wiring.trust import local_identities
+from tidegate.app.wiring.trust import local_identities, named_trust
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
 
@@ -35,7 +35,6 @@ def attach_delivery(
     ledger: DeliveryLedger,
     state: Path,
     tracking_uri: str | None,
-    trusted: Trusted,
     *,
     patience: timedelta,
     key: str | None = None,
@@ -56,6 +55,7 @@ def attach_delivery(
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    trusted = named_trust()
     return AttachedDelivery(ledger, plan, spec, path, spec_file, folder, tracking_uri, trusted, patience, key or "")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
-from tidegate.app.process import TRUST_VARIABLE, note
+from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.text import failure_line
@@ -196,12 +196,10 @@ async def engine_before(
 
 
 async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
-    from pipelines.spec.trust import trust_at
-    from tidegate.app.wiring.trust import trusted_images
+    from tidegate.app.wiring.trust import named_trust, trusted_images
 
     engine = await records.engine(version, spec.metadata.name)
-    named = os.environ.get(TRUST_VARIABLE)
-    if images := trusted_images(trust_at(Path(named) if named else None, Path())):
+    if images := trusted_images(named_trust()):
         found = await records.registered(version)
         await call_in_thread(images.prove, found, engine.image)
     return engine

@@ -28,7 +28,7 @@ from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.process import note
-from tidegate.app.wiring.trust import trust_next_to
+from tidegate.app.wiring.trust import named_trust
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec
@@ -55,17 +55,16 @@ def read_spec(
 
     Args:
         path: of the spec.
-        kept_below: the folder to which a delivery's own copy was brought. A trust file that came with it is none:
-            then the one in the working folder is read, where TIDEGATE_TRUST names none.
+        kept_below: the folder to which a delivery's own copy was brought.
         served: whether its engine is to be served, which a torch module is not.
         files_needed: whether the files that it names must be there.
 
     Raises:
         SpecError: with every problem, each with its line.
-        UsageError: nothing serves its engine.
+        UsageError: nothing serves its engine, or a trust file that nobody named lies next to it.
     """
     allowed = os.environ.get(ROOT_VARIABLE)
-    trusted = trust_next_to(Path() if kept_below else path.parent)
+    trusted = named_trust(None if kept_below else path.parent)
     root = kept_below or (Path(allowed) if allowed else root_of(path))
 
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
@@ -78,7 +77,7 @@ def read_spec(
             # Few specs have any, and rendering takes time to load.
             from pipelines.plan.customization import customization_conflicts
 
-            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust.engines.images)
+            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust)
 
     spec = with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
     if served:

@@ -39,17 +39,16 @@ def open_deliveries(
     Args:
         state: the folder with what is this machine's own.
         tracking_uri: of MLflow.
-        spec_folder: where a person's own spec lies, with a trust file next to it if there is one; never where one
-            lies that came from MLflow: without it the one in the working folder is read, if there is one.
+        spec_folder: where the caller's spec lies, as for `trust_at`.
         leftovers: whether to write what a process before this one could not.
     """
     from pipelines.adapters.ledger_keys import believed_by, seal_from
     from pipelines.events.spool import write_leftovers
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from tidegate.app.wiring.trust import trust_next_to
+    from tidegate.app.wiring.trust import named_trust
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
-    believed = believed_by(trust_next_to(spec_folder or Path()))
+    believed = believed_by(named_trust(spec_folder))
     deliveries = MlflowDeliveries(mlflow_addresses(state, tracking_uri).tracking, seal=seal, believed=believed)
     if leftovers and (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)

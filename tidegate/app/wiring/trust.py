@@ -11,10 +11,10 @@ from pipelines.statements import Identities, Prover
 from tidegate.app.process import TRUST_VARIABLE
 
 
-def trust_next_to(folder: Path) -> Trusted:
-    """The trust file that TIDEGATE_TRUST names, else the one in `folder`; an empty one where there is none."""
+def named_trust(spec_folder: Path | None = None) -> Trusted:
+    """The trust file that `--trust` or TIDEGATE_TRUST names, as `trust_at` reads it."""
     named = os.environ.get(TRUST_VARIABLE)
-    return trust_at(Path(named) if named else None, folder)
+    return trust_at(Path(named) if named else None, spec_folder)
 
 
 def trusted_images(trusted: Trusted) -> TrustedImages | None:

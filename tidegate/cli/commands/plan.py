@@ -23,7 +23,7 @@ from tidegate.app.plan import images_of, offline_plan, plan_for, require_files
 from tidegate.app.wiring.engines.providers import require_gpus_here
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
-from tidegate.app.wiring.trust import trust_next_to, trusted_images
+from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.cli.output import OutputForm, PlanOutput, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.core.adapters.extras import NotInstalled
@@ -91,7 +91,7 @@ def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | N
     except OutsideError as error:
         refusals.append(error)
     try:
-        images = images_of(plan, spec, registry, trusted_images(trust_next_to(spec_path.parent)))
+        images = images_of(plan, spec, registry, trusted_images(named_trust(spec_path.parent)))
     except Refused as error:
         refusals.append(error)
     git: GitPreview | None = None

@@ -37,8 +37,8 @@ def verify(
 ) -> int:
     """Find what was changed in a record since it was written: events, spec, files, plan, evidence, tags.
 
-    Changes nothing. Exits with 5 on a finding. Signatures are required where TIDEGATE_TRUST, or a trust.yaml next
-    to the spec, names keys under `ledger`; without keys, anyone who can write to MLflow can write a new chain.
+    Changes nothing. Exits with 5 on a finding. Signatures are required where the trust file names keys under
+    `ledger`; without keys, anyone who can write to MLflow can write a new chain.
     Notifications carry heads: the ledger must still contain what it contained then.
 
     \b

@@ -21,7 +21,6 @@ from tidegate.cli.options import (
     Spec,
     State,
     Tracking,
-    TrustFile,
     spread,
 )
 from tidegate.cli.output import ListOutput, Output, OutputForm, PlanOutput, print_data, print_names, say
@@ -56,7 +55,6 @@ def deliver(
         ),
     ] = "127.0.0.1:0",
     reporting: ReportOptions,
-    trust: TrustFile = None,
     proof: ProofOptions,
 ) -> int:
     """Deliver the challenger to all regions, or roll it back.
@@ -73,9 +71,9 @@ def deliver(
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.process import host_and_port
     from tidegate.app.wiring.specs import read_delivery
+    from tidegate.app.wiring.trust import named_trust
     from tidegate.cli.ci import errors_told, reports_wanted
     from tidegate.cli.commands.plan import show_dry_run
     from tidegate.cli.credentials import prover_of
@@ -95,7 +93,7 @@ def deliver(
             spec=delivery,
             spec_path=spec,
             state=state,
-            trusted=trust_at(trust, spec.parent),
+            trusted=named_trust(spec.parent),
             tracking_uri=tracking_uri,
             version=version,
             users=users,
@@ -117,7 +115,6 @@ def resume(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
-    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -133,17 +130,16 @@ def resume(
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.resume import ResumeOptions
     from tidegate.app.resume import resume as run
     from tidegate.app.wiring.attached import ResumeCredentials
+    from tidegate.app.wiring.trust import named_trust
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import follow
     from tidegate.core.clock import SystemClock
 
-    # What was kept in MLflow is believed by nobody's word: the trust file lies here, and not next to the kept spec.
-    credentials = ResumeCredentials(by, prover_of(proof), trust_at(trust, Path()))
+    credentials = ResumeCredentials(by, prover_of(proof), named_trust())
     display = follow(PlainConsole(stderr=True), SystemClock())
     outcome = run(ResumeOptions(delivery, state, credentials, tracking_uri), display)
     return print_outcome(outcome, display, output=output)
@@ -166,7 +162,6 @@ def approve(
         Path | None, typer.Option(metavar="FILE", help="The statement that was signed; with --signature or a token.")
     ] = None,
     signature: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH signature of the statement.")] = None,
-    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: AsList = ListOutput.TEXT,
@@ -183,16 +178,16 @@ def approve(
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale starts at noon" --ssh-key KEY
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.approve import ApprovalOptions
     from tidegate.app.approve import approve as run
+    from tidegate.app.wiring.trust import named_trust
     from tidegate.cli.credentials import SignatureProver, prover_of
 
     answer = ApprovalOptions(
         delivery=delivery,
         asked=asked,
         state=state,
-        trusted=trust_at(trust, Path()),
+        trusted=named_trust(),
         tracking_uri=tracking_uri,
         by=by,
         reason=reason,
@@ -216,7 +211,6 @@ def plan(
     spec: Spec = SPEC,
     state: State = STATE,
     tracking_uri: Tracking = None,
-    trust: TrustFile = None,  # noqa: ARG001 - its callback passes it on
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
@@ -327,9 +321,11 @@ def rollback(
     from pipelines.spec.delivery import Delivery
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
     from tidegate.app.wiring.fleets import with_template_if_there
+    from tidegate.app.wiring.specs import read_spec
     from tidegate.core.spec import load_spec
 
-    wanted = with_template_if_there(load_spec(spec, Delivery), spec)
+    # What is started has to be allowed; what is warm is asked nothing.
+    wanted = read_spec(spec) if start else with_template_if_there(load_spec(spec, Delivery), spec)
     outcome = roll_back_regions(
         RollbackOptions(
             wanted,

@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.command import Group
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import SPEC, STATE, As, ProofOptions, Spec, State, Tracking, TrustFile, spread
+from tidegate.cli.options import SPEC, STATE, As, ProofOptions, Spec, State, Tracking, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def stage_open(
     ] = Duration(minutes=15),
     by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
-    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -78,17 +77,16 @@ def stage_open(
       tidegate stage open -f delivery.yaml --version 7
       tidegate stage open -f delivery.yaml --key "$WORKFLOW_UID" --output json
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.stages import StageOpenOptions, open_stages
     from tidegate.app.wiring.attached import ResumeCredentials
+    from tidegate.app.wiring.trust import named_trust
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
 
-    trusted = trust_at(trust, Path() if delivery else spec.parent)
     options = StageOpenOptions(
         spec=spec,
         state=state,
-        credentials=ResumeCredentials(by, prover_of(proof), trusted),
+        credentials=ResumeCredentials(by, prover_of(proof), named_trust(None if delivery else spec.parent)),
         tracking_uri=tracking_uri,
         version=version,
         key=key,
@@ -117,7 +115,6 @@ def stage_step(
         str | None,
         typer.Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
     ] = None,
-    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -134,17 +131,14 @@ def stage_step(
       tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
       tidegate stage step canary@eu-west-1/25 --delivery ID --key "$WORKFLOW_UID"
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.process import note
     from tidegate.app.stages import StageStepOptions, run_stage, step_id
     from tidegate.cli.output import print_data
 
-    # What was kept in MLflow is believed by nobody's word: the trust file lies here, not next to the kept spec.
     options = StageStepOptions(
         step=step_id(step, region=region, weight=weight, wave=wave),
         delivery=delivery,
         state=state,
-        trusted=trust_at(trust, Path()),
         tracking_uri=tracking_uri,
         key=key,
     )
@@ -163,7 +157,6 @@ def stage_close(
     ] = None,
     key: Annotated[str | None, typer.Option(help="In place of the id: the key that `stage open` was given.")] = None,
     spec: Annotated[Path, typer.Argument(help="With --key: the delivery's spec.")] = SPEC,
-    trust: TrustFile = None,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -177,14 +170,11 @@ def stage_close(
       tidegate stage close --delivery ID
       tidegate stage close -f delivery.yaml --key "$WORKFLOW_UID"
     """
-    from pipelines.spec.trust import trust_at
     from tidegate.app.process import note
     from tidegate.app.stages import StageCloseOptions, close_stages
     from tidegate.cli.output import print_data, say
 
-    options = StageCloseOptions(
-        state=state, trusted=trust_at(trust, Path()), tracking_uri=tracking_uri, delivery=delivery, key=key, spec=spec
-    )
+    options = StageCloseOptions(state=state, tracking_uri=tracking_uri, delivery=delivery, key=key, spec=spec)
     result = close_stages(options, _display())
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")

@@ -20,6 +20,7 @@ from tidegate.core.access.model import PrometheusAccess, PrometheusEndpoint
 from tidegate.core.access.secrets import SecretStore, scrubbed
 from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
 from tidegate.core.errors import OutsideError, without_credentials
+from tidegate.core.metadata_servers import request_hook
 
 
 class PrometheusUnreachable(OutsideError):
@@ -112,14 +113,14 @@ class PrometheusClient:
         """The answer, and what no one may read of the request. Credentials go to this Prometheus, and nowhere else."""
         for _ in range(MOST_REDIRECTS):
             proof = self._own or self._requester.sign("GET", url)
-            response = httpx.get(
-                url,
-                headers=dict(proof.headers),
+            with httpx.Client(
                 timeout=self._timeout_seconds,
                 verify=self._requester.tls(_public_authorities) if url.startswith("https:") else False,
                 # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
                 trust_env=False,
-            )
+                event_hooks={"request": [request_hook()]},
+            ) as client:
+                response = client.get(url, headers=dict(proof.headers))
             if response.next_request is None:
                 return response, proof.secrets
             url = self._next(url, str(response.next_request.url))

@@ -108,8 +108,8 @@ def requests_at(
     served: Served | Callable[[httpx.Request], httpx.Response], kind: str, token: str = SECRET
 ) -> PullRequests:
     said = {"repository": REPOSITORIES[kind][0], "files": FILES, "mode": "pull-request"}
-    git = GitSpec.model_validate({**said, "forge": {"kind": kind, "token": {"env": "TIDEGATE_FORGE"}}})
-    found = forge_of(git, SecretStore({"TIDEGATE_FORGE": token}), httpx.MockTransport(served))
+    git = GitSpec.model_validate({**said, "forge": {"kind": kind, "token": {"env": "TIDEGATE_SPEC_FORGE"}}})
+    found = forge_of(git, SecretStore({"TIDEGATE_SPEC_FORGE": token}), httpx.MockTransport(served))
     assert found is not None
     return found
 

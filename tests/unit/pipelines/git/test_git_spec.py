@@ -103,8 +103,8 @@ def test_other_addresses_are_refused_without_a_word_of_them(repository: object) 
         ({"files": [{"path": "x", "set": {"a": "b\nc"}}]}, "texts of one line"),
         ({"files": [{**FILES[0], "paths": {"mars": "x"}}]}, "git.files[0].paths.mars: found an unknown region"),
         ({"mode": "push"}, "git.mode: found 'push'"),
-        ({"forge": {"kind": "github", "token": {"env": "TIDEGATE_T"}}}, "git.forge: found a forge, and commits"),
-        ({"auth": {"ssh": {"key": {"env": "TIDEGATE_T"}}}}, "git.auth.ssh: found ssh for https://git.example"),
+        ({"forge": {"kind": "github", "token": {"env": "TIDEGATE_SPEC_T"}}}, "git.forge: found a forge, and commits"),
+        ({"auth": {"ssh": {"key": {"env": "TIDEGATE_SPEC_T"}}}}, "git.auth.ssh: found ssh for https://git.example"),
         ({"auth": {}}, "git.auth: found nothing; expected exactly one of basic, bearer, ssh"),
         ({"auth": {"bearer": "hunter2"}}, "git.auth.bearer: found something else; expected {env: NAME}"),
         ({"sync": {}}, "git.sync: found both or none; expected exactly one of argo_cd, flux"),
@@ -132,7 +132,7 @@ def test_a_fleet_on_this_machine_has_no_images_to_name() -> None:
         (
             {
                 "mode": "pull-request",
-                "forge": {"kind": "gitea", "api": "http://git.example", "token": {"env": "TIDEGATE_T"}},
+                "forge": {"kind": "gitea", "api": "http://git.example", "token": {"env": "TIDEGATE_SPEC_T"}},
             },
             "git.forge.api: found http://git.example; expected https",
         ),

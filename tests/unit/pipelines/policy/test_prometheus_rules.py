@@ -45,7 +45,7 @@ def test_a_spec_sends_no_variable_of_the_machine_anywhere() -> None:
     (line,) = refusals(token("{env: AWS_SECRET_ACCESS_KEY}"))
     assert line.startswith("auth.bearer.env: found a variable that specs may not read; expected")
     assert refusals(token("{env: AWS_SECRET_ACCESS_KEY}"), variables=["AWS_SECRET_ACCESS_KEY"]) == []
-    assert refusals(token("{env: TIDEGATE_TOKEN}")) == []
+    assert refusals(token("{env: TIDEGATE_SPEC_TOKEN}")) == []
 
 
 def test_a_spec_sends_no_file_of_the_machine_anywhere() -> None:
@@ -62,15 +62,15 @@ def test_an_authority_is_no_secret() -> None:
 
 @pytest.mark.parametrize("url", ["http://p.example:9090", "http://10.0.0.7"])
 def test_credentials_do_not_go_over_a_plain_connection(url: str) -> None:
-    (line,) = refusals(token("{env: TIDEGATE_TOKEN}", url))
+    (line,) = refusals(token("{env: TIDEGATE_SPEC_TOKEN}", url))
     host = url.removeprefix("http://")
     assert line == f"url: found {url} with credentials; expected https, or {host} under `spec.endpoints` of trust.yaml"
-    assert refusals(token("{env: TIDEGATE_TOKEN}", url), endpoints=[host]) == []
+    assert refusals(token("{env: TIDEGATE_SPEC_TOKEN}", url), endpoints=[host]) == []
     assert refusals(f"'{url}'") == []
 
 
 def test_within_the_cluster_they_may() -> None:
-    assert refusals(token("{env: TIDEGATE_TOKEN}", "http://mimir.monitoring.svc:8080")) == []
+    assert refusals(token("{env: TIDEGATE_SPEC_TOKEN}", "http://mimir.monitoring.svc:8080")) == []
 
 
 def test_those_of_argo_rollouts_are_held_to_the_same() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import not_for_a_spec
-from pipelines.spec.trust import SpecTrust
+from pipelines.spec.trust import SpecTrust, Trust
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """
@@ -46,15 +46,24 @@ def test_a_spec_reads_no_variable_of_the_machine() -> None:
     (line,) = refusals(judged("https://evil.example/v1", "AWS_SECRET_ACCESS_KEY"))
     assert line == (
         "d.yaml:7: gates.judge.api_key_env: found a variable that specs may not read; expected a name that begins with"
-        " TIDEGATE_, or that name under `spec.variables` of trust.yaml"
+        " TIDEGATE_SPEC_, or that name under `spec.variables` of trust.yaml"
     )
     (line,) = refusals(spec_of(more="notify: [{slack: {url_from_env: AWS_TOKEN}}]\n"))
-    assert "notify[0].slack.url_from_env: found AWS_TOKEN; expected a name that begins with TIDEGATE_" in line
+    assert "notify[0].slack.url_from_env: found AWS_TOKEN; expected a name that begins with TIDEGATE_SPEC_" in line
 
 
 def test_it_reads_ours_and_those_that_the_operator_lists() -> None:
-    assert refusals(judged("https://judge.example/v1", "TIDEGATE_JUDGE_KEY")) == []
+    assert refusals(judged("https://judge.example/v1", "TIDEGATE_SPEC_JUDGE_KEY")) == []
     assert refusals(judged("https://judge.example/v1", "JUDGE_KEY"), variables=["JUDGE_KEY"]) == []
+
+
+@pytest.mark.parametrize("own", ["TIDEGATE_OIDC_TOKEN", "TIDEGATE_WEIGHTS_TOKEN", "TIDEGATE_WEBHOOK_SECRET"])
+def test_a_secret_of_tidegate_itself_is_nobodys_to_name(own: str) -> None:
+    assert len(refusals(judged("https://judge.example/v1", own), variables=[own])) == 1
+    with pytest.raises(
+        SpecError, match=rf"t.yaml:1: spec.variables\[0\]: found {own}; expected no variable of tidegate"
+    ):
+        parse_spec(f"spec: {{variables: [{own}]}}", Trust, file="t.yaml")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,7 @@ def test_a_judge_elsewhere_without_tls_needs_the_operator() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"],
+    ["169.254.169.254", "2852039166", "0xA9FEA9FE", "[fe80::1]", "metadata.google.internal."],
 )
 def test_nobody_is_asked_where_clouds_hand_out_credentials(address: str) -> None:
     found = refusals(judged(f"https://{address}/v1"), endpoints=[address])

@@ -30,7 +30,7 @@ def template(text: str, folder: Path, case: str = "gpu-build") -> Any:
 
 
 SECRETS = f"""{{url: "{PLAIN}", ca: {{secret: {{name: prometheus.eu, key: ca.crt}}}}, rollouts: "http://inside:9090",
-        auth: {{bearer: {{env: TIDEGATE_TOKEN, secret: {{name: prometheus.eu, key: token}}}}}}}}"""
+        auth: {{bearer: {{env: TIDEGATE_SPEC_TOKEN, secret: {{name: prometheus.eu, key: token}}}}}}}}"""
 
 
 def test_steps_find_the_keys_that_are_read_as_files_and_a_build_finds_none(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ async def test_a_prometheus_that_is_away(region: Region) -> None:
 @pytest.mark.parametrize(
     ("trouble", "code"),
     [
-        (PrometheusCredentialMissing("the variable TIDEGATE_TOKEN is not set"), "prometheus-credential-missing"),
+        (PrometheusCredentialMissing("the variable TIDEGATE_SPEC_TOKEN is not set"), "prometheus-credential-missing"),
         (PrometheusCredentialRefused("refuses the token (401)", detail="no org id"), "prometheus-credential-refused"),
         (PrometheusCertificateUntrusted("self-signed certificate"), "prometheus-certificate-untrusted"),
     ],

@@ -76,7 +76,7 @@ def test_amazons_signature_is_kedas_own() -> None:
 def test_who_is_asked_without_credentials_gets_none() -> None:
     inside = {
         "url": URL,
-        "auth": {"bearer": {"env": "TIDEGATE_TOKEN"}},
+        "auth": {"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}},
         "rollouts": "http://prometheus.monitoring:9090",
     }
     assert trigger_authentication(site(inside)) is None
@@ -91,7 +91,7 @@ def around(**changes: Any) -> FleetValidationContext:
 
 
 def test_those_who_cannot_say_who_they_are_are_told_with_their_place() -> None:
-    alone = {"url": URL, "auth": {"bearer": {"env": "TIDEGATE_TOKEN"}}}
+    alone = {"url": URL, "auth": {"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}}
     places = [".".join(map(str, odd.where)) for odd in conflicts_with(site(alone).fleet, around(analysed=True))]
     assert places == ["regions.eu-west-1.prometheus.auth.bearer"] * 2
     assert list(conflicts_with(site(alone, autoscale=None).fleet, around())) == []

@@ -40,7 +40,7 @@ def test_without_a_secret_the_address_is_an_argument() -> None:
 
 
 def test_a_secret_goes_to_the_address_that_stands_in_the_template() -> None:
-    spec = template(endpoint(auth={"bearer": {"env": "TIDEGATE_TOKEN", "secret": SECRET}}))
+    spec = template(endpoint(auth={"bearer": {"env": "TIDEGATE_SPEC_TOKEN", "secret": SECRET}}))
     assert {"name": "prometheus-authorization", "valueFrom": {"secretKeyRef": SECRET}} in spec["args"]
     assert "prometheus" not in [each["name"] for each in spec["args"]]
     for metric in spec["metrics"]:
@@ -50,7 +50,7 @@ def test_a_secret_goes_to_the_address_that_stands_in_the_template() -> None:
 
 
 def test_a_password_comes_as_a_whole_header() -> None:
-    password = {"env": "TIDEGATE_PASSWORD"}
+    password = {"env": "TIDEGATE_SPEC_PASSWORD"}
     made = analysis_provider(endpoint(auth={"basic": {"username": "me", "password": password, "header": SECRET}}))
     assert yaml.safe_load(yaml.safe_dump(made.settings["headers"])) == [
         {"key": "Authorization", "value": "{{args.prometheus-authorization}}"}
@@ -66,7 +66,7 @@ def test_amazons_signature_is_the_controllers_own() -> None:
 @pytest.mark.parametrize(
     ("auth", "told"),
     [
-        ({"bearer": {"env": "TIDEGATE_TOKEN"}}, "no Secret for Argo Rollouts; give `secret` too"),
+        ({"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}, "no Secret for Argo Rollouts; give `secret` too"),
         ({"certificate": {"certificate": {"env": "A"}, "key": {"env": "B"}}}, "which Argo Rollouts cannot show"),
     ],
 )
