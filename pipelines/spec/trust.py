@@ -122,7 +122,8 @@ class SpecTrust(SpecModel):
     variables: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
     """Environment variables that a spec may name, besides those that begin with `TIDEGATE_`."""
     plugins: Mapping[str, tuple[str, ...]] = {}
-    """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
+    """Of arguments of vLLM that a spec may not set by itself, the values that it may: `middleware: [acme.Limits]`,
+    `speculative-config.model: [/draft]`."""
     commands: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Programs that gates may start, as `run` names them. Each may do whatever the one may who carries deliveries."""
     files: tuple[Path, ...] = ()
