@@ -120,9 +120,9 @@ release: $(VENV)/installed ## All that is published of the version, from a clean
 lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group docs --universal --generate-hashes --upgrade \
 		--no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --extra deliver --constraints requirements.lock --universal --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --extra deliver --extra server --constraints requirements.lock --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime.lock
-	@$(BIN)/uv pip compile pyproject.toml --extra deliver --extra s3 --extra gcs --extra azure --constraints requirements.lock \
+	@$(BIN)/uv pip compile pyproject.toml --extra deliver --extra server --extra s3 --extra gcs --extra azure --constraints requirements.lock \
 		--universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet -o runtime-stores.lock
 	@cd engine_images/environment/cuda && $(abspath $(BIN))/uv pip compile engine.in \
 		--python-version 3.11 --universal --generate-hashes --upgrade --no-annotate --no-header \

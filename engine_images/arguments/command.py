@@ -240,10 +240,11 @@ def _why_left(name: str, value: JsonValue, vllm: PinnedVllm | None) -> str:
         return "its value may hold a secret"
     if _VARIABLE.search(json.dumps(value)):
         return "its value is a variable's, which was not read"
-    if next(iter(external_references({name: value})), None):
-        return "it loads code or files, or shows what users said; trust.yaml may allow it (`spec.plugins`)"
     wrong = next(iter(wrong_arguments({name: value}, vllm)), None)
-    return f"expected {wrong.expected}" if wrong else ""
+    if wrong:
+        return f"expected {wrong.expected}"
+    beyond = next(iter(external_references({name: value})), None)
+    return "a spec may not set it by itself; trust.yaml may allow it (`spec.plugins`)" if beyond else ""
 
 
 def _holds_secret(value: JsonValue) -> bool:

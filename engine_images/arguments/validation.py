@@ -1,13 +1,13 @@
 """Which arguments a spec may set: every problem with them at once, and their JSON schema for editors.
 
 Three kinds are refused or restricted: what this vLLM does not know, what follows from something else in the delivery,
-and what loads code, reads files or reveals what users said (`external_references`). Where a spec comes from a pull
-request the last kind would run on GPU nodes what nobody reviewed; who operates the machines may allow each by name
-and value.
+and what is not among the harmless (`ALLOWED`). Where a spec comes from a pull request, an argument that loads code or
+reads files would run on GPU nodes what nobody reviewed; who operates the machines may allow each by name and value.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -148,60 +148,80 @@ def _value(option: Option) -> Schema:
     return _KINDS[option.kind]
 
 
-RUNS_CODE = frozenset(
+ALLOWED = frozenset(
     {
-        *("middleware", "tool-parser-plugin", "reasoning-parser-plugin", "io-processor-plugin", "logits-processors"),
-        *("worker-cls", "worker-extension-cls", "scheduler-cls", "model-class-overrides", "log-config-file"),
-        *("distributed-executor-backend",),
+        # Precision and lengths.
+        *("dtype", "seed", "max-model-len", "quantization", "allow-deprecated-quantization", "load-format"),
+        *("quantization-config.ignore", "quantization-config.linear", "quantization-config.moe"),
+        *("quantization-config.targets", "runner", "convert", "max-logprobs", "logprobs-mode"),
+        *("disable-sliding-window", "disable-cascade-attn"),
+        # Parallelism within the pods that the spec describes.
+        *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local"),
+        *("prefill-context-parallel-size", "decode-context-parallel-size", "dcp-comm-backend", "dcp-q-replicate"),
+        *("dcp-kv-cache-interleave-size", "cp-kv-cache-interleave-size", "enable-expert-parallel", "enable-eplb"),
+        *("expert-placement-strategy", "all2all-backend", "enable-dbo", "dbo-decode-token-threshold"),
+        *("dbo-prefill-token-threshold", "ubatch-size", "disable-custom-all-reduce", "max-parallel-loading-workers"),
+        *("distributed-executor-backend: mp", "distributed-executor-backend: uni"),
+        # Memory and caches.
+        *("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "block-size", "num-gpu-blocks-override"),
+        *("enable-prefix-caching", "prefix-caching-hash-algo", "prefix-cache-retention-interval", "cpu-offload-gb"),
+        *("kv-offloading-size", "offload-backend", "offload-group-size", "offload-num-in-group"),
+        *("offload-prefetch-step", "mamba-cache-dtype", "mamba-ssm-cache-dtype", "mamba-block-size"),
+        *("mamba-cache-mode", "enable-sleep-mode", "safetensors-load-strategy", "safetensors-prefetch-num-threads"),
+        *("safetensors-prefetch-block-size", "model-loader-extra-config.distributed"),
+        *("model-loader-extra-config.concurrency", "model-loader-extra-config.memory_limit", "use-tqdm-on-load"),
+        # Scheduling.
+        *("max-num-seqs", "max-num-active-seqs", "max-num-batched-tokens", "max-num-scheduled-tokens"),
+        *("max-num-queued-reqs", "max-num-queued-tokens", "long-prefill-token-threshold"),
+        *("long-prefill-token-threshold-adaptive", "scheduling-policy", "enable-chunked-prefill"),
+        *("disable-chunked-mm-input", "scheduler-reserve-full-isl", "prefill-schedule-interval"),
+        *("disable-hybrid-kv-cache-manager", "async-scheduling", "stream-interval", "watermark"),
+        # Kernels, graphs and speculation without a second model.
+        *("performance-mode", "optimization-level", "attention-backend", "moe-backend", "linear-backend"),
+        *("enable-flashinfer-autotune", "cudagraph-capture-sizes", "max-cudagraph-capture-size"),
+        *("compilation-config.mode", "compilation-config.cudagraph_mode", "compilation-config.backend: inductor"),
+        *("compilation-config.cudagraph_capture_sizes", "compilation-config.max_cudagraph_capture_size"),
+        *("speculative-config.method: ngram", "speculative-config.method: ngram_gpu", "speculative-config.method: mtp"),
+        *("speculative-config.num_speculative_tokens", "speculative-config.prompt_lookup_min"),
+        *("speculative-config.prompt_lookup_max", "per-request-spec-decode-metrics"),
+        # Adapters, of which each brings weights that the operator allows, and pictures.
+        *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "lora-dtype", "fully-sharded-loras"),
+        *("limit-mm-per-prompt.image", "limit-mm-per-prompt.video", "limit-mm-per-prompt.audio"),
+        *("language-model-only", "interleave-mm-strings", "skip-mm-profiling", "mm-processor-cache-gb"),
+        *("mm-processor-cache-type", "mm-shm-cache-max-object-size-mb", "mm-processor-device", "mm-encoder-tp-mode"),
+        # Answers and metrics.
+        *("enable-auto-tool-choice", "tool-call-parser", "tool-strict-level", "exclude-tools-when-tool-choice-none"),
+        *("reasoning-parser", "chat-template-content-format", "return-tokens-as-token-ids"),
+        *("structured-outputs-config.backend", "structured-outputs-config.disable_any_whitespace"),
+        *("structured-outputs-config.disable_additional_properties", "structured-outputs-config.enable_in_reasoning"),
+        *("enable-prompt-tokens-details", "enable-force-include-usage", "enable-request-id-headers"),
+        *("enable-server-load-tracking", "disable-fastapi-docs", "disable-uvicorn-access-log"),
+        *("disable-log-stats", "enable-per-request-metrics", "kv-cache-metrics", "kv-cache-metrics-sample"),
+        *("cudagraph-metrics", "enable-mfu-metrics", "custom-histogram-buckets.time_to_first_token"),
+        *("custom-histogram-buckets.inter_token_latency", "custom-histogram-buckets.request_latency"),
     }
 )
-"""Each names a class, a module or a file that the engine imports."""
+"""What a spec may set by itself: arguments that name no path, address, module or command, and show nobody's words.
 
-UNPROVEN = frozenset({"lora-modules", "default-mm-loras"})
-"""Each brings weights that are no part of the model version."""
-
-REVEALS = frozenset(
-    {
-        *("allowed-local-media-path", "otlp-traces-endpoint", "enable-log-outputs", "trust-request-chat-template"),
-        *("trust-request-mm-kwargs",),
-    }
-)
-"""Files of the machine, or what users and the model said, for others to read; or code of a request that is run."""
-
-WITHIN = {
-    "kv-transfer-config": ("kv_connector_module_path",),
-    "ec-transfer-config": ("ec_connector_module_path",),
-    "kv-events-config": ("endpoint", "replay_endpoint"),
-    "speculative-config": ("model",),
-    "structured-outputs-config": ("reasoning_parser_plugin",),
-    "reasoning-config": ("reasoning_parser_plugin",),
-    "compilation-config": ("backend", "inductor_passes", "inductor_compile_config"),
-    "profiler-config": ("torch_profiler_dir",),
-}
-"""The same within arguments that are mappings."""
-
-PLAIN = {"distributed-executor-backend": ("ray", "mp", "uni", "external_launcher"), "compilation-config": ("inductor",)}
-"""Values that name nothing of anybody's: vLLM's own."""
+`NAME.KEY` is a key of an argument that is a mapping, `NAME: VALUE` the one value of an argument that may name a module
+or a model otherwise. Texts are names that vLLM looks up among its own. Anything else needs the operator.
+"""
 
 
 def external_references(args: Arguments) -> Iterator[tuple[str, str]]:
-    """Each argument that loads or reveals something, as a spec writes it, and what it names."""
+    """Each argument beyond `ALLOWED`, as the operator writes it, and each value that it has."""
     for name, value in args.items():
-        if name in RUNS_CODE | UNPROVEN | REVEALS:
-            yield from ((name, named) for named in _named(value) if named not in PLAIN.get(name, ()))
-        if isinstance(value, Mapping):
-            for key, inner in value.items():
-                if key.replace("-", "_") in WITHIN.get(name, ()):
-                    yield from ((f"{name}.{key}", named) for named in _named(inner) if named not in PLAIN.get(name, ()))
+        keys = {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, Mapping) else {}
+        for argument, said in (keys or {name: value}).items():
+            if argument not in ALLOWED:
+                yield from ((argument, one) for one in _leaves(said) if f"{argument}: {one}" not in ALLOWED)
 
 
-def _named(value: JsonValue) -> Iterator[str]:
-    """What a value names; nothing where it switches the argument off."""
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _named(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _named(inner)
-    elif value not in (None, False, ""):
-        yield str(value).lower() if value is True else str(value)
+def _leaves(value: JsonValue) -> Iterator[str]:
+    """The texts, numbers and flags in a value; it as a whole where it holds none."""
+    inner = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(inner, list | tuple) and inner:
+        for each in inner:
+            yield from _leaves(each)
+    else:
+        yield value if isinstance(value, str) else json.dumps(value)

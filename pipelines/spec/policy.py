@@ -67,8 +67,8 @@ def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     for argument, named in external_references(spec.engine.vllm.args if spec.engine.vllm else {}):
         if named not in trust.plugins.get(argument, ()):
             where = ("engine", "vllm", "args", *argument.split("."))
-            found = f"{named!r}, which loads code or files, or shows what users said"
-            expected = f"none, or {named} under `spec.plugins.{argument}` of trust.yaml"
+            found = f"{named!r} of an argument that a spec may not set by itself"
+            expected = f"none, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
             yield SpecConflict(where, found, expected)
 
 

@@ -126,7 +126,8 @@ class SpecTrust(SpecModel):
     """Environment variables that a spec may name, besides those that begin with `TIDEGATE_SPEC_`. Others that begin
     with `TIDEGATE_` are tidegate's own, and no spec's to name."""
     plugins: Mapping[str, tuple[str, ...]] = {}
-    """By argument of vLLM, what it may name: `middleware: [acme.Limits]`, `speculative-config.model: [/draft]`."""
+    """Of arguments of vLLM that a spec may not set by itself, the values that it may: `middleware: [acme.Limits]`,
+    `speculative-config.model: [/draft]`."""
     commands: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Programs that gates may start, as `run` names them. Each may do whatever the one may who carries deliveries."""
     files: tuple[Path, ...] = ()

@@ -16,7 +16,7 @@ def push_toolchain(base: str, work: Path, target: str) -> str:
     constraints = work / "steps-constraints.txt"
     constraints.write_text(pins(), encoding="utf-8")
     uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", sys.executable]
-    install = [*uv, "--target", installed, "--constraints", constraints, f"{ROOT}[deliver]"]
+    install = [*uv, "--target", installed, "--constraints", constraints, f"{ROOT}[deliver,server]"]
     # Sessions of their own, as commands have: Linux shares a busy machine among sessions, and this one has all users.
     subprocess.run(install, check=True, start_new_session=True)
     words = [

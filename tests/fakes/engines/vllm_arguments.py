@@ -15,13 +15,15 @@ def refusal(parser: Any, words: list[str]) -> str | None:
     """What vLLM says against a command line, as far as it can before it loads the model."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import validate_parsed_serve_args
+    from vllm.entrypoints.launchers.launcher import validate_api_server_args
     from vllm.usage.usage_lib import UsageContext
 
     try:
         args = parser.parse_args(words)
         validate_parsed_serve_args(args)
+        validate_api_server_args(args)
         AsyncEngineArgs.from_cli_args(args).create_engine_config(UsageContext.OPENAI_API_SERVER)
-    except (SystemExit, NotImplementedError, TypeError, ValueError) as error:
+    except (SystemExit, NotImplementedError, TypeError, ValueError, KeyError) as error:
         return str(error) or type(error).__name__
     return None
 

@@ -65,8 +65,8 @@ def test_values_have_the_types_that_a_spec_takes() -> None:
             "vllm serve m --max_model_len 8k -tp 4 --gpu-memory-utilization 0.9 --enable-prefix-caching "
             "--no-enable-chunked-prefill --max-num-seqs=256 --tool-call-parser hermes --enable-auto-tool-choice"
         ),
-        "--hf-overrides",
-        '{"rope_scaling": {"factor": 2.0}}',
+        "--speculative-config",
+        '{"method": "ngram", "num_speculative_tokens": 3}',
     )
     assert dict(found.args) == {
         "max-model-len": "8k",
@@ -77,14 +77,15 @@ def test_values_have_the_types_that_a_spec_takes() -> None:
         "max-num-seqs": 256,
         "tool-call-parser": "hermes",
         "enable-auto-tool-choice": True,
-        "hf-overrides": {"rope_scaling": {"factor": 2.0}},
+        "speculative-config": {"method": "ngram", "num_speculative_tokens": 3},
     }
     assert found.left == ()
 
 
 def test_what_is_written_is_read_back() -> None:
     vllm = pinned_vllm("0.32.0")
-    args = {"max-model-len": 8192, "enable-prefix-caching": False, "dtype": "float16", "hf-overrides": {"a": [1]}}
+    inner = {"cudagraph_capture_sizes": [1]}
+    args = {"max-model-len": 8192, "enable-prefix-caching": False, "dtype": "float16", "compilation-config": inner}
     assert dict(read("vllm", "serve", "m", *command_line(args, vllm)).args) == args
 
 
@@ -117,6 +118,7 @@ def test_what_a_spec_does_not_take_is_named_without_its_value(words: str, name: 
     assert "hidden" not in str(found).lower()
 
 
-def test_options_of_a_vllm_that_nobody_has_catalogued_are_kept() -> None:
-    found = read(*shlex.split("vllm serve m --swap-space 8 --made-up 0.5 --disable-log-requests"), version="0.9.2")
-    assert dict(found.args) == {"swap-space": 8, "made-up": 0.5, "disable-log-requests": True}
+def test_of_a_vllm_that_is_not_catalogued_what_a_spec_may_set_is_kept() -> None:
+    found = read(*shlex.split("vllm serve m --max-num-seqs 8 --swap-space 8 --disable-log-stats"), version="0.9.2")
+    assert dict(found.args) == {"max-num-seqs": 8, "disable-log-stats": True}
+    assert [left.name for left in found.left] == ["swap-space"]

@@ -109,16 +109,28 @@ def test_nobody_is_asked_where_clouds_hand_out_credentials(address: str) -> None
         ),
         (
             "speculative-config: {method: draft_model, model: acme/draft, num_speculative_tokens: 2}",
-            {"speculative-config.model": ["acme/draft"]},
+            {"speculative-config.model": ["acme/draft"], "speculative-config.method": ["draft_model"]},
             "speculative-config.model",
+        ),
+        (
+            "spec-method: custom_class, spec-model: evil.module.Proposer, spec-tokens: 1",
+            {"spec-method": ["custom_class"], "spec-model": ["evil.module.Proposer"], "spec-tokens": ["1"]},
+            "spec-model",
+        ),
+        ("tool-server: 'attacker.example:443'", {"tool-server": ["attacker.example:443"]}, "tool-server"),
+        ("data-parallel-address: 10.0.0.1", {"data-parallel-address": ["10.0.0.1"]}, "data-parallel-address"),
+        (
+            "mm-encoder-fp8-scale-save-path: /x",
+            {"mm-encoder-fp8-scale-save-path": ["/x"]},
+            "mm-encoder-fp8-scale-save-path",
         ),
     ],
 )
-def test_what_loads_code_or_shows_words_needs_the_operator(
+def test_what_is_not_known_to_be_harmless_needs_the_operator(
     args: str, allowed: Mapping[str, object], where: str
 ) -> None:
     found = [line for line in refusals(spec_of(args=args)) if "trust.yaml" in line]
-    assert len(found) == 1
-    assert f"d.yaml:6: engine.vllm.args.{where}: found" in found[0]
-    assert f"`spec.plugins.{where}` of trust.yaml" in found[0]
+    assert len(found) == len(allowed)
+    (line,) = [line for line in found if f"d.yaml:6: engine.vllm.args.{where}: found" in line]
+    assert f"`spec.plugins.{where}` of trust.yaml" in line
     assert refusals(spec_of(args=args), plugins=allowed) == []
