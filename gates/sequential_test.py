@@ -312,6 +312,8 @@ class SequentialTest:
             return f"{described}: evidence {as_odds(test.log_worse)} {test.worse}, {seen}"
         if outcome is GateOutcome.PASS:
             return f"{described}: evidence {as_odds(standing.log_best)} {test.fine}, {seen}"
+        if test.shows_nothing:
+            return f"{described}: {test.shows_nothing}"
         if standing.log_best >= self._log_needed and test.seen < test.needed:
             return f"{described}: {test.seen:,} seen, {test.needed:,} are asked for"
         needed = f"{1 / self.plan.accept:,.0f}:1 needed"

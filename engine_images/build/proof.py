@@ -97,7 +97,9 @@ class GoldenEffect(Value):
     quantized: float
 
     def within(self, terms: GoldenTerms) -> bool:
-        """Whether the score drops by no more."""
+        """Whether the score drops by no more, and could: where neither scores, the quantized engine shows nothing."""
+        if max(self.original, self.quantized) <= terms.max_drop:
+            return False
         # 1 - 0.97 is a little more than 0.03 to a computer.
         return self.original - self.quantized <= terms.max_drop + 1e-9
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from gates.analyses.burn_rate import BurnRateGate, filled
 from gates.evidence.batch import ArmName, Batch, Events
 from gates.evidence.conventions import BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
-from gates.evidence.counters import Bucket
 from gates.evidence.names import EvidenceNames, named_by, own_names
 from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey, NoData
 from tidegate.core.access.model import PrometheusEndpoint
-from tidegate.core.adapters.prometheus import PrometheusClient
+from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
 from tidegate.core.metrics.sources import MetricSource, literal
 
@@ -44,7 +42,7 @@ class PrometheusApi(PrometheusClient):
         # One more millisecond: newer versions leave the range's left end out.
         span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
         selected = selector(match, like={NAME: "|".join(names), **(like or {})})
-        return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).result]
+        return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).series]
 
 
 Address = str | PrometheusEndpoint
@@ -59,23 +57,15 @@ def api_of_region(url: Address | Mapping[str, Address], *, timeout_seconds: int)
     return {region: PrometheusApi(each, timeout_seconds=timeout_seconds) for region, each in url.items()}.__getitem__
 
 
-def series_of(answer: Mapping[str, Any]) -> RawSeries:
-    """One entry of a range vector, as the API words it."""
-    labels = dict(answer["metric"])
+def series_of(answer: SeriesAnswer) -> RawSeries:
+    """One entry of a range vector."""
+    labels = dict(answer.metric)
     return RawSeries(
         name=labels.pop(NAME, ""),
         labels=labels,
-        values=tuple((float(at), float(value)) for at, value in answer.get("values", ())),
-        histograms=tuple(
-            (float(at), tuple(_bucket(entry) for entry in histogram.get("buckets", ())))
-            for at, histogram in answer.get("histograms", ())
-        ),
+        values=answer.values,
+        histograms=tuple((at, one.buckets) for at, one in answer.histograms),
     )
-
-
-def _bucket(entry: tuple[int, str, str, str]) -> Bucket:
-    rule, left, right, count = entry
-    return int(rule), float(left), float(right), float(count)
 
 
 class PrometheusEvents:
@@ -104,29 +94,30 @@ class PrometheusEvents:
         return Events(total=counted, bad=min(round(bad * factor), counted))
 
     def _number(self, region: str, query: str, at: datetime) -> float | NoData:
-        answer = self._api(region).query(query, at).result
-        if not answer:
+        value = number_in(query, self._api(region).query(query, at))
+        if value is None:
             return NoData(reason=f"Prometheus has nothing for {query}")
-        value = number_in(query, answer)
         if not math.isfinite(value) or value < 0:
             return NoData(reason=f"Prometheus answers {value:g} to {query}")
         return value
 
 
-def number_in(query: str, answer: list[Any]) -> float:
-    """The only number of an answer.
+def number_in(query: str, answer: InstantResult) -> float | None:
+    """The only number of an answer, if there is any.
 
     Raises:
-        OutsideError: the query gives more, or none.
+        OutsideError: the query gives more, or something else.
     """
-    if isinstance(answer[0], dict):
-        if len(answer) > 1:
-            raise OutsideError(f"{query} gives {len(answer)} series", hint="write sum() around it")
-        if "value" not in answer[0]:
-            raise OutsideError(f"{query} gives no single number", hint="it must be an instant vector or a scalar")
-        return float(answer[0]["value"][1])
-    # A scalar: its time and its value.
-    return float(answer[1])
+    if answer.scalar is not None:
+        return answer.scalar[1]
+    if len(answer.series) > 1:
+        raise OutsideError(f"{query} gives {len(answer.series)} series", hint="write sum() around it")
+    if not answer.series:
+        return None
+    sample = answer.series[0].value
+    if sample is None:
+        raise OutsideError(f"{query} gives no single number", hint="it must be an instant vector or a scalar")
+    return sample[1]
 
 
 LOOKBACK = timedelta(minutes=2)

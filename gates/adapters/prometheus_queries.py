@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 
@@ -76,16 +75,14 @@ class PrometheusQueries:
         """As `QuerySource`."""
         places = arm.model_dump() | {"window": f"{_milliseconds(window.until - window.since)}ms"}
         asked = filled_places(query, places)
-        answer = self._api(arm.region).query(asked, window.until).result
-        if not answer:
+        value = number_in(asked, self._api(arm.region).query(asked, window.until))
+        if value is None:
             return NoData(reason=f"Prometheus has nothing for {asked}")
-        value = number_in(asked, answer)
         return value if math.isfinite(value) else NoData(reason=f"Prometheus answers {value:g} to {asked}")
 
     def _series(self, selector: str, arm: ArmKey, window: Window) -> Iterator[tuple[str, RawSeries]]:
         query = f"{filled(selector, arm)}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
-        result: Sequence[Mapping[str, Any]] = self._api(arm.region).query(query, window.until).result
-        for series in map(series_of, result):
+        for series in map(series_of, self._api(arm.region).query(query, window.until).series):
             if series.values:
                 yield query, series
 

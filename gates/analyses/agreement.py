@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
+from gates.analyses.quality import NO_WORDS
 from gates.evidence.batch import SHORTEST_SECONDS, ArmName, Batch, PairedAnswer, PairedReply, Source
 from gates.model import Sample, Share
 from gates.stats.binary import ShareProcess
@@ -167,7 +168,7 @@ class LeastMeanTest(PairTest):
 
     def describe(self) -> str:
         if not self._count:
-            return f"no pairs to tell the {self.kind} of answers"
+            return f"no pairs to tell the {self.kind} of answers; where answers are empty, {NO_WORDS}"
         return f"{self._words.format(self.mean)} over {self._count:,} pairs (at least {self._bound:g})"
 
     def numbers(self) -> Mapping[str, float]:
@@ -250,7 +251,8 @@ def _arrived(pair: PairedAnswer) -> float | None:
 
 
 def _likeness(pair: PairedAnswer) -> float | None:
-    return (pair.similarity or 0.0) if pair.stable else None
+    # Two empty answers are no likeness: of an arm that says nothing, nothing is known.
+    return (0.0 if pair.canary is None else pair.similarity) if pair.stable else None
 
 
 def _arrived_from_both(pair: PairedAnswer) -> float:

@@ -61,7 +61,12 @@ class MetricTest(ABC):
     @property
     def log_fine(self) -> float:
         """Natural logarithm of the evidence that it is within the margin."""
-        return float(self.process.log_fine) if self.process else 0.0
+        return float(self.process.log_fine) if self.process and not self.shows_nothing else 0.0
+
+    @property
+    def shows_nothing(self) -> str:
+        """Why the worst of all canaries would look no worse next to such a stable arm; empty when it would."""
+        return ""
 
     @property
     @abstractmethod
@@ -323,6 +328,13 @@ class BadShareTest(MetricTest):
             f"canary {self.does} {self._of(ArmName.CANARY)} against {self._of(ArmName.STABLE)} on stable "
             f"({increase * 100:+z.1f} pp, allowed {self._max_increase * 100:+g} pp)"
         )
+
+    @property
+    def shows_nothing(self) -> str:
+        shares = [self._share(arm) for arm in ArmName if self._trials[arm]]
+        if len(shares) < 2 or min(shares) + self._max_increase < 1:
+            return ""
+        return "stable leaves no room for a canary that is worse by the margin"
 
     def numbers(self) -> Mapping[str, float]:
         arms = (ArmName.CANARY, ArmName.STABLE)

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate, pods_of
+from gates.analyses.quality import NOTHING_SCORES
 from gates.evidence.batch import ArmName, Batch, Dimension, Source
 from gates.judge.spec import JudgeGate
 from gates.model import Sample, Share
@@ -93,6 +94,10 @@ class ScoreTest(MetricTest):
             f"canary scores {canary:.2f} against {stable:.2f} on stable over {self._count:,} pairs "
             f"({canary - stable:+z.2f}, allowed {-self._max_drop:+g})"
         )
+
+    @property
+    def shows_nothing(self) -> str:
+        return NOTHING_SCORES if self._count and max(self._totals.values()) <= self._max_drop * self._count else ""
 
     def numbers(self) -> Mapping[str, float]:
         if not self._count:

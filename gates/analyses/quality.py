@@ -34,6 +34,10 @@ class QualityGate(SpecModel):
 
 
 GATE = "quality"
+NO_WORDS = "are they cut off at max_tokens, before the answer that follows a reasoning begins?"
+"""About answers that are empty in both arms."""
+NOTHING_SCORES = f"a canary that scores nothing would pass too; look at the answers: {NO_WORDS}"
+"""Where no arm's mean score is above what it may drop by."""
 RESAMPLES = 2**17
 """Up to 17 prompts every way of swapping is tried; beyond that, as many drawn with a fixed seed."""
 
@@ -72,6 +76,9 @@ def judge_quality(
         "p_value_needed": rollback,
         "prompts": float(len(drops)),
     }
+    if max(stable.mean, canary.mean) <= settings.max_drop:
+        reason = f"{sentence}: {NOTHING_SCORES}"
+        return Verdict(gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=reason, numbers=numbers)
     # 1 - 0.97 is a little more than 0.03 to a computer.
     if drops.mean() <= settings.max_drop + 1e-9:
         return Verdict(gate=GATE, outcome=GateOutcome.PASS, reason=sentence, numbers=numbers)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from gates.analyses.base import as_odds, as_ratio
-from gates.analyses.quality import GATE, QualityGate, judge_quality
+from gates.analyses.quality import GATE, NOTHING_SCORES, QualityGate, judge_quality
 from gates.model import AnswerScores, GateOutcome, Scores, Verdict
 from gates.stats.paired import PairedScoresProcess
 
@@ -47,7 +47,8 @@ class QualityTest:
         if len(self._stable) == self._prompts:
             self._whole = self._whole or self._of_all()
             return self._whole
-        if len(self._stable) >= self._settings.min_prompts and self._process.log_fine >= self._log_pass:
+        enough = len(self._stable) >= self._settings.min_prompts and not self._shows_nothing
+        if enough and self._process.log_fine >= self._log_pass:
             return self._so_far(GateOutcome.PASS)
         return self._so_far(GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING)
 
@@ -75,8 +76,15 @@ class QualityTest:
         numbers |= {"canary_mean_score": canary, "stable_mean_score": stable, "mean_score_drop": stable - canary}
         return Verdict(gate=GATE, outcome=outcome, reason=reason, numbers=numbers)
 
+    @property
+    def _shows_nothing(self) -> bool:
+        best = max(sum(scores.values()) for scores in (self._stable, self._canary))
+        return best <= self._settings.max_drop * len(self._stable)
+
     def _evidence(self, outcome: GateOutcome) -> str:
         if outcome is GateOutcome.FAIL:
             return f"evidence {as_odds(float(self._process.log_worse))} that it is worse than allowed"
+        if self._shows_nothing:
+            return NOTHING_SCORES
         needed = "" if outcome is GateOutcome.PASS else f" ({math.exp(self._log_pass):,.0f}:1 needed)"
         return f"evidence {as_odds(float(self._process.log_fine))} that it is within the margin{needed}"

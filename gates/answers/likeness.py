@@ -46,8 +46,10 @@ def _read(reply: EngineReply | None, languages: LanguageDetector | None, score: 
     )
 
 
-def _alike(one: str, other: str, embedder: Embedder | None) -> float:
-    # Also for texts without words, which have no embedding: two empty answers are alike.
+def _alike(one: str, other: str, embedder: Embedder | None) -> float | None:
+    if not one.strip() and not other.strip():
+        return None
+    # Also for texts without words, which have no embedding.
     if embedder is None or one == other:
         return similarity(one, other)
     return nearness(*embedder.embed([one, other]))

@@ -144,7 +144,7 @@ class PairedAnswer(Value):
     stable: PairedReply | None = None
     canary: PairedReply | None = None
     similarity: Score | None = None
-    """How alike both answers are; None when one is missing."""
+    """How alike both answers are; None when one is missing, or both are empty."""
 
 
 class DriftCounts(Value):

@@ -25,8 +25,8 @@ class ScoredPairs:
         self._scores: list[JudgedPair] = []
 
     async def ask(self, key: str, prompt: str, stable: str, canary: str) -> None:
-        """Have both answers to one prompt scored, if the pair that `key` names is in the sample."""
-        if self.judge.wants(key):
+        """Have both answers to one prompt scored, if the pair that `key` names is in the sample and says anything."""
+        if self.judge.wants(key) and (stable.strip() or canary.strip()):
             scored = await self.judge.judge(key, prompt, stable, canary)
             self._scores += [scored] if isinstance(scored, JudgedPair) else []
 

@@ -26,9 +26,8 @@ class ServedByPrometheus:
         query = selector({**self._labels, "version": version})
         answer = await call_in_thread(self._client.query, query, datetime.now(UTC))
         counts: dict[str, float] = {}
-        for series in answer.result:
-            labels = series["metric"]
-            if BY_ENGINE.is_of_users(labels):
-                pod = labels.get(POD, "")
-                counts[pod] = counts.get(pod, 0.0) + float(series["value"][1])
+        for series in answer.series:
+            if series.value and BY_ENGINE.is_of_users(series.metric):
+                pod = series.metric.get(POD, "")
+                counts[pod] = counts.get(pod, 0.0) + series.value[1]
         return counts

@@ -95,7 +95,8 @@ class SampledAnswers:
                 await self._take()
                 while all(self._waiting.values()):
                     stable, canary = (self._waiting[arm].popleft() for arm in (ArmName.STABLE, ArmName.CANARY))
-                    if self._under_way < MOST_UNDER_WAY:
+                    # Two empty answers would be worth the same, and show nothing.
+                    if self._under_way < MOST_UNDER_WAY and (stable.answer.strip() or canary.answer.strip()):
                         self._under_way += 1
                         group.create_task(self._score(stable, canary))
 

@@ -34,7 +34,7 @@ class PrometheusQuery:
     async def ask(self, query: str) -> tuple[float, ...]:
         """The samples of a query now: of a scalar its value, of a range the last of each series."""
         try:
-            kind, result = await call_in_thread(self._client.query, query)
+            answer = await call_in_thread(self._client.query, query)
         except PrometheusRefused as error:
             # Without the query, which is longer than what a person wants to know.
             raise QueryRefused(error.detail or error.message) from error
@@ -46,7 +46,8 @@ class PrometheusQuery:
             raise PrometheusCertificateUntrusted(error.message, hint=error.hint, detail=error.detail) from error
         except PrometheusUnreachable as error:
             raise Unreachable(error.message, detail=error.detail) from error
-        if kind in {"scalar", "string"}:
-            return (float(result[1]),)
-        values = (series.get("value") or series["values"][-1] for series in result)
-        return tuple(float(value) for _, value in values)
+        if answer.scalar is not None:
+            return (answer.scalar[1],)
+        last = (series.value or next(reversed(series.values), None) for series in answer.series)
+        # A native histogram has no value.
+        return tuple(sample[1] for sample in last if sample)

@@ -154,7 +154,7 @@ def test_a_token_that_is_rotated_is_sent_at_once(tmp_path: Path) -> None:
 
 def test_a_tenant_is_told_with_every_query() -> None:
     with guarded(lambda _, __, headers: headers.get("x-scope-orgid") == "team-a") as door:
-        assert PrometheusClient(endpoint(door.address, tenant="team-a"), timeout_seconds=5).query("up").result
+        assert PrometheusClient(endpoint(door.address, tenant="team-a"), timeout_seconds=5).query("up").series
         with pytest.raises(PrometheusDenied):
             PrometheusClient(endpoint(door.address), timeout_seconds=5).query("up")
 
@@ -169,7 +169,7 @@ def test_a_signature_of_aws_is_the_one_that_botocore_finds(monkeypatch: pytest.M
     monkeypatch.setenv("TIDEGATE_SPEC_SECRET", KEYS[1])
     with guarded(signed_with(*KEYS, region="eu-west-1")) as door:
         at = endpoint(f"{door.address}/workspaces/ws-1", tenant="team-a", auth={"sigv4": AWS})
-        assert PrometheusClient(at, timeout_seconds=5).query(AWKWARD).result
+        assert PrometheusClient(at, timeout_seconds=5).query(AWKWARD).series
         assert "x-scope-orgid" in door.heard[-1]["authorization"]
         monkeypatch.setenv("TIDEGATE_SPEC_SECRET", "another")
         with pytest.raises(PrometheusDenied, match="the AWS signature with keys in the variable TIDEGATE_SPEC_KEY and"):
@@ -183,7 +183,7 @@ def test_keys_of_aws_are_found_where_its_own_tools_find_them(monkeypatch: pytest
         monkeypatch.setenv(f"AWS_{name}", value)
     with guarded(signed_with(*KEYS, region="eu-west-1", token=TOKEN)) as door:
         at = endpoint(door.address, auth={"sigv4": {"region": "eu-west-1"}})
-        assert PrometheusClient(at, timeout_seconds=5).query("up").result
+        assert PrometheusClient(at, timeout_seconds=5).query("up").series
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -206,7 +206,7 @@ def test_what_says_who_asks_goes_to_no_other_place(way: str, monkeypatch: pytest
 
 def test_the_one_who_says_nothing_is_led_on() -> None:
     with guarded(lambda *_: True) as elsewhere, guarded(lambda *_: True, moved_to=elsewhere.address) as door:
-        assert PrometheusClient(door.address, timeout_seconds=5).query("up").result
+        assert PrometheusClient(door.address, timeout_seconds=5).query("up").series
         with pytest.raises(PrometheusUnreachable, match="where its credentials are not sent"):
             PrometheusClient(door.address.replace("//", f"//me:{TOKEN}@"), timeout_seconds=5).query("up")
 

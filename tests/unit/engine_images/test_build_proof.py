@@ -80,6 +80,7 @@ def test_a_golden_set_compares_mean_scores_of_the_same_prompts() -> None:
     assert not effect.within(terms.model_copy(update={"max_drop": 0.02}))
     better = compare_golden(terms, {"a": 0.5}, {"a": 0.9})
     assert better.within(terms.model_copy(update={"max_drop": 0}))
+    assert not compare_golden(terms, {"a": 0.0}, {"a": 0.0}).within(terms)
 
 
 @pytest.mark.parametrize("quantized", [{"a": 1.0}, {"a": 1.0, "c": 1.0}])

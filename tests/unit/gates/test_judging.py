@@ -16,6 +16,7 @@ from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agree
 from gates.judge.controlled import composite, draw
 from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, drop, settle, unblind
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason, Opinion
+from gates.judge.scored_pairs import ScoredPairs
 from gates.judge.spec import JudgeControl, JudgeGate
 from tidegate.core.errors import OutsideError
 
@@ -38,6 +39,15 @@ async def judged(
 
 def mean_drop(found: list[JudgedPair | NoScore]) -> float:
     return float(np.mean([pair.stable - pair.canary for pair in found if isinstance(pair, JudgedPair)]))
+
+
+async def test_two_empty_answers_are_not_put_to_a_judge() -> None:
+    client = FakeJudge(worth=lambda *_: 0.5)
+    scored = ScoredPairs(PairJudge(GATE, client, seed=7))
+    await scored.ask("1", "what?", "", "\n")
+    assert not client.requests
+    await scored.ask("1", "what?", "", "an answer")
+    assert client.requests
 
 
 def test_lots_depend_on_seed_and_key_alone_and_have_their_shares() -> None:

@@ -45,6 +45,14 @@ def test_a_few_wrong_answers_may_be_chance_and_many_may_not(wrong: int, outcome:
         assert verdict.numbers["p_value"] == pytest.approx(2.0**-wrong, rel=0.1)
 
 
+@pytest.mark.parametrize("right", [0, 1])
+def test_where_no_arm_scores_more_than_may_be_lost_nothing_passes(right: int) -> None:
+    scores = [1.0] * right + [0.0] * (40 - right)
+    verdict = judged(scores, scores)
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE and "max_tokens" in verdict.reason
+    assert judged([1.0] * 40, scores).outcome is GateOutcome.PASS
+
+
 def test_the_sentences() -> None:
     assert judged(PERFECT, PERFECT).reason == (
         "canary scores 1.00 against 1.00 of the champion on 40 golden prompts (+0.00, allowed -0.03)"

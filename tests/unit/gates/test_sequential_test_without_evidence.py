@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from alike import long
 from fakes.metrics.samples import Serving, mirrored, traffic
@@ -12,7 +14,8 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
+from gates.analyses.queries.ratio import RatioGate
+from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence, PodTrials
 from gates.model import GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
 
@@ -113,6 +116,33 @@ def test_requests_without_times_pass_no_latency_gate_and_times_without_requests_
 def test_pairs_of_which_one_side_is_missing_never_pass(pair: PairedAnswer) -> None:
     batches = [Batch(time=time, source="probe", pairs=(pair,) * 50) for time in range(20)]
     assert_none_passes(verdicts(GENEROUS, batches))
+
+
+NOTHING = PairedReply(ttft=0.1, score=0, output_tokens=24, finish_reason="length", refusal=False)
+TRIALS = 'rated_total{version="{{.version}}"}'
+PODS = {arm: PodTrials(arm=arm, trials=100, events=97) for arm in ArmName}
+
+
+@pytest.mark.parametrize(
+    ("gates", "batch", "told"),
+    [
+        ({"agreement": AgreementGate()}, {"pairs": (PairedAnswer(stable=NOTHING, canary=NOTHING),) * 50}, "max_tokens"),
+        ({"judge": ScoresGate()}, {"pairs": (PairedAnswer(stable=NOTHING, canary=NOTHING),) * 50}, "max_tokens"),
+        (
+            {"ratio": RatioGate(trials=TRIALS, events=TRIALS, max_increase=0.05)},
+            {"ratios": {"ratio": (*PODS.values(),)}},
+            "no room for a canary that is worse",
+        ),
+    ],
+    ids=["two empty answers", "two scores of 0", "nearly all bad in both arms"],
+)
+def test_no_worse_than_an_arm_that_shows_nothing_is_no_pass(gates: Any, batch: Any, told: str) -> None:
+    terms = AnalysisPlan(settings=gates, sources=dict.fromkeys(gates, ("probe",)))
+    trial = SequentialTest(terms)
+    for time in range(40):
+        trial.take(Batch(time=time, source="probe", **batch))
+    (verdict,) = trial.verdicts(deadline_passed=True)
+    assert verdict.outcome is GateOutcome.INCONCLUSIVE and told in verdict.reason
 
 
 def test_a_gate_that_two_sources_answer_waits_for_both() -> None:

@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tidegate.core.access.model import PrometheusAccess, PrometheusEndpoint
 from tidegate.core.access.secrets import SecretStore, scrubbed
 from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
 from tidegate.core.errors import OutsideError, without_credentials
 from tidegate.core.metadata_servers import request_hook
+from tidegate.core.text import LONGEST, one_line
 
 
 class PrometheusUnreachable(OutsideError):
-    """Nothing at its address answers, or something that is no Prometheus."""
+    """Nothing at its address answers, or something that is no Prometheus, or only a part of its stores."""
 
 
 class PrometheusDenied(PrometheusUnreachable):
@@ -39,14 +41,40 @@ class PrometheusRefused(OutsideError):
     """It cannot evaluate the query; `detail` has its own words."""
 
 
+Sample = tuple[float, float]
+"""Unix time in seconds, and the value."""
+
+
+class HistogramAnswer(BaseModel):
+    """A native histogram at one time."""
+
+    buckets: tuple[tuple[int, float, float, float], ...] = ()
+    """Boundary rule, left and right edge, count."""
+
+
+class SeriesAnswer(BaseModel):
+    """One series of a vector or a matrix, as the API words it, its numbers read."""
+
+    metric: dict[str, str]
+    value: Sample | None = None
+    """In a vector; None of a native histogram."""
+    values: tuple[Sample, ...] = ()
+    """In a matrix."""
+    histograms: tuple[tuple[float, HistogramAnswer], ...] = ()
+
+
 class InstantResult(NamedTuple):
-    """The answer to an instant query, as the API words it."""
+    """The answer to an instant query."""
 
     kind: str
-    """`vector`, `matrix`, `scalar` or `string`."""
-    result: list[Any]
+    """`vector`, `matrix` or `scalar`."""
+    series: list[SeriesAnswer]
+    """Of a vector or a matrix."""
+    scalar: Sample | None = None
 
 
+_SERIES: TypeAdapter[list[SeriesAnswer] | None] = TypeAdapter(list[SeriesAnswer] | None)
+_SCALAR: TypeAdapter[Sample] = TypeAdapter(Sample)
 _HINT = "is it running, and is this its address?"
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
 """What a server's TLS says to a client's certificate, or to none."""
@@ -73,7 +101,7 @@ class PrometheusClient:
         """The result of an instant query, of now without `at`.
 
         Raises:
-            PrometheusUnreachable, PrometheusRefused: there is none.
+            PrometheusUnreachable, PrometheusRefused: there is none, or it is not whole.
             CredentialMissing: a credential is not where it should be.
         """
         answer = self._answer({"query": query} | ({"time": str(at.timestamp())} if at else {}))
@@ -81,7 +109,17 @@ class PrometheusClient:
             raise PrometheusRefused(
                 f"Prometheus at {self._url} refused {query}", hint="--debug shows why", detail=str(answer.get("error"))
             )
-        return InstantResult(answer["data"]["resultType"], answer["data"]["result"])
+        if missing := _not_whole(answer):
+            raise PrometheusUnreachable(
+                f"Prometheus at {self._url} answers only in part: {missing}",
+                hint="mend the stores that it names; an answer in part decides nothing",
+                detail=query,
+            )
+        try:
+            return _result(answer.get("data"))
+        except ValidationError as error:
+            message = f"Prometheus at {self._url} answers what is no result of a query"
+            raise PrometheusUnreachable(message, hint=_HINT, detail=str(error)) from error
 
     def _answer(self, parameters: dict[str, str]) -> dict[str, Any]:
         """What it says, also of a query that it refuses; anything else comes from something in between."""
@@ -149,6 +187,31 @@ class PrometheusClient:
                 detail=str(tls),
             )
         return PrometheusUnreachable(f"Prometheus at {self._url} does not answer", hint=_HINT, detail=repr(error))
+
+
+def _not_whole(answer: Mapping[str, Any]) -> str:
+    """What a successful answer says of its own gaps, in one line.
+
+    Thanos and Prometheus warn of stores that did not answer, and of samples that an expression had to leave out;
+    VictoriaMetrics says `isPartial`. Remarks are harmless: `infos`, which Prometheus before 3.0 had among `warnings`.
+    """
+    told = answer.get("warnings") or []
+    warnings = [one_line(str(each)) for each in (told if isinstance(told, list) else [told])]
+    gaps = [each for each in warnings if not each.startswith("PromQL info:")]
+    return "; ".join(gaps)[:LONGEST] or ("isPartial: true" if answer.get("isPartial") else "")
+
+
+def _result(data: object) -> InstantResult:
+    """An empty result may be `null`.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    known = data if isinstance(data, Mapping) else {}
+    kind = known.get("resultType")
+    if kind in ("vector", "matrix"):
+        return InstantResult(kind, _SERIES.validate_python(known.get("result")) or [])
+    return InstantResult("scalar", [], _SCALAR.validate_python(known.get("result")))
 
 
 def _public_authorities() -> ssl.SSLContext:

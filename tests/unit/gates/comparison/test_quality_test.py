@@ -39,6 +39,15 @@ def test_an_equal_version_passes_before_the_last_prompt() -> None:
     assert GATE.min_prompts <= number < 100
 
 
+def test_where_no_arm_scores_it_does_not_pass_before_the_last_prompt_nor_with_it() -> None:
+    test = a_test()
+    for number in range(200):
+        assert test.verdict().outcome is GateOutcome.RUNNING
+        test.take(str(number), 0.0, 0.0)
+    assert test.verdict().outcome is GateOutcome.INCONCLUSIVE
+    assert "max_tokens" in test.verdict().reason
+
+
 def test_a_small_set_is_judged_as_a_whole_with_its_last_prompt() -> None:
     stable, canary = dict.fromkeys("abcdefghijkl", 1.0), dict.fromkeys("abcdefghijkl", 1.0) | {"a": 0.9}
     test = a_test(len(stable), gate=QualityGate(max_drop=0.02))
