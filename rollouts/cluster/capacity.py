@@ -33,8 +33,6 @@ class EngineDemand(Value):
     """Until it gets users."""
     most: int
     """At its height."""
-    dynamic: bool = False
-    """Whether the stable gives engines away as users leave it."""
     pods: int = 1
     """Of one engine: it fits where all of them do."""
 
@@ -61,7 +59,7 @@ def engine_demand(rollout: Json, live: Json | None) -> EngineDemand:
     scale: Json = next(scales, {})
     first = int(scale.get("replicas") or math.ceil(replicas * int(scale.get("weight") or 0) / 100) or 1)
     if strategy["canary"].get("dynamicStableScale"):
-        return EngineDemand(first=first, most=first, dynamic=True)
+        return EngineDemand(first=first, most=first)
     return EngineDemand(first=first, most=max(first, replicas))
 
 
@@ -112,18 +110,7 @@ def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[He
     raise CapacityError(
         f"version {version} needs {need.most} engines{each} besides those that serve, and there is room for "
         f"{room}: {tightest.bound_by}",
-        hint=_ways_out(need, room),
-    )
-
-
-def _ways_out(need: EngineDemand, room: int) -> str:
-    more = f"bring nodes for {need.most - room} more, or serve with fewer `replicas`"
-    if room < 1 or need.dynamic or need.pods > 1:
-        return more
-    fewer = "" if need.first <= room else f" and `canary.replicas: {room}`"
-    return (
-        f"{more}; or set `canary.dynamic_stable: true`, `previous: null`{fewer}, which fits, and going back then waits "
-        "for starts"
+        hint=f"bring nodes for {need.most - room} more, or serve with fewer `replicas`",
     )
 
 

@@ -314,7 +314,7 @@ class ArgoFleet:
 
     async def _abort_at_once(self, to: str) -> None:
         snapshot = await self._looked()
-        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.abort_confirmed:
+        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.is_taken_back:
             await self._operations.abort(snapshot)
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
@@ -326,7 +326,7 @@ class ArgoFleet:
             NotConfirmed: it is silent, and not all users are on the stable.
         """
         try:
-            if snapshot.trial and not snapshot.abort_confirmed:
+            if snapshot.trial and not snapshot.is_taken_back:
                 await self._operations.abort(snapshot)
             snapshot = await self._operations.set_mirror(await self._observer.observe(), 0)
             await self._operations.undo(snapshot, stable)

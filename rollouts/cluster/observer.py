@@ -77,7 +77,9 @@ def rollback_reason(snapshot: RegionSnapshot) -> str:
     if told := unfinished_rollback(snapshot):
         return told
     why = snapshot.health.cause or snapshot.health.message or "somebody aborted it"
-    return f"version {snapshot.trial.version} was taken back in the region itself: {why}"
+    # The phase is Degraded, `RolloutAborted`, in either case.
+    left = f", and {snapshot.weight} % of users are on it still" if snapshot.weight else ""
+    return f"version {snapshot.trial.version} was aborted in the region itself{left}: {why}"
 
 
 def abort_by_others(snapshot: RegionSnapshot) -> str:

@@ -158,8 +158,8 @@ class RegionSnapshot:
 
         All of them while it has none, and the canary has some: no write of ours sends users to a Service without an
         engine. Else 0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would
-        fail all of them. Argo Rollouts lowers the weight by the same rule, and never raises it
-        (`reconcileTrafficRouting`).
+        fail all of them. Argo Rollouts goes down one `setWeight` at a time (`reconcileTrafficRouting`), until the
+        template is the stable's again, which brings all its engines.
         """
         if not (self.stable and self.trial):
             return 0
@@ -171,9 +171,12 @@ class RegionSnapshot:
         return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0
 
     @property
-    def abort_confirmed(self) -> bool:
-        """Whether the controller itself has taken the trial back."""
-        return is_abort_confirmed(self.argo)
+    def is_taken_back(self) -> bool:
+        """Whether the trial was aborted and has no user: by the route, since the status says `RolloutAborted` before.
+
+        With `dynamicStableScale` the controller lowers the weight after that, or never (argo-rollouts#4898).
+        """
+        return is_abort_confirmed(self.argo) and self.weight == 0
 
     @property
     def is_on_stable(self) -> bool:

@@ -113,7 +113,8 @@ class CanarySpec(SpecModel):
     """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
     dynamic_stable: bool = False
-    """Give the stable's engines away as users leave it: saves GPUs, and going back has to wait for starts."""
+    """Give the stable's engines away as users leave it: saves GPUs, and going back has to wait for starts. With the
+    defaults of `min_replicas` and `after_abort` only: a canary that keeps its engines keeps its users."""
 
 
 class ArgoFleetSpec(SpecModel):
@@ -232,6 +233,23 @@ class ArgoFleetSpec(SpecModel):
         if self.canary.dynamic_stable and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
+        if self.canary.dynamic_stable and self.autoscale:
+            found = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
+            yield SpecConflict(("canary", "dynamic_stable"), found, "false, or no `autoscale`")
+        if self.canary.dynamic_stable:
+            yield from _conflicts_of_dynamic_stable(self.canary)
+
+
+def _conflicts_of_dynamic_stable(canary: CanarySpec) -> Iterator[SpecConflict]:
+    """What keeps engines of an aborted canary keeps its users too."""
+    ends = "`dynamic_stable`, with which Argo Rollouts leaves users on a canary that keeps engines after an abort"
+    if canary.min_replicas > 1:
+        found = f"{canary.min_replicas} with {ends} (argo-rollouts#4841)"
+        yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
+    default = CanarySpec.model_fields["after_abort"].default
+    if canary.after_abort != default:
+        found = f"{format_duration(canary.after_abort)} with {ends} (argo-rollouts#4898)"
+        yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
 
 
 _WITH_PODS = ("Rollout", "LeaderWorkerSet")

@@ -232,6 +232,14 @@ DYNAMIC_STABLE = Check(
         "set dynamicStableScale: false; where GPUs do not suffice for both, go back as slowly as pods become ready"
     ),
 )
+ABORT_CANNOT_FINISH = Check(
+    code="abort-cannot-finish",
+    severity=Severity.ERROR,
+    cause="since Argo Rollouts 1.9.0 an aborted canary with dynamicStableScale keeps users for as long as it keeps "
+    "pods, and these fields keep them (argo-rollouts#4898, #4841); its status says RolloutAborted and no more",
+    remediation="set dynamicStableScale: false, or leave out abortScaleDownDelaySeconds and minPodsPerReplicaSet; "
+    "after an abort that hangs, bring the stable's template back: kubectl argo rollouts undo",
+)
 CANARY_WITHOUT_PODS = Check(
     code="canary-without-pods",
     severity=Severity.ERROR,
@@ -351,11 +359,24 @@ def way_back(_: Snapshot, rollout: Json) -> Iterator[Finding]:
         yield DYNAMIC_STABLE.found(
             f"{said(rollout)} scales its stable down as the weight rises", "dynamicStableScale: true"
         )
+        if keeps := _keeps_aborted_pods(canary(rollout)):
+            yield ABORT_CANNOT_FINISH.found(
+                f"an abort of {said(rollout)} leaves users on the version that failed",
+                f"dynamicStableScale: true, {', '.join(keeps)}",
+            )
     delay = int(at(canary(rollout), "scaleDownDelaySeconds", default=DEFAULT_DELAY))
     if delay < WARM_SECONDS:
         yield NOT_WARM.found(
             f"{said(rollout)} keeps its previous version for {delay} s", f"scaleDownDelaySeconds: {delay}"
         )
+
+
+def _keeps_aborted_pods(strategy: Json) -> list[str]:
+    """The fields by which an aborted canary stays larger than its weight asks for."""
+    # 1 is no more than any weight needs; a delay of 0 is none that begins once the stable is whole.
+    least = {"abortScaleDownDelaySeconds": 1, "minPodsPerReplicaSet": 2}
+    told = {field: at(strategy, field) for field in least}
+    return [f"{field}: {told[field]}" for field in least if told[field] is not None and told[field] >= least[field]]
 
 
 def _dropped(rollout: Json) -> list[str]:
@@ -415,6 +436,7 @@ CHECKS = (
     ROUTE_NOT_MANAGED,
     HEADER_ROUTE_LOST,
     DYNAMIC_STABLE,
+    ABORT_CANNOT_FINISH,
     CANARY_WITHOUT_PODS,
     NOT_WARM,
 )

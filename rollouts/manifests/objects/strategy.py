@@ -85,6 +85,9 @@ def strategy(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) ->
 def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
     fleet, steps = site.fleet, steps_of(trial, site.fleet.canary, site.replicas)
     watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and trial.weights else {}
+    # An aborted canary that keeps its engines keeps its users: since Argo Rollouts 1.9.0 the weight of a
+    # `dynamicStableScale` falls only as fast as the canary shrinks (argo-rollouts#4898, #4841).
+    dynamic = fleet.canary.dynamic_stable
     return {
         "stableService": stable_service(site.name),
         "canaryService": canary_service(site.name),
@@ -95,10 +98,10 @@ def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> 
         # trial has as many engines more as its steps say, and this is no place to bound them.
         "maxSurge": 1,
         "maxUnavailable": 0,
-        "minPodsPerReplicaSet": fleet.canary.min_replicas,
-        "dynamicStableScale": fleet.canary.dynamic_stable,
+        **({} if dynamic else {"minPodsPerReplicaSet": fleet.canary.min_replicas}),
+        "dynamicStableScale": dynamic,
         **_warm(site),
-        "abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort),
+        **({} if dynamic else {"abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort)}),
         **({"analysis": watched} if watched else {}),
         "steps": steps,
     }

@@ -68,7 +68,20 @@ def replicas_or_weight(rollout: Rollout) -> tuple[int | None, int]:
     return None, current_set_weight(rollout)
 
 
-def routed_counts(rollout: Rollout, weights: Json | None) -> tuple[int, int]:
+def weight_of_way_back(rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet) -> int:
+    """The weight that an abort steps down to next while a stable that follows its weight grows again, since 1.9.0.
+
+    The highest `setWeight` that needs fewer pods than the canary has, or the stable lacks (`GetDesiredCanaryWeight`): a
+    canary that keeps its pods holds its users, for ever (argo-rollouts#4898, #4841; real-cluster runs of 1.9.1).
+    """
+    serve = max(rollout.replicas - stable.available, new.available if new else 0)
+    weights = [int(step["setWeight"]) for step in rollout.steps if "setWeight" in step]
+    return max((weight for weight in weights if _share(rollout, weight) < serve), default=0)
+
+
+def routed_counts(
+    rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, weights: Json | None
+) -> tuple[int, int]:
     """Canary and stable when a router shifts traffic.
 
     The stable stays whole, unless `dynamicStableScale`: then it follows its weight, the higher of the one it has and
@@ -78,12 +91,14 @@ def routed_counts(rollout: Rollout, weights: Json | None) -> tuple[int, int]:
     canary = named if named is not None else _at_least(rollout, _share(rollout, weight))
     if not rollout.dynamic:
         return canary, rollout.replicas
-    stable = _share(rollout, 100 - weight)
+    if rollout.aborted and stable is not None:
+        weight = weight_of_way_back(rollout, new, stable)
+    count = _share(rollout, 100 - weight)
     if weights is not None:
-        stable = max(stable, _share(rollout, weights["stable"]["weight"]))
+        count = max(count, _share(rollout, weights["stable"]["weight"]))
         if rollout.aborted:
             canary = max(canary, _share(rollout, weights["canary"]["weight"]))
-    return _at_least(rollout, canary), _at_least(rollout, stable)
+    return _at_least(rollout, canary), _at_least(rollout, count)
 
 
 def basic_counts(
@@ -126,7 +141,7 @@ def canary_counts(
 ) -> tuple[int, int]:
     if rollout.traffic is None:
         return basic_counts(rollout, new, stable, others)
-    return routed_counts(rollout, weights)
+    return routed_counts(rollout, new, stable, weights)
 
 
 def at_desired_counts(

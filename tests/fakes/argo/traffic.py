@@ -14,7 +14,13 @@ from typing import Protocol
 
 from fakes.argo.objects import HASH_LABEL, MANAGED_BY, ReplicaSet, annotate
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
-from fakes.argo.replica_sets import at_desired_counts, current_set_weight, previous_set_weight, selector_of
+from fakes.argo.replica_sets import (
+    at_desired_counts,
+    current_set_weight,
+    previous_set_weight,
+    selector_of,
+    weight_of_way_back,
+)
 
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
@@ -236,11 +242,18 @@ def _desired(r: Reconciliation) -> tuple[int, str]:
 
 
 def _weight_back(r: Reconciliation) -> int:
-    """0 at once; with `dynamicStableScale` only as fast as the stable grows, and never up again."""
+    """0 at once; with `dynamicStableScale` step by step, held while the stable lacks pods for the next, never up again.
+
+    `calculateDesiredWeightOnAbortOrStableRollback`.
+    """
     if not r.rollout.dynamic or r.stable is None:
         return 0
-    weight = 100 - 100 * r.stable.available // max(r.rollout.replicas, 1)
-    return min(weight, r.rollout.weights["canary"]["weight"]) if r.rollout.weights else weight
+    lacking = 100 - 100 * r.stable.available // max(r.rollout.replicas, 1)
+    weight, now = weight_of_way_back(r.rollout, r.new, r.stable), r.rollout.weights
+    if now is None:
+        return max(weight, lacking)
+    held: int = now["canary"]["weight"]
+    return held if lacking > weight else min(weight, held)
 
 
 def _weight_of_full_promotion(r: Reconciliation) -> int:

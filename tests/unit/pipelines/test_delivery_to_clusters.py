@@ -153,7 +153,7 @@ async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(w
     world.when(f"canary@{region.region}/50", "traffic", lambda: region.abort("metric availability burns"))
     result = await world.deliver()
     assert result.ending is Ending.ROLLED_BACK
-    assert "was taken back in the region itself" in result.reason
+    assert "was aborted in the region itself" in result.reason
     assert world.stable_versions() == NOWHERE
 
 

@@ -38,7 +38,7 @@ def test_what_they_cost_follows_from_the_spec() -> None:
 
 
 def test_a_stable_that_gives_its_engines_away_needs_fewer() -> None:
-    count = engine_counts(clusters(canary={"replicas": 2, "dynamic_stable": True}, previous=None))[0]
+    count = engine_counts(clusters(canary={"replicas": 2, "dynamic_stable": True}, previous=None, autoscale=None))[0]
     assert count == EngineCount(region="eu-west-1", serving=4, first=2, most=2, warm=0)
 
 

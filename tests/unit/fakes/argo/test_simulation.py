@@ -91,3 +91,31 @@ def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> N
     scene.promote_full()
     scene.wait(120)
     assert (scene.phase, scene.serves["stable"], scene.pods["9"]) == ("Healthy", "9", 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "weight", "pods"),
+    [
+        ({}, 50, 0, {"1": 4}),
+        ({}, 100, 0, {"1": 4}),
+        ({"minPodsPerReplicaSet": 2}, 50, 25, {"1": 3, "2": 2}),
+        ({"abortScaleDownDelaySeconds": 300}, 50, 25, {"1": 3, "2": 2}),
+        ({"abortScaleDownDelaySeconds": 300, "minPodsPerReplicaSet": 2}, 50, 25, {"1": 3, "2": 2}),
+        ({"abortScaleDownDelaySeconds": 300}, 100, 75, {"1": 1, "2": 4}),
+    ],
+)
+def test_an_abort_of_a_stable_that_follows_its_weight_ends_as_with_1_9_1(
+    fields: Json, at: int, weight: int, pods: dict[str, int]
+) -> None:
+    """What the real one was seen to do; the status says no more than `RolloutAborted` in every case."""
+    steps = [step for share in (5, 25, 50, 75, 100) for step in ({"setWeight": share}, {"pause": {}})]
+    scene = Scene(canary(dynamicStableScale=True, steps=steps, **fields))
+    scene.deploy("2")
+    scene.wait(60)
+    while scene.weight < at:
+        scene.resume()
+        scene.wait(60)
+    scene.abort()
+    scene.wait(600)
+    assert (scene.weight, scene.pods) == (weight, pods)
+    assert scene.phase.startswith("Degraded RolloutAborted")

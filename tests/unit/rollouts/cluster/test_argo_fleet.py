@@ -61,14 +61,14 @@ async def test_a_version_that_is_on_trial_is_not_served_from_another_image(regio
 async def test_a_trial_that_somebody_ends_while_its_engines_start_did_not_fail_by_itself(region: ClusterRegion) -> None:
     await region.fleet.deploy(an_image("1"))
     region.time.call_later(2, region.abort_by_hand)
-    with pytest.raises(Overruled, match="taken back in the region itself"):
+    with pytest.raises(Overruled, match="aborted in the region itself"):
         await region.fleet.deploy(an_image("2"))
 
 
 async def test_a_trial_that_its_analysis_ends_while_its_engines_start_failed(region: ClusterRegion) -> None:
     await region.fleet.deploy(an_image("1"))
     region.time.call_later(2, lambda: region.abort("too many errors"))
-    with pytest.raises(FleetError, match="taken back in the region itself") as failed:
+    with pytest.raises(FleetError, match="aborted in the region itself") as failed:
         await region.fleet.deploy(an_image("2"))
     assert not isinstance(failed.value, Overruled)
 
@@ -348,6 +348,30 @@ class TestAControllerThatIsSilent:
         region.simulation.controller_down = False
         state = await region.fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
+
+    @pytest.mark.parametrize("keeps", [{}, {"abortScaleDownDelaySeconds": 300}], ids=["rendered", "kept after aborts"])
+    async def test_an_abort_of_the_region_itself_whose_stable_gave_its_engines_away(self, keeps: Json) -> None:
+        """argo-rollouts#4898: `RolloutAborted` in both cases; only the route says where users are."""
+        spec = a_fleet("eu-west-1", replicas=4, canary={"dynamic_stable": True}, previous=None)
+        region = ClusterRegion(spec=spec, users_per_second=20)
+        await on_trial(region)
+        await region.fleet.shift(50)
+        await region.time.sleep(60)
+        region.edit_rollout(lambda rollout: rollout["spec"]["strategy"]["canary"].update(keeps))
+        begun = region.time.elapsed
+        region.abort("the budget burns")
+        await region.time.sleep(600)
+        if keeps:
+            state = await region.fleet.observe()
+            assert state.weight == 50
+            assert "50 % of users are on it still" in (state.problem or "")
+            begun = region.time.elapsed
+            await region.fleet.rollback("1")
+        assert region.splits[-1] == (0, 0)
+        assert region.split_at[-1] - begun < 15
+        answered = await region.users.served("2")
+        await region.time.sleep(60)
+        assert await region.users.served("2") == answered
 
 
 def _die_once_aborted(region: ClusterRegion, body: Json) -> None:

@@ -121,7 +121,7 @@ def test_replica_sets_of_a_rollout_before_this_one_do_not_count() -> None:
         pytest.param(
             seen(*TWO, stable="a", current="b", abort=True, abortedAt="2026-01-01T00:00:00Z", phase="Degraded"),
             RegionPhase.DEGRADED,
-            "version 2 was taken back in the region itself: somebody aborted it",
+            "version 2 was aborted in the region itself, and 25 % of users are on it still: somebody aborted it",
             id="an abort",
         ),
         pytest.param(seen(stable="", current="a"), RegionPhase.EMPTY, None, id="never stable"),
@@ -144,4 +144,7 @@ def test_a_canary_that_was_taken_back_is_not_ready_and_says_why() -> None:
     canary = region_state(PLACE, look).canary
     assert canary
     assert not canary.ready
-    assert canary.problem == "version 2 was taken back in the region itself: somebody aborted it"
+    assert (
+        canary.problem
+        == "version 2 was aborted in the region itself, and 25 % of users are on it still: somebody aborted it"
+    )

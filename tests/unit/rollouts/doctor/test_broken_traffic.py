@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from fakes.clusters.doctor_region import NAME, PLUGIN, Region, fleet
 
 from rollouts.kube.resources import (
@@ -223,10 +224,18 @@ async def test_users_for_a_canary_that_was_scaled_to_nothing(region: Region) -> 
     assert await region.found() == {"canary-without-pods"}
 
 
-async def test_a_stable_that_is_released_while_users_leave_it(region: Region) -> None:
-    region.strategy(dynamicStableScale=True, scaleDownDelaySeconds=None)
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"abortScaleDownDelaySeconds": None, "minPodsPerReplicaSet": 1}, set()),
+        ({"abortScaleDownDelaySeconds": 300, "minPodsPerReplicaSet": None}, {"abort-cannot-finish"}),
+        ({"abortScaleDownDelaySeconds": None, "minPodsPerReplicaSet": 2}, {"abort-cannot-finish"}),
+    ],
+)
+async def test_a_stable_that_is_released_while_users_leave_it(region: Region, fields: Json, found: set[str]) -> None:
+    region.strategy(dynamicStableScale=True, scaleDownDelaySeconds=None, **fields)
     region.wait(60)
-    assert await region.found() == {"stable-released-early"}
+    assert await region.found() == {"stable-released-early"} | found
 
 
 async def test_a_previous_version_that_is_gone_at_once_is_a_note(region: Region) -> None:
