@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
 from registry.adapters.databricks.address import is_catalog
+from registry.adapters.mlflow_calls import all_pages
 from registry.adapters.mlflow_library import MALFORMED, open_client, store_errors
 from registry.adapters.mlflow_store import Store, open_store
 from tidegate.core.errors import OutsideError, UsageError
@@ -92,13 +93,11 @@ class MlflowTriggers:
         return f"{tested.response_status} {tested.response_body}"
 
     def _named(self, name: str) -> Webhook | None:
-        token: str | None = None
-        while True:
-            page = self._client.list_webhooks(page_token=token)
-            found = next((webhook for webhook in page if webhook.name == name), None)
-            if found is not None or not page.token:
-                return found
-            token = page.token
+        def page(token: str | None) -> tuple[Sequence[Webhook], str]:
+            webhooks = self._client.list_webhooks(page_token=token)
+            return webhooks, webhooks.token or ""
+
+        return next((webhook for webhook in all_pages(page) if webhook.name == name), None)
 
 
 @contextmanager

@@ -57,6 +57,15 @@ def limit_calls(seconds: float) -> None:
     os.environ.setdefault(TIMEOUT, f"{seconds:g}")
 
 
+def call_seconds(environment: Mapping[str, str]) -> float:
+    """How long a call to a store may take with all requests that it makes, such as for the pages of a list.
+
+    Raises:
+        UsageError: a variable holds no number.
+    """
+    return max(60.0, 6 * _number(environment, TIMEOUT, MlflowAccess.timeout_seconds))
+
+
 def is_server(uri: str) -> bool:
     """Whether that is the address of an MLflow server, and not a store that MLflow's library opens itself."""
     return urlsplit(uri).scheme in {"http", "https"}

@@ -5,6 +5,7 @@ No error, log line or traceback of this module holds a password or a token.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -12,9 +13,9 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import islice
 from math import inf
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from weakref import finalize
 
@@ -35,6 +36,10 @@ UNTOUCHED = frozenset({429})
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 120.0
 PART_BYTES = 1 << 20
+MOST_BYTES = 256 << 20
+"""Of an answer that is no file: a thousand deliveries with all their events."""
+SLOWEST_BYTES = 10_000
+"""A second, of files: what comes slower than this for `TRANSFER_SECONDS` counts as a connection that stands still."""
 _NOT_BELIEVED = re.compile(r"certificate verify failed: ([^(]*)")
 _NO_CERTIFICATE = re.compile(r"alert (certificate required|unknown ca|bad certificate|handshake failure)", re.I)
 """What OpenSSL says of a server that we do not believe, and of one that does not believe us."""
@@ -48,11 +53,16 @@ class MlflowServer:
     """One MLflow server, over connections that are kept open between requests."""
 
     def __init__(
-        self, access: MlflowAccess, *, transport: Transport | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        access: MlflowAccess,
+        *,
+        transport: Transport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`transport` carries everything when given; for tests."""
         self.url = access.url
-        self._access, self._sleep = access, sleep
+        self._access, self._sleep, self._monotonic = access, sleep, monotonic
         headers = {"User-Agent": f"tidegate/{__version__}"}
         if access.token and not access.basic:
             headers["Authorization"] = f"Bearer {access.token}"
@@ -120,11 +130,11 @@ class MlflowServer:
             try:
                 with self._stream("GET", path, into=True, begin=had) as response:
                     if response.status_code not in PASSING:
-                        for part in _from(response, had, self.url):
+                        for part in self._within(_from(response, had, self.url), TRANSFER_SECONDS):
                             had += len(part)
                             yield part
                         return
-                    problem = f"answered {response.status_code}: {_said(response)}"
+                    problem = f"answered {response.status_code}: {_said(response)[0]}"
             except httpx.TransportError as error:
                 problem = f"no answer ({type(error).__name__})"
             tried = 0 if had > before else tried
@@ -135,14 +145,14 @@ class MlflowServer:
 
     def _ask(self, method: str, path: str, *, may_repeat: bool = True, **what: Any) -> httpx.Response:
         # Of files it is unknown how long they take; they only must not stand still.
-        until = inf if {"file", "into"} & what.keys() else monotonic() + self._access.timeout_seconds
+        until = inf if {"file", "into"} & what.keys() else self._monotonic() + self._access.timeout_seconds
         tried = 0
         while True:
             problem, again, pause = self._once(method, path, **what)
             if isinstance(problem, httpx.Response):
                 return problem
             pause = self._pause(tried) if pause is None else min(pause, LONGEST_PAUSE_SECONDS)
-            if tried >= self._access.retries or not (again or may_repeat) or monotonic() + pause >= until:
+            if tried >= self._access.retries or not (again or may_repeat) or self._monotonic() + pause >= until:
                 raise StoreUnreachable(
                     f"MLflow store {self.url}: {problem}", hint="check the tracking URI and that the store is running"
                 )
@@ -156,11 +166,10 @@ class MlflowServer:
                 status = response.status_code
                 if status in PASSING:
                     pause = read_retry_after(response.headers.get("Retry-After"))
-                    return f"answered {status}: {_said(response)}", status in UNTOUCHED, pause
+                    return f"answered {status}: {_said(response)[0]}", status in UNTOUCHED, pause
                 if response.is_error:
                     raise _refusal(self.url, response)
-                _keep(response, what.get("into"))
-                return response, True, None
+                return self._kept(response, what.get("into")), True, None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
             raise StoreUnreachable(
                 f"MLflow store {self.url}: {type(error).__name__}", hint="check the tracking URI"
@@ -173,6 +182,32 @@ class MlflowServer:
             return f"no answer ({error or type(error).__name__})", True, None
         except httpx.TransportError as error:
             return f"no answer ({self._hung_up(error)})", False, None
+
+    def _kept(self, response: httpx.Response, into: Path | None) -> httpx.Response:
+        """The same with all of its body, which is read into memory or into a file."""
+        if into is not None:
+            with into.open("wb") as file:
+                file.writelines(self._within(response.iter_bytes(), TRANSFER_SECONDS))
+            return response
+        parts = self._within(response.iter_bytes(), self._access.timeout_seconds, most=MOST_BYTES)
+        return httpx.Response(response.status_code, content=b"".join(parts))
+
+    def _within(self, parts: Iterator[bytes], seconds: float, *, most: int | None = None) -> Iterator[bytes]:
+        """The parts of a body, as long as they come fast enough; a limit of httpx is of one read."""
+        begun, size = self._monotonic(), 0
+        for part in parts:
+            size += len(part)
+            if most is not None and size > most:
+                raise StoreUnreachable(
+                    f"MLflow store {self.url}: answers with more than {most >> 20} MB",
+                    hint="check the tracking URI",
+                )
+            if self._monotonic() - begun > seconds + size / SLOWEST_BYTES:
+                raise StoreUnreachable(
+                    f"MLflow store {self.url}: its answer comes too slowly, {size} bytes in {seconds:g} s or more",
+                    hint="check the tracking URI and the network, or set MLFLOW_HTTP_REQUEST_TIMEOUT",
+                )
+            yield part
 
     def _hung_up(self, error: httpx.TransportError) -> str:
         """What became of the connection; no request is in it. Not every server says what it missed in TLS."""
@@ -204,7 +239,7 @@ class MlflowServer:
     def _read(self, response: httpx.Response) -> dict[str, Any]:
         try:
             content = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise StoreUnreachable(
@@ -239,24 +274,16 @@ def _from(response: httpx.Response, begin: int, url: str) -> Iterator[bytes]:
         skip = max(0, skip - len(part))
 
 
-def _keep(response: httpx.Response, into: Path | None) -> None:
-    """Read all of it: into memory, or into a file."""
-    if into is None:
-        response.read()
-        return
-    with into.open("wb") as file:
-        for part in response.iter_bytes(PART_BYTES):
-            file.write(part)
-
-
-def _said(response: httpx.Response) -> str:
-    """The first line of what the server says is wrong."""
-    response.read()
+def _said(response: httpx.Response) -> tuple[str, str]:
+    """The first line of what the server says is wrong, and MLflow's name of the error, or ""."""
+    # Nobody reads more of a refusal.
+    body = b"".join(islice(response.iter_bytes(PART_BYTES), 1))
     try:
-        message = str(response.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        message = response.text
-    return (message.strip().splitlines() or ["nothing more"])[0][:200]
+        said = json.loads(body)
+        message, code = str(said["message"]), str(said.get("error_code", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        message, code = body.decode(errors="replace"), ""
+    return (message.strip().splitlines() or ["nothing more"])[0][:200], code
 
 
 def _refuse_tls(url: str, problem: str) -> None:
@@ -278,11 +305,7 @@ def _refuse_tls(url: str, problem: str) -> None:
 
 
 def _refusal(url: str, response: httpx.Response) -> StoreRefused:
-    said = _said(response)
-    try:
-        code = str(response.json()["error_code"])
-    except (ValueError, KeyError, TypeError):
-        code = ""
+    said, code = _said(response)
     status = response.status_code
     hint = {
         401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",

@@ -11,11 +11,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
+from registry.adapters.mlflow_calls import all_pages
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreUnreachable
 from registry.model import NewVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
@@ -96,14 +98,13 @@ class LibraryStore:
             found = self._client.get_experiment_by_name(experiment)
             if found is None:
                 return []
-            wanted, runs = runs_filter(tags, status), list[StoredRun]()
-            token: str | None = None
-            while token != "" and (last is None or len(runs) < last):
-                most = min(last or PAGE_RUNS, PAGE_RUNS)
-                page = self._client.search_runs([found.experiment_id], wanted, max_results=most, page_token=token)
-                runs += map(_to_run, page)
-                token = page.token or ""
-            return runs[:last]
+            wanted, most = runs_filter(tags, status), min(last or PAGE_RUNS, PAGE_RUNS)
+
+            def page(token: str | None) -> tuple[Sequence[Run], str]:
+                runs = self._client.search_runs([found.experiment_id], wanted, max_results=most, page_token=token)
+                return runs, runs.token or ""
+
+            return [_to_run(run) for run in islice(all_pages(page), last)]
 
     def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
         with store_errors(self._uri):
@@ -200,14 +201,12 @@ class LibraryStore:
             return str(self._client.get_model_version_download_uri(name, version))
 
     def _listed(self, name: str) -> Sequence[MlflowVersion]:
+        def page(token: str | None) -> tuple[Sequence[MlflowVersion], str]:
+            versions = self._client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
+            return versions, versions.token or ""
+
         with store_errors(self._uri):
-            found: list[MlflowVersion] = []
-            token: str | None = None
-            while token != "":
-                page = self._client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
-                found += page
-                token = page.token or ""
-        return found
+            return list(all_pages(page))
 
     def _below(self, run: str, folder: str) -> Iterator[str]:
         for file in self._client.list_artifacts(run, folder):

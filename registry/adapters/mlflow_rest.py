@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from registry.adapters.mlflow_address import API, ARTIFACTS_API, root_on
+from registry.adapters.mlflow_calls import all_pages
 from registry.adapters.mlflow_http import MlflowServer
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused
@@ -20,6 +22,8 @@ MALFORMED = "INVALID_PARAMETER_VALUE"
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
 PAGE_VERSIONS = 1000
+MOST_FILES = 10_000
+"""Of a version or a delivery, its folders included."""
 
 
 class RestExperiments:
@@ -98,13 +102,12 @@ class RestRuns:
             return []
         most = min(last or PAGE_RUNS, PAGE_RUNS)
         body = {"experiment_ids": [number], "filter": runs_filter(tags, status), "max_results": most}
-        runs: list[StoredRun] = []
-        token: str | None = None
-        while token != "" and (last is None or len(runs) < last):
-            page = self._server.send("POST", f"{API}/runs/search", body | ({"page_token": token} if token else {}))
-            runs += map(_to_run, page.get("runs", []))
-            token = page.get("next_page_token", "")
-        return runs[:last]
+
+        def page(token: str | None) -> tuple[Sequence[Mapping[str, Any]], str]:
+            said = self._server.send("POST", f"{API}/runs/search", body | ({"page_token": token} if token else {}))
+            return said.get("runs", []), said.get("next_page_token") or ""
+
+        return [_to_run(run) for run in islice(all_pages(page), last)]
 
     def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
         points = [{"key": each.name, "value": each.value, "timestamp": each.at, "step": each.step} for each in metrics]
@@ -145,8 +148,12 @@ class RestModels:
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
         query = {"filter": f"name = {in_filter(name)}", "max_results": str(PAGE_VERSIONS)}
-        found = map(_to_version, self._pages("model-versions/search", "model_versions", query))
-        return sorted(found, key=lambda version: int(version.version))
+
+        def page(token: str | None) -> tuple[Sequence[Mapping[str, Any]], str]:
+            said = self._server.get(f"{API}/model-versions/search", query | ({"page_token": token} if token else {}))
+            return said.get("model_versions", []), said.get("next_page_token") or ""
+
+        return sorted(map(_to_version, all_pages(page)), key=lambda version: int(version.version))
 
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
         place, said = f"{API}/registered-models/alias", {"name": name, "alias": alias}
@@ -183,13 +190,6 @@ class RestModels:
             # Every version but the first finds its model there.
             if error.code != EXISTS:
                 raise
-
-    def _pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        token: str | None = None
-        while token != "":
-            page = self._server.get(f"{API}/{path}", {**query, **({"page_token": token} if token else {})})
-            yield from page.get(key, [])
-            token = page.get("next_page_token", "")
 
 
 def _said_of(server: MlflowServer, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
@@ -272,25 +272,34 @@ def files_below(
         RegistryError: what the server names is no name of a file.
         StoreRefused, StoreUnreachable: as `MlflowServer.get`.
     """
-    try:
-        listed = server.get(ARTIFACTS_API, {"path": "/".join(filter(None, (root, folder)))}).get("files", [])
-    except StoreRefused as error:
-        if not may_lack or error.status != HTTP_NOT_FOUND:
-            raise
-        return
-    for file in listed:
-        name = file["path"]
-        # What a server names is asked for and written here: nothing of it may lead out of the folder.
-        if name in ("", ".", "..") or "/" in name or "\\" in name:
+    folders, count = [folder], 0
+    while folders:
+        folder = folders.pop()
+        try:
+            listed = server.get(ARTIFACTS_API, {"path": "/".join(filter(None, (root, folder)))}).get("files", [])
+        except StoreRefused as error:
+            if not may_lack or error.status != HTTP_NOT_FOUND:
+                raise
+            continue
+        count += len(listed)
+        if count > MOST_FILES:
             raise RegistryError(
-                f"MLflow store {server.url} lists an artifact named {name!r}",
-                hint="log the version again with plain file names",
+                f"MLflow store {server.url} lists more than {MOST_FILES} files and folders below {root}",
+                hint="log the version again without the files that it does not need",
             )
-        path = f"{folder}/{name}" if folder else name
-        if file.get("is_dir"):
-            yield from files_below(server, root, path, may_lack=may_lack)
-        else:
-            yield path, int(file.get("file_size") or 0)
+        for file in listed:
+            name = file["path"]
+            # What a server names is asked for and written here: nothing of it may lead out of the folder.
+            if name in ("", ".", "..") or "/" in name or "\\" in name:
+                raise RegistryError(
+                    f"MLflow store {server.url} lists an artifact named {name!r}",
+                    hint="log the version again with plain file names",
+                )
+            path = f"{folder}/{name}" if folder else name
+            if file.get("is_dir"):
+                folders.append(path)
+            else:
+                yield path, int(file.get("file_size") or 0)
 
 
 def artifact_path(*parts: str) -> str:

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from registry.adapters.databricks.address import catalog_of, is_catalog, is_workspace, refuse_unfit
 from registry.adapters.databricks.catalog import CatalogModels, CatalogVersions, FilesInCatalog
 from registry.adapters.databricks.workspace import WorkspaceRuns
-from registry.adapters.mlflow_address import access_to, asked_by_rest
+from registry.adapters.mlflow_address import access_to, asked_by_rest, call_seconds
+from registry.adapters.mlflow_calls import bounded
 from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.registering.elsewhere import VersionsElsewhere
@@ -72,6 +73,24 @@ def open_store(tracking_uri: str, registry_uri: str | None = None) -> Store:
     """
     registry_uri = registry_of(tracking_uri, registry_uri)
     refuse_unfit(tracking_uri, registry_uri)
+    return bounded_store(_chosen(tracking_uri, registry_uri))
+
+
+def bounded_store(store: Store) -> Store:
+    """The same, with calls that end in time and raise nothing but the errors that a command ends with."""
+    at, seconds = store.at, call_seconds(os.environ)
+    return Store(
+        at,
+        # A file answers at once, or is being made.
+        bounded(store.runs, at.tracking, seconds=None if at.tracking.startswith(SQLITE) else seconds),
+        bounded(store.artifacts, at.tracking),
+        bounded(store.models, at.registry, seconds=None if at.registry.startswith(SQLITE) else seconds),
+        bounded(store.files, at.registry),
+        bounded(store.log, at.registry),
+    )
+
+
+def _chosen(tracking_uri: str, registry_uri: str) -> Store:
     tracking = _opened(tracking_uri)
     if registry_uri == tracking_uri:
         return tracking

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
 from typing import ParamSpec, TypeVar
@@ -45,6 +46,25 @@ async def call_in_thread(call: Callable[P, Result], *args: P.args, **named: P.kw
 
     Thread(target=run, name=f"call: {getattr(call, '__qualname__', call)}", daemon=True).start()
     return await answer
+
+
+def call_within(seconds: float, call: Callable[[], Result]) -> Result:
+    """What the call returns or raises, for callers without an event loop; one that hangs is left behind.
+
+    Raises:
+        TimeoutError: it did not end in time.
+    """
+    answer: Future[Result] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            answer.set_result(context.run(call))
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the call was made
+            answer.set_exception(error)
+
+    Thread(target=run, name=f"call: {getattr(call, '__qualname__', call)}", daemon=True).start()
+    return answer.result(seconds)
 
 
 async def call_with_timeout(seconds: float, call: Callable[[], Result], *, what: str) -> Result:
