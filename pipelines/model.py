@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -220,11 +221,12 @@ class Left(Value):
     """When it was asked first."""
     serves: str
     """What was last seen there, and when, in words; never more than somebody saw."""
-    command: str
-    """What closes it."""
 
     def __str__(self) -> str:
-        return f"{self.region}, since {self.since:%H:%M:%S} UTC ({self.serves}): close it with `{self.command}`"
+        # Whoever may write the ledger must not choose what the person on call types.
+        command = shlex.join(["tidegate", "rollback", "SPEC", "--region", self.region])
+        serves = self.serves.replace("`", "'")
+        return f"{self.region}, since {self.since:%H:%M:%S} UTC ({serves}): roll it back with `{command}`"
 
 
 class Result(Value):

@@ -156,8 +156,6 @@ class Context:
     """Whom the trust file names, for approvals that leave out the one who asks."""
     spec_file: str | None = None
     """Where the spec lies among the delivery's kept files; None when it was not kept."""
-    spec_path: Path = Path("delivery.yaml")
-    """The spec as a person names it who types a command."""
     impatient: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a person has waited enough for regions that do not let themselves be taken back."""
 

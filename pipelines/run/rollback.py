@@ -6,12 +6,10 @@ A region that did not answer is tried again, for as long as the delivery's proce
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Literal
 
 from pipelines.events.payloads import (
@@ -275,12 +273,7 @@ def _tell_closed(context: Context, left: Left, tried: RollbackAttempt) -> None:
 
 def _left(context: Context, region: str, since: datetime) -> Left:
     seen = last_seen(context.plan, context.journal.moves.get(region))
-    return Left(region=region, since=since, serves=seen, command=closing_command(context.spec_path, region))
-
-
-def closing_command(spec: Path, region: str) -> str:
-    """What a person types to take that one region back."""
-    return shlex.join(["tidegate", "rollback", str(spec), "--region", region])
+    return Left(region=region, since=since, serves=seen)
 
 
 def last_seen(plan: Plan, event: Event | None) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from pipelines.authority.approvals import ApprovalRule, Frozen
 from pipelines.events.payloads import Closing, LeftBehind, Opening, StepFailure, Waiting
 from pipelines.model import Ending, Left
-from pipelines.run.rollback import closing_command
 from pipelines.spec.approvals import ProvenBy
 from pipelines.views.notifications import DeliverySubject, Notification, notification_of
 
@@ -19,8 +17,7 @@ def samples(subject: DeliverySubject, at: datetime) -> Iterator[Notification]:
     region = subject.regions[-1]
     step, reason = f"canary@{region}/25", "gate latency: canary TTFT is 300 ms against 100 ms on stable"
     serves = f"25 % of users on version {subject.version} when it was last seen, at {at:%H:%M:%S} UTC"
-    close = closing_command(Path("delivery.yaml"), region)
-    left = Left(region=region, since=at, serves=serves, command=close)
+    left = Left(region=region, since=at, serves=serves)
     freeze = Frozen(since=at, until=at + timedelta(hours=12), reason="weekend", terms=ApprovalRule(by=ProvenBy()))
     ending = Ending.ROLLED_BACK
     for name, payload, message in (

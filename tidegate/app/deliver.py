@@ -265,7 +265,7 @@ async def _deliver_recorded(opened: _OpenedDelivery, display: DeliveryDisplay, i
         ):
             listeners: list[Listener] = [displays, notifier]
             journal = last.enter_context(journal_of(inputs, ledger, listeners, limits_of(inputs.spec.patience)))
-            written = Recording(journal, Trials(folder, journal), opened.spec_file, request.options.spec_path)
+            written = Recording(journal, Trials(folder, journal), opened.spec_file)
             async with interrupts() as impatient, heartbeat(journal.beat):
                 result = await _deliver_on_backends(request, plan, replace(written, impatient=impatient), numbers)
         source = (ledger.delivery, events)

@@ -156,7 +156,7 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
     running = tidegate("status", "delivery.yaml")
     assert running.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: at its start, process ")
-    left = Left(region="eu-west-1", since=datetime(2026, 1, 1, 12, tzinfo=UTC), serves="nobody saw", command="close it")
+    left = Left(region="eu-west-1", since=datetime(2026, 1, 1, 12, tzinfo=UTC), serves="nobody saw")
     for kind, message, data in (
         ("requested", "Ada (SSH key)", {}),
         ("allowed", "before wave 2: Grace (SSH key)", {}),

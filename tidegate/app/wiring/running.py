@@ -77,8 +77,6 @@ class Recording:
     trials: Trials
     spec_file: str | None
     """Where the spec lies among the delivery's kept files."""
-    spec_path: Path
-    """The spec as a person names it."""
     impatient: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a person waits no longer for regions that do not let themselves be taken back."""
 
@@ -117,7 +115,6 @@ def delivery_context(
         asker=inputs.asker,
         approvers=inputs.approvers,
         spec_file=written.spec_file,
-        spec_path=written.spec_path,
         impatient=written.impatient,
     )
 
@@ -238,10 +235,8 @@ async def attached_context(
         QueuedListener(listeners) as displays,
         journal_of(inputs, attached.ledger, [displays, notifier], attached.limits) as journal,
     ):
-        # Not the path of the copy that was brought here: a person types this elsewhere.
-        spec_path = Path(attached.spec_path.name)
         trials = Trials(attached.folder, journal)
-        written = Recording(journal, trials, attached.spec_file, spec_path, impatient or asyncio.Event())
+        written = Recording(journal, trials, attached.spec_file, impatient or asyncio.Event())
         async with heartbeat(_heartbeat_of(attached, journal, closes=closes)), opener(inputs, None) as backends:
             yield delivery_context(inputs, attached.plan, stages, written, backends)
 
