@@ -17,7 +17,7 @@ from slo.catalogue import group_of
 from slo.dashboards import dashboard_json, dashboards_of
 from slo.formats.write import write_prometheus
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
-from slo.kubernetes.manifest import Manifest, object_name
+from slo.kubernetes.manifest import Manifest
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Labels, Slo, SloGroup
 from slo.outputs import prometheus_rule, rule_file, yaml_document
@@ -31,7 +31,7 @@ from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics.sources import MetricSource
 from tidegate.core.model import Value
-from tidegate.core.names import DELIVERY
+from tidegate.core.names import DELIVERY, object_name
 
 MARK = "# Written by tidegate"
 """How each of them begins, also those whose first lines are written elsewhere."""

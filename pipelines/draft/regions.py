@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pipelines.draft.model import Sketch
 from rollouts.manifests.fields import host_in
 from rollouts.survey.model import Router, ServingSurvey
+from tidegate.core.names import digest
 
 _TOPOLOGY = "topology.kubernetes.io/region"
 _CLOUD_REGION = re.compile(
@@ -23,10 +24,12 @@ def named_regions(surveys: Sequence[ServingSurvey]) -> Mapping[str, ServingSurve
     """By the region that nodes are labelled with, where no two clusters share it; else by the context's name."""
     labelled = [each.pod.node_labels.get(_TOPOLOGY, "") or _in_context(each.context) for each in surveys]
     often = Counter(labelled)
-    return {
-        label if label and often[label] == 1 else _slug(each.context) or "region-1": each
-        for label, each in zip(labelled, surveys, strict=True)
-    }
+    found: dict[str, ServingSurvey] = {}
+    for label, each in zip(labelled, surveys, strict=True):
+        slug = _slug(each.context) or "region-1"
+        names = (label if often[label] == 1 else "", slug, f"{slug}-{digest(each.context)}")
+        found[next(name for name in names if name and name not in found)] = each
+    return found
 
 
 def _in_context(context: str) -> str:

@@ -21,7 +21,6 @@ from rollouts.manifests.spec import ArgoFleetSpec, Strategy
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
-from slo.kubernetes.manifest import object_name
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor, group_monitor
 from slo.model import KubernetesNames, Slo
 from slo.spec import CountedBy
@@ -29,7 +28,7 @@ from slo.windows import windows_for
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
-from tidegate.core.names import DELIVERY
+from tidegate.core.names import DELIVERY, object_name
 
 
 def guard_image(spec: Delivery) -> str:

@@ -49,6 +49,8 @@ from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.secrets import FOLDER
 from tidegate.core.durations import format_duration
+from tidegate.core.errors import ExitCode
+from tidegate.core.names import config_map_key
 
 SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
 TRUST, LEDGER = "trust", "ledger"
@@ -110,7 +112,7 @@ def mounts(blueprint: WorkflowInput, *, spec: bool, step: bool = True) -> list[V
 
 def volumes(blueprint: WorkflowInput) -> list[Volume]:
     """What `mounts` names."""
-    items = [KeyToPath(key=key_of(place), path=place) for place in blueprint.files]
+    items = [KeyToPath(key=config_map_key(place), path=place) for place in blueprint.files]
     found = [
         Volume(name=SPEC, config_map=ConfigMapVolumeSource(name=names.files(blueprint.name), items=items)),
         Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
@@ -160,11 +162,6 @@ def volumes_of_build(build: BuildSpec) -> list[Volume]:
     if build.sign_key:
         found.append(Volume(name=SIGN, secret=SecretVolumeSource(secret_name=build.sign_key)))
     return found
-
-
-def key_of(place: str) -> str:
-    """Of a file in the ConfigMap, where keys know no folders."""
-    return place.replace("/", "_")
 
 
 def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> ResourceRequirements:
@@ -249,14 +246,30 @@ def _length(freeze: FreezeSpec) -> timedelta:
     return freeze.end.day - freeze.start.day + timedelta(days=1)
 
 
-WORTH_IT = "asInt(lastRetry.exitCode) in [4, 137, 143]"
-"""Something outside was not there, or the process was killed. 1 and 3 are verdicts, and 2 would be wrong again."""
-LOST = 'lastRetry.status == "Error"'
-"""The pod went away with its node; or a container before the main one failed."""
+# A pod can be lost in two ways, by https://github.com/argoproj/argo-workflows `inferFailedReason`. It is an Error
+# when it was deleted, or when a container of Argo's own failed. It is Failed when it has a message of its own (evicted,
+# preempted, rejected by the node, its node shut down) or no status of a container at all: then the exit code is that
+# of the main container, -1 where that one told none, and 0 where it ended well in a pod that did not.
+AGAIN = (-1, 0, 4, 137, 143)
+"""The pod was lost, something outside was not there, or the process was killed. 1 and 3 are verdicts, and 2 would be
+wrong again."""
+IN_VAIN = (
+    'lastRetry.message contains "OOMKilled"',
+    'asInt(lastRetry.exitCode) == -1 && lastRetry.message contains "the specified deadline"',
+)
+"""The next try would need as much memory; an image that did not arrive within a whole deadline would not do so in the
+next. A command that was killed at its deadline goes on where it was."""
+BUILD_FAILED = (
+    'lastRetry.message startsWith "build: "',
+    'lastRetry.message startsWith "Pod failed before"',
+)
+"""The container before the main one failed: it has no exit code, and would fail again, on the same GPU."""
 
 
-def again(blueprint: WorkflowInput, expression: str = f"{LOST} || {WORTH_IT}") -> RetryStrategy:
+def again(blueprint: WorkflowInput, *in_vain: str, codes: tuple[int, ...] = AGAIN) -> RetryStrategy:
     """Pauses of 30 s, 1 min, 2 min and so on. `maxDuration` would count from the first try, and steps take long."""
+    lost = f'(lastRetry.status == "Error" || asInt(lastRetry.exitCode) in {list(codes)})'
+    expression = " && ".join((lost, *(f"!({each})" for each in (*IN_VAIN, *in_vain))))
     backoff = Backoff(duration="30s", factor=IntOrString(2))
     limit = blueprint.settings.retries
     return RetryStrategy(limit=limit, retry_policy="Always", expression=expression, backoff=backoff)
@@ -336,8 +349,7 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
         tolerations=[Toleration.model_validate(each) for each in nodes.get("tolerations", ())],
         affinity=Affinity.model_validate(nodes["affinity"]) if "affinity" in nodes else None,
         active_deadline_seconds=int(build.within.total_seconds()),
-        # A build that failed as such, which Argo Workflows tells as LOST, would fail again, on the same GPU.
-        retry_strategy=again(blueprint, WORTH_IT),
+        retry_strategy=again(blueprint, *BUILD_FAILED),
         # Argo Workflows remembers only what has an output; the layout's index names the image by its digest.
         outputs=[Parameter(name="image", value_from=ValueFrom(path=f"{layout}/index.json"))],
         memoize=Memoize(
@@ -373,7 +385,8 @@ def _command(
         security_context=security(),
         node_selector=dict(settings.selector) or None,
         active_deadline_seconds=within,
-        retry_strategy=again(blueprint),
+        # Nobody stops the one who closes but its node: a step that exits so was asked to end with its delivery.
+        retry_strategy=again(blueprint, codes=(*AGAIN, int(ExitCode.INTERRUPTED)) if name == names.CLOSE else AGAIN),
     )
 
 

@@ -14,7 +14,6 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import account_of
 from pipelines.workflow import model as names
-from pipelines.workflow.containers import key_of
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.template import workflow_template
 from rollouts.kube.model import Resource
@@ -37,7 +36,7 @@ from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.names import DELIVERY, MANAGED_BY, config_map_key
 
 OF_ARGO = ("init", "wait")
 """Containers that Argo Workflows puts next to ours; their image is its controller's to say."""
@@ -151,7 +150,7 @@ def _network_policy(blueprint: WorkflowInput) -> Json:
 
 
 def _files(blueprint: WorkflowInput) -> dict[str, str]:
-    data = {key_of(place): text for place, text in blueprint.files.items()}
+    data = {config_map_key(place): text for place, text in blueprint.files.items()}
     size = sum(len(text.encode()) for text in data.values())
     if size > LARGEST:
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -24,7 +23,7 @@ from pipelines.workflow import model as names
 from pipelines.workflow.containers import building, closure, deadline, opening, staging, volumes, whose
 from pipelines.workflow.model import WorkflowInput
 from tidegate.core.model import Json, Value
-from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.names import DELIVERY, MANAGED_BY, object_name
 
 FIRST = (
     "apiVersion",
@@ -156,7 +155,7 @@ def workflow_template(blueprint: WorkflowInput) -> Json:
 
 def mutex(model: str) -> str:
     """What one delivery of a model holds at a time; others wait in line."""
-    return f"tidegate-{re.sub(r'[^a-z0-9]+', '-', model.lower()).strip('-')}"
+    return object_name(f"tidegate-{model}")
 
 
 def _deliver(blueprint: WorkflowInput) -> DAG:

@@ -141,8 +141,11 @@ def lease(delivery: str) -> str:
 
 
 def cluster_wide(namespace: str, name: str) -> str:
-    """A name for an object without namespace; deliveries of other namespaces have others."""
-    return f"{namespace}-{name}"
+    """A name for an object without namespace; deliveries of other namespaces have others.
+
+    A dot joins the two, which have none: with a dash, `chat` of `serving-eu` and `eu-chat` of `serving` were one.
+    """
+    return f"{namespace}.{name}"
 
 
 class RenderPart(StrEnum):

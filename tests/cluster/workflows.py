@@ -13,6 +13,7 @@ from cluster.stories import CANARY, UNGATED, Told, late, told_of
 from e2e.machine import until
 
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, PODS, WORKFLOWS
+from rollouts.manifests.conventions import cluster_wide
 from tidegate.core.model import Json
 
 SECRET = "tidegate-clusters"
@@ -53,7 +54,7 @@ class WorkflowModel(DeliveredModel):
         done = said.finish()
         assert done.code == 0, done.err
         for part in ("workflows", "steps"):
-            name = f"{self.bed.namespace}-{self.name}-{part}"
+            name = cluster_wide(self.bed.namespace, f"{self.name}-{part}")
             for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS):
                 self.bed.leaves_behind(self.regions[0], kind, name)
         return done.out.strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -14,8 +13,8 @@ from tidegate.core.model import Json
 
 _TAG = re.compile(r"{{([^{}]+)}}")
 _EQUAL = re.compile(r"'([^']*)' == '([^']*)'")
-_STATUS = re.compile(r'lastRetry\.status == "(\w+)"')
-_CODE = re.compile(r"asInt\(lastRetry\.exitCode\) in (\[[\d, ]+\])")
+_NOT = re.compile(r"!(?!=)")
+_MESSAGE = re.compile(r'lastRetry\.message (contains|startsWith) ("[^"]*")')
 
 
 class UnresolvedError(AssertionError):
@@ -48,17 +47,13 @@ def _sides(comparison: str) -> bool:
     return match[1] == match[2]
 
 
-def tries_again(expression: str, *, status: str, code: int) -> bool:
-    """The `expression` of a retry strategy; `code` is -1 where no process ended."""
-    return any(_fits(part, status, code) for part in expression.split(" || "))
-
-
-def _fits(part: str, status: str, code: int) -> bool:
-    if match := _STATUS.fullmatch(part):
-        return match[1] == status
-    match = _CODE.fullmatch(part)
-    assert match, f"no condition that this knows: {part}"
-    return code in json.loads(match[1])
+def tries_again(expression: str, *, status: str, code: int, message: str = "") -> bool:
+    """The `expression` of a retry strategy; `code` is -1 where no process ended. Of the language, what we use."""
+    words = {"contains": lambda part: part in message, "startsWith": message.startswith}
+    text = _MESSAGE.sub(r"\1(\2)", _NOT.sub(" not ", expression)).replace("||", "or").replace("&&", "and")
+    text = text.replace("lastRetry.status", repr(status)).replace("asInt(lastRetry.exitCode)", str(code))
+    found: bool = eval(text, {"__builtins__": {}}, words)
+    return found
 
 
 def texts(part: Any) -> Iterator[str]:
@@ -104,7 +99,8 @@ def names(part: Json | None) -> set[str]:
 SUCCEEDED, FAILED, ERROR, SKIPPED, OMITTED = "Succeeded", "Failed", "Error", "Skipped", "Omitted"
 GOOD = (SUCCEEDED, SKIPPED)
 LOST = -1
-"""The exit code of a pod whose node went away."""
+"""The exit code where the main container told none."""
+DELETED = "pod deleted"
 
 
 @dataclass(frozen=True)
@@ -136,6 +132,7 @@ class Node:
     phase: str
     result: str = ""
     code: int = 0
+    message: str = ""
 
 
 @dataclass
@@ -260,7 +257,7 @@ class Controller:
         pause = float(strategy["backoff"]["duration"].removesuffix("s"))
         for left in range(int(strategy["limit"]), -1, -1):
             found = await self._try(workflow, node, template)
-            again = tries_again(strategy["expression"], status=found.phase, code=found.code)
+            again = tries_again(strategy["expression"], status=found.phase, code=found.code, message=found.message)
             if found.phase == SUCCEEDED or not again or not left:
                 break
             await self._sleep(pause)
@@ -270,7 +267,7 @@ class Controller:
         return found
 
     async def _try(self, workflow: Workflow, node: str, template: Json) -> Node:
-        """Containers before the main one first; Argo Workflows calls it an error when one of them fails."""
+        """Containers before the main one first: of one that fails, Argo Workflows tells the name and no exit code."""
         deadline = float(template["activeDeadlineSeconds"])
         for container in (*template.get("initContainers", ()), template["container"]):
             variables = {each["name"]: each["value"] for each in container["env"]}
@@ -278,6 +275,10 @@ class Controller:
             workflow.pods.append(pod)
             ended = await self._run(pod)
             if ended.code:
-                first = container is not template["container"]
-                return Node(ERROR if first or ended.code == LOST else FAILED, code=LOST if first else ended.code)
+                if ended.code == LOST:
+                    return Node(ERROR, code=LOST, message=DELETED)
+                code = ended.code if container is template["container"] else LOST
+                return Node(
+                    FAILED, code=code, message=f"{container.get('name', 'main')}: Error (exit code {ended.code})"
+                )
         return Node(SUCCEEDED, result=ended.out.strip())

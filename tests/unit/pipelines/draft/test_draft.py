@@ -183,6 +183,12 @@ async def test_several_contexts_are_regions_in_waves_and_differences_are_told(tm
     assert told(draft, DraftNoteKind.DIFFERS) == {}
 
 
+async def test_contexts_that_are_written_almost_alike_stay_two_regions(tmp_path: Path) -> None:
+    surveys = [await surveyed("istio", context=context) for context in ("admin@prod", "admin-prod", "")]
+    first, second, third = loaded(draft_delivery(surveys), tmp_path).regions.names
+    assert (first, third) == ("admin-prod", "region-1") and second.startswith("admin-prod-")
+
+
 async def test_what_a_spec_has_once_and_regions_have_differently(tmp_path: Path) -> None:
     patch = recorded("istio")[0]["spec"]
     patch["template"]["spec"]["containers"][0] |= {"args": ["--dtype", "float16"], "image": "vllm/vllm-openai:v0.32.0"}

@@ -9,7 +9,7 @@ from fakes.clusters.doctor_region import NAME, NAMESPACE, Region
 
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, CONFIG_MAPS
 
-ROLLOUTS = f"{NAMESPACE}-{NAME}-rollouts"
+ROLLOUTS = f"{NAMESPACE}.{NAME}-rollouts"
 
 
 async def test_a_cluster_without_the_policies_is_told(region: Region) -> None:

@@ -110,13 +110,13 @@ async def test_a_policy_that_is_no_longer_asked_for_and_still_refuses_images_is_
     signed = await signatures_asked_for(client, namespace="serving")
     assert set(states(await differences(client, signed)).values()) == {DiffState.SAME}
     found = states(await differences(client, render(fleet_spec(), release())))
-    assert found["ClusterImagePolicy serving-support-llm-signatures"] is DiffState.LEFT_OVER
+    assert found["ClusterImagePolicy serving.support-llm-signatures"] is DiffState.LEFT_OVER
 
 
 async def test_a_policy_of_another_namespace_is_not_left_over(client: KubeClient) -> None:
     await signatures_asked_for(client, namespace="staging")
     found = states(await differences(client, render(fleet_spec(), release())))
-    assert "ClusterImagePolicy staging-support-llm-signatures" not in found
+    assert "ClusterImagePolicy staging.support-llm-signatures" not in found
 
 
 async def test_a_cluster_without_a_policy_controller_says_so(client: KubeClient, cluster: FakeCluster) -> None:

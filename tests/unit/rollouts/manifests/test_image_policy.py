@@ -119,7 +119,7 @@ def test_images_of_others_are_not_its_business(image: str) -> None:
 
 def test_deliveries_of_two_namespaces_have_policies_of_their_own() -> None:
     names = [policy(namespace=namespace)["metadata"] for namespace in ("serving", "staging")]
-    assert [each["name"] for each in names] == ["serving-support-llm-signatures", "staging-support-llm-signatures"]
+    assert [each["name"] for each in names] == ["serving.support-llm-signatures", "staging.support-llm-signatures"]
     assert not any("namespace" in each for each in names)
 
 

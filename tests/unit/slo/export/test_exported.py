@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from slo.export import MARK, ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.formats import read
-from slo.kubernetes.manifest import object_name
 from slo.rules import rules_for
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
 from tidegate.core.durations import parse_prometheus_duration
-from tidegate.core.names import DELIVERY
+from tidegate.core.names import DELIVERY, object_name
 
 KIBIBYTE = 1024
 APPLY_AT_MOST = 256 * KIBIBYTE
