@@ -69,7 +69,8 @@ class Issuer:
                 f"the token has no claim {self._spec.identity_claim} that names somebody",
                 hint="name another `identity_claim` in the trust file",
             )
-        if self._spec.identity_claim == "email" and claims.get("email_verified") is False:
+        # A claim that is left out, 0, and "false" or "true" as text say nothing that OIDC knows.
+        if self._spec.identity_claim == "email" and claims.get("email_verified") is not True:
             raise Unproven(
                 f"the issuer has not verified {identity}",
                 hint="have the issuer verify it, or name another `identity_claim`",

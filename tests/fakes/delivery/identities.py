@@ -83,8 +83,8 @@ class OidcIssuer:
     def token(self, at: datetime, *, seconds: float = 300, key: Key | None = None, **claims: Any) -> str:
         """A token of `ann@example.com` for tidegate, except for what is said."""
         usual = {
-            "iss": self.url, "aud": "tidegate", "email": "ann@example.com", "sub": "00u1", "iat": at.timestamp(),
-            "exp": at.timestamp() + seconds,
+            "iss": self.url, "aud": "tidegate", "email": "ann@example.com", "email_verified": True, "sub": "00u1",
+            "iat": at.timestamp(), "exp": at.timestamp() + seconds,
         }  # fmt: skip
         named = {name: value for name, value in (usual | claims).items() if value is not None}
         return jwt.encode(named, key or self.key, algorithm=self.algorithm, headers={"kid": "one"})

@@ -112,6 +112,12 @@ def test_users_are_back_when_the_ledger_is_forged(scene: Scene) -> None:
     assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
 
 
+def test_users_are_back_when_the_trust_file_cannot_be_read(scene: Scene) -> None:
+    said = scene.close("--trust", "nowhere.yaml")
+    assert (said.code, "nowhere.yaml: found no such file" in said.err) == (2, True), said.err
+    assert (scene.there.splits(), scene.there.versions()) == ([(0, 0)], ["1"])
+
+
 def forge_verdict(client: MlflowClient, delivery: str) -> None:
     """An event of the right shape, as anybody makes one without a key, of a gate with no such outcome."""
     tags = client.get_run(delivery).data.tags
