@@ -25,6 +25,9 @@ from tidegate.core.metrics.sources import MetricSource, source_of, untold
 from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
 from tidegate.core.quantities import Percent, PercentText, ShareText, percent_too, share_too
 
+LEAST_OBJECTIVE = 50
+"""Percent. Nobody promises less, and no burn rate of 2 or more could be reached; who writes 0.999 means 99.9 %."""
+
 _ROUNDING = 0.005
 """Of a person who writes 13.3 tokens a second for an edge at 0.075 s; edges are far wider apart."""
 
@@ -206,9 +209,13 @@ class SloSpec(SpecModel):
         return Threshold(histogram=histogram, asked=asked, series=series)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Windows, an objective without a budget, and labels that the rules set themselves."""
+        """Windows, an objective without a budget or a share of one, and labels that the rules set themselves."""
         if self.objective == 100:
             yield SpecConflict(("objective",), "100", "less than 100: a promise of no bad event at all has no budget")
+        if self.objective < LEAST_OBJECTIVE:
+            meant = f"; did you mean {self.objective * 100:.12g}%?" if self.objective < 1 else ""
+            expected = f"at least {LEAST_OBJECTIVE}, percent of good events{meant}"
+            yield SpecConflict(("objective",), f"{self.objective:.12g}", expected)
         if self.window not in windows_by_period():
             periods = " or ".join(format_duration(period) for period in sorted(windows_by_period()))
             yield SpecConflict(("window",), format_duration(self.window), f"a period that has alert windows: {periods}")

@@ -82,6 +82,10 @@ class SlowerThan(SpecModel):
     """An edge of the engine's histogram of that time: what lies between two edges, nobody can tell."""
 
 
+LEAST_OBJECTIVE = 0.5
+"""Nobody promises less: a burn of twice the budget would be more than all events."""
+
+
 class BurnRateGate(SpecModel):
     """No pair of windows may show a burn, and the budget's slow burn must be disproven."""
 
@@ -89,7 +93,7 @@ class BurnRateGate(SpecModel):
     """The name of an SLO that says the objective and what is counted. Anyone who knows SLOs looks it up before
     anything is judged: what is judged has an objective."""
     objective: Percent | None = Field(default=None, gt=0, lt=1)
-    """The share of good events that the SLO promises; 0.999 is 99.9 %."""
+    """The share of good events that the SLO promises: 99.9%."""
     slower: SlowerThan | None = None
     """What is bad, when it is no failed request: the canary's own times as its engines counted them."""
     errors_query: Query | None = None
@@ -122,6 +126,9 @@ class BurnRateGate(SpecModel):
             return
         if self.objective is None:
             yield SpecConflict(("objective",), "nothing", "an objective, or the name of an SLO at `slo`")
+            return
+        if self.objective < LEAST_OBJECTIVE:
+            yield SpecConflict(("objective",), f"{self.objective * 100:.12g}%", f"at least {LEAST_OBJECTIVE:.0%}")
             return
         if (self.errors_query is None) != (self.total_query is None):
             absent = "errors_query" if self.errors_query is None else "total_query"

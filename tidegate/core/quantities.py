@@ -26,7 +26,8 @@ def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
             return value
         match = pattern.fullmatch(str(value))
         if match is None:
-            raise ValueError(example)
+            meant = f": did you mean {value * 100:.12g}%?" if isinstance(value, float) and 0 < value < 1 else ""
+            raise ValueError(example + meant * (pattern is _PERCENT))
         return float(match[1]) / 100
 
     return BeforeValidator(parse)
@@ -39,13 +40,13 @@ def _text(pattern: re.Pattern[str]) -> WithJsonSchema:
 Percent = Annotated[
     float,
     _fraction(_PERCENT, "a percent such as 20%"),
-    PlainSerializer(lambda share: f"{share * 100:g}%", return_type=str, when_used="json"),
+    PlainSerializer(lambda share: f"{share * 100:.12g}%", return_type=str, when_used="json"),
     _text(_PERCENT),
 ]
 PercentagePoints = Annotated[
     float,
     _fraction(_POINTS, "percentage points such as 0.5pp"),
-    PlainSerializer(lambda share: f"{share * 100:g}pp", return_type=str, when_used="json"),
+    PlainSerializer(lambda share: f"{share * 100:.12g}pp", return_type=str, when_used="json"),
     _text(_POINTS),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
-from slo.spec import SloSpec
+from slo.spec import LEAST_OBJECTIVE, SloSpec
 from slo.windows import windows_for
 from tidegate.core.model import SpecConflict
 
@@ -25,7 +25,8 @@ def slo_conflicts(gate: BurnRateGate, slos: Sequence[SloSpec]) -> Iterator[SpecC
     elif slo.kind not in ON_REQUESTS:
         kinds = ", ".join(ON_REQUESTS)
         yield SpecConflict(("slo",), f"an SLO on {slo.kind}", f"one whose events are requests: {kinds}")
-    else:
+    # Of an objective that is refused itself, nothing else is told.
+    elif slo.objective >= LEAST_OBJECTIVE:
         yield from promised(gate, slo).out_of_reach()
 
 

@@ -20,6 +20,8 @@ def test_percents_and_points_are_fractions_in_code_and_text_in_json() -> None:
     margins = Margins.model_validate({"wait": "90s", "increase": "20%", "points": "0.5pp"})
     assert (margins.increase, margins.points) == (0.2, 0.005)
     assert margins.model_dump(mode="json") == {"wait": "90s", "increase": "20%", "points": "0.5pp"}
+    # No digit of an objective is lost: 99.99999% is not 100%.
+    assert Margins(wait="1s", increase="99.99999%", points="1pp").model_dump(mode="json")["increase"] == "99.99999%"
 
 
 @pytest.mark.parametrize(("increase", "points"), [("20", "1pp"), ("20pp", "1pp"), ("20%", "1%"), (20, "1pp")])

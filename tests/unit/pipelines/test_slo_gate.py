@@ -146,6 +146,8 @@ def test_what_is_judged_can_be_written_down_and_read_again() -> None:
         ("{slo: gaps}", "found an SLO on itl; expected one whose events are requests: errors, ttft"),
         ("{slo: cache}", "found an SLO on kv_cache"),
         ("{slo: loose}", r"gates.burn_rate.fast.factor: found 14.4; expected less than 10"),
+        ("{objective: 0.999}", "objective: found 0.999; expected a percent such as 20%: did you mean 99.9%?"),
+        ("{objective: 0.999%}", "objective: found 0.999%; expected at least 50%"),
         ("{slo: ttft, objective: 99%}", "gates.burn_rate.objective: found one next to `slo`"),
         ("{slo: ttft, slower: {metric: ttft, than: 1s}}", "gates.burn_rate.slower: found one next to `slo`"),
         ("{min_events: 10}", "gates.burn_rate.objective: found nothing; expected an objective, or the name of an SLO"),
@@ -154,6 +156,12 @@ def test_what_is_judged_can_be_written_down_and_read_again() -> None:
 def test_a_gate_that_no_slo_stands_behind_is_refused_with_its_line(burn: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         a_spec(burn)
+
+
+def test_of_an_objective_that_is_written_as_a_share_nothing_else_is_told() -> None:
+    with pytest.raises(SpecError) as caught:
+        a_spec("{slo: availability}", SLOS.replace("objective: 99.9,", "objective: 0.999,"))
+    assert [problem.path for problem in caught.value.problems] == ["slos[0].objective"]
 
 
 def test_without_slos_the_refusal_says_where_they_go() -> None:
