@@ -248,6 +248,10 @@ class SequentialTest:
             culprit = max(self._standings, key=lambda standing: standing.log_share)
             self._failed = self._verdict(culprit, GateOutcome.FAIL)
 
+    def latest(self, source: Source) -> float | None:
+        """When the last batch of a source ended, in Unix time; None before there is one."""
+        return self._times.get(source)
+
     def restart(self) -> None:
         """Traffic is shared out again: whether the canary is fine must be shown again, at the new weight."""
         for standing in self._standings:

@@ -206,9 +206,19 @@ def _is_here(host: str) -> bool:
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[_Chunk]:
-    async for line in response.aiter_lines():
-        if line.startswith("data:") and (data := line.removeprefix("data:").strip()) != "[DONE]":
+    async for line in _lines(response):
+        if line.startswith(b"data:") and (data := line.removeprefix(b"data:").strip()) != b"[DONE]":
             yield _Chunk.model_validate_json(data)
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    # Not `aiter_lines`, which ends a line where `str.splitlines` does: also at U+2028 within an answer.
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line
+    yield rest
 
 
 @contextmanager

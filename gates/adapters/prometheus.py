@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gates.analyses.burn_rate import BurnRateGate, filled
 from gates.evidence.batch import ArmName, Batch, Events
-from gates.evidence.conventions import BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
+from gates.evidence.conventions import BUCKET_EDGE, BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
+from gates.evidence.counters import Sample
 from gates.evidence.names import EvidenceNames, named_by, own_names
 from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
-from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
+from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
 from gates.model import ArmKey, NoData
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
@@ -45,6 +48,16 @@ class PrometheusApi(PrometheusClient):
         return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).series]
 
 
+def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
+    """Without the NaN by which VictoriaMetrics before 1.107 says that a series ended; one that stays NaN is kept."""
+    gone = [math.isnan(value) for _, value in values]
+    if not any(gone):
+        return values
+    last = len(gone) - 1
+    stays = [nan and ((at > 0 and gone[at - 1]) or (at < last and gone[at + 1])) for at, nan in enumerate(gone)]
+    return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
+
+
 Address = str | PrometheusEndpoint
 """Of a Prometheus; with whatever says who asks where it wants to know."""
 
@@ -60,10 +73,13 @@ def api_of_region(url: Address | Mapping[str, Address], *, timeout_seconds: int)
 def series_of(answer: SeriesAnswer) -> RawSeries:
     """One entry of a range vector."""
     labels = dict(answer.metric)
+    with suppress(KeyError, ValueError):
+        # Prometheus 3 writes `1.0` what 2 left as `1`: one edge.
+        labels[BUCKET_EDGE] = str(float(labels[BUCKET_EDGE]))
     return RawSeries(
         name=labels.pop(NAME, ""),
         labels=labels,
-        values=answer.values,
+        values=_without_markers(answer.values),
         histograms=tuple((at, one.buckets) for at, one in answer.histograms),
     )
 
@@ -171,7 +187,15 @@ class PrometheusSource:
             ArmScrapes(arm=arm, key=key, series=self._series(names, key, start, until))
             for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
         ]
-        targets = self._targets(arms, start, until)
+        lives = self._lives(arms, start, until)
+        # All at once: of replicas the same one is kept everywhere.
+        once = set(map(id, without_replicas([*lives, *(each for arm in arms for each in arm.series)])))
+        arms = [replace(arm, series=[each for each in arm.series if id(each) in once]) for arm in arms]
+        targets = Targets(
+            [(each.labels, each.values) for each in lives if each.name == UP and id(each) in once],
+            [(each.labels, each.values) for each in lives if each.name == PROCESS_START and id(each) in once],
+            lookback_seconds=LOOKBACK.total_seconds(),
+        )
         window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
         return batch_of(
             arms,
@@ -189,8 +213,8 @@ class PrometheusSource:
             for series in self._api(key.region).samples(read.names, read.match(key), start, until, like=read.like)
         ]
 
-    def _targets(self, arms: Sequence[ArmScrapes], start: datetime, until: datetime) -> Targets:
-        """Of the jobs and addresses that the arms' series are from, whatever other labels these have."""
+    def _lives(self, arms: Sequence[ArmScrapes], start: datetime, until: datetime) -> list[RawSeries]:
+        """Good scrapes and starts of the arms' jobs and addresses, whatever other labels these have."""
         lives: list[RawSeries] = []
         for region in sorted({arm.key.region for arm in arms}):
             there = [series.labels for arm in arms if arm.key.region == region for series in arm.series]
@@ -201,11 +225,7 @@ class PrometheusSource:
                 del like[INSTANCE]
             match = self._names.target(region)
             lives += self._api(region).samples([UP, PROCESS_START], match, start, until, like=like)
-        return Targets(
-            [(series.labels, series.values) for series in lives if series.name == UP],
-            [(series.labels, series.values) for series in lives if series.name == PROCESS_START],
-            lookback_seconds=LOOKBACK.total_seconds(),
-        )
+        return lives
 
 
 def _any_of(values: Iterable[str]) -> str:

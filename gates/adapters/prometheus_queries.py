@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -16,7 +17,7 @@ from gates.evidence.batch import Buckets
 from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, POD
 from gates.evidence.counters import Counts, NotCounts, Origin, Sample
 from gates.evidence.selector import filled_places
-from gates.evidence.series import RawSeries
+from gates.evidence.series import RawSeries, joined, without_replicas
 from gates.model import ArmKey, NoData
 from tidegate.core.errors import OutsideError
 
@@ -58,7 +59,9 @@ class PrometheusQueries:
         by_target: defaultdict[frozenset[tuple[str, str]], dict[float, RawSeries]] = defaultdict(dict)
         query = ""
         for query, series in self._series(selector, arm, window):
-            by_target[series.target(BUCKET_EDGE)][_edge(query, series)] = series
+            by_edge, edge = by_target[series.target(BUCKET_EDGE)], _edge(query, series)
+            earlier = by_edge[edge].values if edge in by_edge else ()
+            by_edge[edge] = replace(series, values=joined(earlier, series.values))
         gained = [(_pod(next(iter(each.values()))), *_gained(query, each, window)) for each in by_target.values()]
         common = counters.common_edges(edges for _, edges, _ in gained)
         if gained and not common:
@@ -82,7 +85,10 @@ class PrometheusQueries:
 
     def _series(self, selector: str, arm: ArmKey, window: Window) -> Iterator[tuple[str, RawSeries]]:
         query = f"{filled(selector, arm)}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
-        for series in map(series_of, self._api(arm.region).query(query, window.until).series):
+        for series in without_replicas([*map(series_of, self._api(arm.region).query(query, window.until).series)]):
+            if series.histograms:
+                hint = "name the counters of a classic histogram, or ask by a gate of kind query"
+                raise OutsideError(f"{query} returns native histograms, which this gate does not read", hint=hint)
             if series.values:
                 yield query, series
 

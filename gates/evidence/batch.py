@@ -74,7 +74,7 @@ class Dimension(StrEnum):
 class Buckets(Value):
     """A histogram's counts, not cumulated."""
 
-    edges: tuple[Seconds, ...] = Field(min_length=1)
+    edges: tuple[Seconds, ...] = Field(min_length=1, max_length=500)
     """Upper ends in seconds, rising; a count belongs to the first edge that it does not exceed."""
     counts: tuple[Count, ...]
     """One more than edges: the last counts what exceeded the last edge."""

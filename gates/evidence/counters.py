@@ -5,14 +5,15 @@ counts need the requests that were really counted. Every sample is given what wa
 before it and itself. That depends on the window in no way, so windows that touch add up to the window over both.
 
 A classic histogram has the edges that its program chose. A native one has as many buckets as the data
-need, each a fixed share wider than the one before; it is laid on a grid that is the same for all of them.
+need, each a fixed share wider than the one before; it is laid on a grid that is the same for all of them. A native one
+with custom buckets (schema -53) has a program's edges again, of which only those of filled buckets are told.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -107,6 +108,7 @@ def classic(by_edge: Mapping[float, Sequence[Sample]]) -> Histogram:
         NotCounts: when a bucket is missing from a scrape, or holds less than a lower one.
     """
     edges = sorted(by_edge)
+    _refuse_many(len(edges) - 1)
     if not edges or not math.isinf(edges[-1]) or len(edges) < 2:
         raise NotCounts("a histogram without an infinite bucket above others")
     times = [at for at, _ in by_edge[edges[-1]]]
@@ -122,18 +124,32 @@ def classic(by_edge: Mapping[float, Sequence[Sample]]) -> Histogram:
     return Histogram(times=tuple(times), edges=tuple(edges[:-1]), counts=counts)
 
 
-def native(samples: Sequence[tuple[float, Sequence[Bucket]]]) -> Histogram:
-    """From its samples, on the finest grid that all of them fit.
+NativeSamples = Sequence[tuple[float, Sequence[Bucket]]]
+
+
+def custom_edges(histograms: Iterable[NativeSamples]) -> tuple[float, ...]:
+    """The edges of all filled buckets, where these fit no grid: custom ones, or very coarse ones; else none."""
+    filled = {bucket[1:3]: bucket for samples in histograms for _, sample in samples for bucket in sample}
+    if _finest(filled.values()) is not None:
+        return ()
+    return tuple(sorted({edge for both in filled for edge in both if 0 < edge < math.inf}))
+
+
+def native(samples: NativeSamples, custom: Sequence[float] = ()) -> Histogram:
+    """From its samples, on `custom` edges, or on the finest grid that all of them fit.
 
     Raises:
-        NotCounts: for negative times, and for buckets that are wider than a doubling or lie elsewhere.
+        NotCounts: for negative times, and for buckets that lie across an edge.
     """
     buckets = [bucket for _, sample in samples for bucket in sample]
-    if any(left < -right for _, left, right, _ in buckets):
+    if any(right < 0 or -math.inf < left < -right for _, left, right, _ in buckets):
         raise NotCounts("a native histogram with negative times")
-    per_octave = next((fine for fine in _resolutions() if all(_fits(bucket, fine) for bucket in buckets)), None)
+    if custom:
+        _refuse_many(len(custom))
+        return Histogram(times=tuple(at for at, _ in samples), edges=tuple(custom), counts=_on_custom(samples, custom))
+    per_octave = _finest(buckets)
     if per_octave is None:
-        raise NotCounts("a native histogram coarser than schema 0")
+        raise NotCounts("a native histogram that has no edge and lies on no grid")
     first, last = (octave * per_octave for octave in GRID_OCTAVES)
     edges = tuple(2 ** (index / per_octave) for index in range(first, last + 1))
     rows = np.zeros((len(samples), len(edges) + 1))
@@ -157,8 +173,29 @@ def buckets(edges: Sequence[float], counts: Sequence[int], common: Sequence[floa
     return Buckets(edges=tuple(common), counts=tuple(merged))
 
 
-def _resolutions() -> list[int]:
-    return [FINEST >> halving for halving in range(FINEST.bit_length())]
+MOST_EDGES = 500
+"""What a comparison costs grows with their square, and how many there are is the canary's own word."""
+
+
+def _refuse_many(edges: int) -> None:
+    if edges > MOST_EDGES:
+        raise NotCounts(f"a histogram of {edges:,} bucket edges, where {MOST_EDGES} are compared at most,")
+
+
+def _on_custom(samples: NativeSamples, edges: Sequence[float]) -> Counts:
+    rows = np.zeros((len(samples), len(edges) + 1))
+    for row, (_, sample) in zip(rows, samples, strict=True):
+        for _, left, right, count in sample:
+            place = bisect_left(edges, right)
+            if place and left < edges[place - 1]:
+                raise NotCounts("a native histogram whose custom buckets are not those of the others")
+            row[place] += count
+    return counted(rows.tolist())
+
+
+def _finest(buckets: Collection[Bucket]) -> int | None:
+    resolutions = (FINEST >> halving for halving in range(FINEST.bit_length()))
+    return next((fine for fine in resolutions if all(_fits(bucket, fine) for bucket in buckets)), None)
 
 
 def _cell(right: float, per_octave: int) -> int:
@@ -172,6 +209,8 @@ def _fits(bucket: Bucket, per_octave: int) -> bool:
     """Whether the bucket lies within one cell of the grid, or beyond one of its ends."""
     _, left, right, _ = bucket
     lowest, highest = (2.0**octave for octave in GRID_OCTAVES)
+    if math.isinf(left):
+        return False
     if left <= 0 or right <= lowest:
         # The bucket around zero; beyond the first cells it would hide real times.
         return right <= 2 * lowest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gates.evidence import counters
 from gates.evidence.batch import Batch, Buckets, LatencyMetric, PodEvidence
@@ -19,7 +19,7 @@ from gates.evidence.conventions import (
     TimesHistogram,
 )
 from gates.evidence.counters import Histogram, NotCounts, Sample, counted
-from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target
+from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target, joined
 from gates.model import Counts
 from tidegate.core.metrics.model import fits
 
@@ -114,10 +114,10 @@ class _Scraped:
     native: RawSeries | None = None
     by_edge: dict[float, Sequence[Sample]] = field(default_factory=dict)
 
-    def read(self, *, native: bool) -> Histogram:
+    def read(self, *, native: bool, custom: Sequence[float]) -> Histogram:
         """As `native`, or as classic where there is that form."""
         if self.native is not None and (native or not self.by_edge):
-            return counters.native(self.native.histograms)
+            return counters.native(self.native.histograms, custom)
         return counters.classic(self.by_edge)
 
 
@@ -146,7 +146,8 @@ def times_of(
     scraped = [(arm, _by_target(arm.series, asked)) for arm in arms]
     # Native ones are finer, but share hardly an edge with classic ones.
     native = all(one.native for _, told in scraped for one in told)
-    question = _TimesQuestion(metric, asked.name, pod_label if asked.pod is None else asked.pod, native)
+    custom = counters.custom_edges(one.native.histograms for _, told in scraped for one in told if one.native)
+    question = _TimesQuestion(metric, asked.name, pod_label if asked.pod is None else asked.pod, native, custom)
     found = [gained for arm, told in scraped for gained in _of_arm(arm, told, window, question)]
     common = counters.common_edges(gained.edges for gained in found)
     if found and not common:
@@ -164,6 +165,8 @@ class _TimesQuestion:
     label: str
     """That tells engines apart."""
     native: bool
+    custom: tuple[float, ...]
+    """Edges of native ones that lie on no grid."""
 
 
 def _of_arm(arm: ArmScrapes, told: Sequence[_Scraped], window: ScrapeWindow, asked: _TimesQuestion) -> list[_Gained]:
@@ -171,7 +174,7 @@ def _of_arm(arm: ArmScrapes, told: Sequence[_Scraped], window: ScrapeWindow, ask
     found: list[_Gained] = []
     for one in told:
         try:
-            histogram = one.read(native=asked.native)
+            histogram = one.read(native=asked.native, custom=asked.custom)
         except NotCounts as problem:
             window.miss(str(metric), f"{problem} in {asked.name} of {arm.key}")
             continue
@@ -200,13 +203,22 @@ def _by_target(series: Sequence[RawSeries], asked: TimesHistogram) -> list[_Scra
         if not fits(one.labels, asked.only):
             continue
         target = one.target(BUCKET_EDGE)
-        # The grid of native ones is in seconds, whose powers of two are no powers of two of milliseconds.
-        if one.name == asked.name and one.histograms and asked.unit_seconds == 1:
-            found.setdefault(target, _Scraped(labels=dict(target))).native = one
+        if one.name == asked.name and one.histograms:
+            found.setdefault(target, _Scraped(labels=dict(target))).native = _in_seconds(one, asked.unit_seconds)
         elif one.name == asked.name + BUCKET:
             edge = float(one.labels.get(BUCKET_EDGE, "nan")) * asked.unit_seconds
-            found.setdefault(target, _Scraped(labels=dict(target))).by_edge[edge] = one.values
+            scraped = found.setdefault(target, _Scraped(labels=dict(target)))
+            scraped.by_edge[edge] = joined(scraped.by_edge.get(edge, ()), one.values)
     return list(found.values())
+
+
+def _in_seconds(series: RawSeries, unit: float) -> RawSeries:
+    # Powers of two of milliseconds lie on no grid of seconds: they are read as custom edges.
+    scaled = [
+        (at, tuple((rule, left * unit, right * unit, count) for rule, left, right, count in buckets))
+        for at, buckets in series.histograms
+    ]
+    return series if unit == 1 else replace(series, histograms=tuple(scaled))
 
 
 _UNCOUNTED = Counts(total=0, failed=0)

@@ -6,13 +6,15 @@ whose role changes gets new labels: its series appear too, with everything it co
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from gates.evidence.batch import ArmName
-from gates.evidence.conventions import INSTANCE, JOB
+from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, JOB, POD
 from gates.evidence.counters import Bucket, Counts, Origin, Sample, gains
 from gates.model import ArmKey
 
@@ -102,6 +104,69 @@ class RawSeries:
     def target(self, *own: str) -> Target:
         """Its labels but for `own`, which tell the series of one target apart."""
         return frozenset((name, value) for name, value in self.labels.items() if name not in own)
+
+    @property
+    def totals(self) -> dict[float, float]:
+        """By time its value, of a native histogram all that it counts."""
+        return dict(self.values) | {at: math.fsum(each[3] for each in buckets) for at, buckets in self.histograms}
+
+
+def joined(one: Sequence[Sample], other: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Both parts of a series that got another name for its edge: `1` became `1.0` with Prometheus 3."""
+    return tuple(sorted(dict([*one, *other]).items())) if one else tuple(other)
+
+
+def without_replicas(series: Sequence[RawSeries]) -> list[RawSeries]:
+    """The series, those once that several replicas of a Prometheus scraped.
+
+    A store that does not deduplicate has them under a label of the replica, whose name is anybody's choice. One scrape
+    gives all series of a target the same time, and a second scraper comes at another time to the same counter.
+    """
+    kept = list(series)
+    for label in sorted({name for each in series for name in each.labels} - {INSTANCE, POD, BUCKET_EDGE}):
+        alike: dict[tuple[str, Target], list[RawSeries]] = defaultdict(list)
+        for each in kept:
+            alike[each.name, each.target(label)].append(each)
+        told = {_copies(label, *pair) for group in alike.values() for pair in pairwise(group)}
+        if True not in told or False in told:
+            continue
+        samples = Counter[str]()
+        for each in kept:
+            samples[each.labels.get(label, "")] += len(each.values) + len(each.histograms)
+        # One replica for all that it has: what belongs together of a target is of the same scrapes.
+        order = [value for value, _ in sorted(samples.items(), key=lambda item: (-item[1], item[0]))]
+        chosen: dict[tuple[str, Target], list[RawSeries]] = defaultdict(list)
+        for each in sorted(kept, key=lambda one: order.index(one.labels.get(label, ""))):
+            before = chosen[each.name, each.target(label)]
+            if not any(one.labels != each.labels and _overlap(each.totals, one.totals) for one in before):
+                before.append(each)
+        kept = [each for group in chosen.values() for each in group]
+    return kept
+
+
+def _copies(label: str, one: RawSeries, other: RawSeries) -> bool | None:
+    """Whether two series that differ in this label alone are of one counter; None when nothing tells."""
+    first, second = one.totals, other.totals
+    # What both arms' selectors find is one series that was read twice.
+    if one.labels == other.labels or not _overlap(first, second) or len({*first.values(), *second.values()}) == 1:
+        return None
+    is_named_so = "replica" in label.lower()
+    if common := first.keys() & second.keys():
+        return is_named_so and all(first[at] == second[at] for at in common)
+    if not (is_named_so or one.labels.keys() & {INSTANCE, POD}):
+        return False
+    falls = max(_falls(first), _falls(second))
+    # Scrapes that overlap may read in another order than they began.
+    return _falls(first | second) <= falls + (len(first) + len(second)) // 10
+
+
+def _overlap(one: Mapping[float, float], other: Mapping[float, float]) -> bool:
+    return bool(one) and bool(other) and max(min(one), min(other)) <= min(max(one), max(other))
+
+
+def _falls(values: Mapping[float, float]) -> int:
+    ordered = [values[at] for at in sorted(values)]
+    return sum(later < earlier for earlier, later in pairwise(ordered))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from typing import Protocol
 
 from gates.analyses.drift.spec import DriftReference
 from gates.analyses.outside.spec import ProgramGate
+from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
@@ -64,7 +66,7 @@ class RecordedTrial:
         text = path.read_text(encoding="utf-8", errors="replace")
         # A crash may have cut the last line short; what follows must not be written behind its half.
         whole = text[: text.rfind("\n") + 1]
-        lines = list(read(whole.splitlines(keepends=True), file=str(path)))
+        lines = list(read(StringIO(whole), file=str(path)))
         again = Replay(str(path))
         for line in lines:
             # What was said then is said; it was proven by the one who said it, and costs time to say again.
@@ -90,7 +92,10 @@ class RecordedTrial:
         return self._batches == 0
 
     def take(self, batch: Batch) -> None:
-        """As `SequentialTest`."""
+        """As `SequentialTest`, also of a batch that a clock which was set back dates before the last one."""
+        last = self._trial.latest(batch.source)
+        if last is not None and batch.time <= last:
+            batch = batch.model_copy(update={"time": last + LEAST_STEP})
         self._batches += 1
         self._write(BatchLine(step=self._step, batch=batch))
         self._trial.take(batch)

@@ -15,6 +15,7 @@ from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
+from tidegate.core.text import lines_of
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -84,7 +85,7 @@ def _exported_entries(path: Path) -> Iterator[ChainEntry]:
         UsageError: it is none.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read: {error}", hint="name a file that `tidegate audit export` wrote"

@@ -24,6 +24,7 @@ from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
+from tidegate.core.text import lines_of
 from tidegate.core.yaml_text import (
     MOST_CHARACTERS,
     TooMuch,
@@ -61,6 +62,7 @@ CHOICES = ("enum", "literal_error")
 """What pydantic calls a name that is none of those that may stand there."""
 UNTAGGED, UNKNOWN_TAG = "union_tag_not_found", "union_tag_invalid"
 """What pydantic calls a mapping that does not say its kind, and one of a kind that there is not."""
+FIRST_BYTES = 1 << 20
 BYTES_A_LINE = 16 * 1024
 """On average, in a file whose number of lines is bounded: a long prompt has 4,000 tokens."""
 FEW = 3
@@ -147,10 +149,11 @@ def bounded_lines(path: Path, expected: str, *, most: int | None) -> list[str]:
         SpecError: as `text_in`, or when it has more; says how many it may have.
     """
     most_bytes = None if most is None else most * BYTES_A_LINE
-    text = text_in(path, expected, most_bytes=most_bytes)
-    lines = text.splitlines()
-    if most is not None and (len(lines) > most or path.stat().st_size > most * BYTES_A_LINE):
-        found = f"{len(lines):,} lines" if len(lines) > most else f"{path.stat().st_size >> 20:,} MiB"
+    # A file that is too large is not read: it is told by its first lines.
+    too_large = most_bytes is not None and path.is_file() and path.stat().st_size > most_bytes
+    lines = lines_of(text_in(path, expected, most_bytes=FIRST_BYTES if too_large else most_bytes))
+    if most is not None and (len(lines) > most or too_large):
+        found = f"{path.stat().st_size >> 20:,} MiB" if too_large else f"{len(lines):,} lines"
         allowed = f"at most {most:,} lines and {most * BYTES_A_LINE >> 20:,} MiB"
         raise SpecError([Problem(str(path), min(len(lines), most + 1), "", found, f"{expected}, {allowed}")])
     return lines

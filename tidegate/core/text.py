@@ -24,6 +24,15 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).splitlines())
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which a line feed ends, or a carriage return and a line feed, and nothing else.
+
+    `str.splitlines` also ends them at U+0085, U+2028 and others, which JSON and prompts may hold as they are.
+    """
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
 LONGEST = 200
 """Characters of what is wrong with words of others."""
 

@@ -108,13 +108,15 @@ def read_exchange(request: bytes, answer: bytes, *, streams: bool) -> Exchange |
 
 def _of_stream(prompt: str, answer: bytes) -> Exchange | None:
     texts, reason, ended = [], "", False
-    for line in answer.decode("utf-8", "replace").splitlines():
-        if not line.startswith("data: "):
+    # Not `splitlines`: U+2028 and others end no line of a stream of events.
+    for line in answer.decode("utf-8", "replace").split("\n"):
+        if not line.startswith("data:"):
             continue
-        if line == "data: [DONE]":
+        data = line.removeprefix("data:").strip()
+        if data == "[DONE]":
             ended = True
             continue
-        for choice in json.loads(line[len("data: ") :]).get("choices", ()):
+        for choice in json.loads(data).get("choices", ()):
             text = _text(choice.get("delta") or choice)
             if text is None:
                 return None

@@ -16,6 +16,7 @@ from gates.adapters.text_models import LanguageIds, WordEmbeddings
 from gates.ports import Embedder
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
+from tidegate.core.text import lines_of
 
 LEAST_PROMPTS = 20
 """For one topic, on average: fewer prompts make fewer topics."""
@@ -88,7 +89,7 @@ LANGUAGE_CHARACTERS = 1000
 
 def read_prompts(path: Path) -> list[str]:
     """One prompt per line, plain or as a JSON object with a `prompt`."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in lines_of(path.read_text(encoding="utf-8")) if line.strip()]
     return [json.loads(line)["prompt"] if line.startswith("{") else line for line in lines]
 
 

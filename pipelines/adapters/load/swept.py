@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pipelines.load.model import SweepBlock
 from tidegate.core.files import read_text
 from tidegate.core.spec import Problem, SpecError
+from tidegate.core.text import lines_of
 
 
 class SweepFile:
@@ -28,7 +29,7 @@ class SweepFile:
         if not self.path.exists():
             return ()
         whole, _, _ = read_text(self.path).rpartition("\n")
-        return [self._block(line, number) for number, line in enumerate(whole.splitlines(), start=1)]
+        return [self._block(line, number) for number, line in enumerate(lines_of(whole), start=1)]
 
     def add(self, block: SweepBlock) -> None:
         """Keep one more before this returns."""

@@ -27,6 +27,7 @@ from pipelines.adapters.load.death import die_with
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
 from pipelines.load.model import LoadOrder, LoadRequest, WorkerPlan
 from pipelines.load.requests import shuffled
+from tidegate.core.text import lines_of
 
 CONNECT_SECONDS = 5
 PAUSE_SECONDS = 0.5
@@ -185,7 +186,7 @@ def main() -> None:
     """Follow orders until there are no more."""
     plan = WorkerPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
     die_with(plan.parent)
-    lines = plan.requests.read_text(encoding="utf-8").splitlines()
+    lines = lines_of(plan.requests.read_text(encoding="utf-8"))
     requests = [LoadRequest.model_validate_json(line) for line in lines]
     orders = FileObjectThread(sys.stdin.buffer, "rb")
     # Unbuffered and appending: every record is one write, whole or not there.

@@ -57,8 +57,7 @@ class ClusterSamples:
     async def take(self, region: str, engine: EngineSet) -> TakenSamples:
         asked = self._asked[region]
         found = await self._regions[region].take(engine.version, asked.at(WHERE))
-        sealed = [each for answer in found.answers for each in answer["samples"]]
-        return TakenSamples(samples=opened(asked.key, sealed), problem=found.problem)
+        return TakenSamples(samples=opened(asked.key, found.answers), problem=found.problem)
 
     async def end(self, region: str) -> None:
         if asked := self._asked.pop(region, None):

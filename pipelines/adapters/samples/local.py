@@ -6,6 +6,7 @@ for a delivery that is over cannot be opened by anybody. Engines read what to ke
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +62,7 @@ class LocalSamples:
                 f"the engine of version {engine.version} keeps no samples: status {reply.status}",
                 hint="start the fleet again with this tidegate: `tidegate fleet down`, then `tidegate fleet up`",
             )
-        return TakenSamples(samples=opened(self._key, reply.json()["samples"]))
+        return TakenSamples(samples=opened(self._key, map(json.loads, [reply.text])))
 
     async def end(self, region: str) -> None:
         file_of(self._folder, region).unlink(missing_ok=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-
-from pydantic import ValidationError
+from typing import Any
 
 from engine_images.samples.key import SampleKey
 from gates.answers.samples import UserSample
@@ -26,19 +25,19 @@ def asked_for(key: SampleKey, settings: SamplesSpec, shares: Mapping[str, float]
     )
 
 
-def opened(key: SampleKey, sealed: Iterable[str]) -> tuple[UserSample, ...]:
-    """The samples of an engine's answer.
+def opened(key: SampleKey, answers: Iterable[Any]) -> tuple[UserSample, ...]:
+    """The samples of engines' answers, which may be anything.
 
     Raises:
         OutsideError: one is sealed for another key, or of another form.
     """
-    return tuple(_opened(key, each) for each in sealed)
-
-
-def _opened(key: SampleKey, text: str) -> UserSample:
     try:
-        return UserSample.model_validate_json(key.open(base64.b64decode(text)))
+        return tuple(
+            UserSample.model_validate_json(key.open(base64.b64decode(each, validate=True)))
+            for answer in answers
+            for each in answer["samples"]
+        )
     # `from None`: the error as it came holds what a user wrote.
-    except ValidationError:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         hint = "let engines and deliveries be of one version of tidegate"
-        raise OutsideError("an engine's sample is of another form", hint=hint) from None
+        raise OutsideError("an engine's answer of samples is of another form", hint=hint) from None

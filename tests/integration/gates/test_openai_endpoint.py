@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fakes.services.chat_servers import FAULTS, chat_server
 from fakes.services.endpoints import endpoint_server
+from fakes.services.http import QuietHandler, answering
 
 from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
 from gates.comparison.model import ApiForm, Endpoint
@@ -31,6 +34,17 @@ async def test_an_answer_has_its_text_tokens_and_times() -> None:
     assert 0.04 < found.ttft_seconds < found.duration_seconds - 0.1
     sent = server.bodies[0]
     assert (sent["temperature"], sent["seed"], sent["max_tokens"]) == (0, 0, 8)
+
+
+async def test_only_a_line_feed_ends_a_line_of_a_stream() -> None:
+    class Engine(QuietHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            chunk = {"choices": [{"delta": {"content": "yes\u2028it\x85is"}, "finish_reason": "stop"}]}
+            self.answer(f"data:{json.dumps(chunk, ensure_ascii=False)}\r\n\r\ndata: [DONE]")
+
+    with answering(Engine) as address:
+        assert (await answer(f"http://{address}")).text == "yes\u2028it\x85is"
 
 
 @pytest.mark.parametrize("fault", [*sorted(FAULTS.keys() - {"too-many"}), "cut", "vanish"])

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from gates.answers.golden import MOST_PROMPTS
+from pipelines.spec.policy import prompts_in
 from tidegate.cli import main
+from tidegate.core.spec import SpecError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -77,6 +79,14 @@ def test_a_golden_set_has_a_limit_that_is_said_at_once(spec: Path, capsys: pytes
         f"{spec.parent}/golden.jsonl:10001: found 10,005 lines; "
         "expected a JSON object per line, at most 10,000 lines and 156 MiB\n"
     )
+
+
+def test_a_file_that_is_too_large_is_told_by_its_size_and_not_read(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    with prompts.open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(SpecError, match="found 3,072 MiB; expected one prompt a line, at most"):
+        prompts_in(prompts)
 
 
 @pytest.mark.parametrize("command", ["deliver", "status", "doctor", "rollback"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.text import one_line, printable
+from tidegate.core.text import lines_of, one_line, printable
 
 
 def test_escapes_titles_and_turned_writing_are_left_out() -> None:
@@ -14,6 +14,12 @@ def test_escapes_titles_and_turned_writing_are_left_out() -> None:
 
 def test_a_line_stays_a_line() -> None:
     assert one_line("failed\n::add-mask::x\r\u2028y") == "failed ::add-mask::x y"
+
+
+def test_lines_end_where_files_end_them_and_nowhere_else() -> None:
+    assert lines_of("") == []
+    assert lines_of("a\r\n\nb\u2028c\x85d\x0ce") == ["a", "", "b\u2028c\x85d\x0ce"]
+    assert lines_of("a\n") == ["a"]
 
 
 @given(st.text())

@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fakes.metrics.scraped import as_native, batch_of_native
+from pydantic import ValidationError
 
 from gates.evidence.batch import ArmName, Buckets
-from gates.evidence.counters import Bucket, NotCounts, buckets, classic, common_edges, native
+from gates.evidence.counters import Bucket, NotCounts, buckets, classic, common_edges, custom_edges, native
 
 INF = math.inf
 
@@ -72,15 +73,41 @@ def test_what_is_beyond_the_grid_stays_counted_at_its_ends() -> None:
     ("bucket", "said"),
     [
         ((1, -2.0, -1.0, 1.0), "negative times"),
-        ((0, 1.0, 4.0, 1.0), "coarser than schema 0"),
-        ((0, 0.3, 0.7, 1.0), "coarser than schema 0"),
-        ((3, -0.1, 0.1, 1.0), "coarser than schema 0"),
+        ((0, -1.0, -0.5, 1.0), "negative times"),
+        ((0, -INF, INF, 1.0), "has no edge"),
         ((0, 1.0, 2.0, 0.5), "no whole number"),
     ],
 )
 def test_what_is_no_usable_native_histogram_is_told(bucket: Bucket, said: str) -> None:
     with pytest.raises(NotCounts, match=said):
         native([(1.0, (bucket,))])
+
+
+def test_custom_buckets_are_read_on_the_edges_of_all_filled_ones() -> None:
+    early = ((0, -INF, 0.1, 3.0), (0, 0.5, 1.0, 2.0))
+    late = ((0, -INF, 0.1, 4.0), (0, 0.1, 0.5, 1.0), (0, 0.5, 1.0, 2.0), (0, 7.0, INF, 1.0))
+    samples = [(1.0, early), (2.0, late)]
+    edges = custom_edges([samples])
+    assert edges == (0.1, 0.5, 1.0, 7.0)
+    assert native(samples, edges).counts.tolist() == [[3, 0, 2, 0, 0], [4, 1, 2, 0, 1]]
+    with pytest.raises(NotCounts, match="custom buckets are not those of the others"):
+        native([(1.0, ((0, 0.1, 1.0, 1.0),))], edges)
+    with pytest.raises(NotCounts, match="negative times"):
+        native([(1.0, ((0, -INF, -0.1, 1.0),))], edges)
+    # Coarser than schema 0, or with a wide bucket around zero, a native one is read in the same way.
+    coarse = [(1.0, ((3, -0.1, 0.1, 1.0), (0, 1.0, 4.0, 2.0)))]
+    assert native(coarse, custom_edges([coarse])).counts.tolist() == [[1, 0, 2, 0]]
+    assert custom_edges([[(1.0, as_native([0.2, 3.0], 3))]]) == ()
+
+
+def test_more_edges_than_can_be_compared_are_refused() -> None:
+    edges = [float(n) for n in range(1, 502)]
+    with pytest.raises(NotCounts, match="501 bucket edges, where 500 are compared at most"):
+        classic({edge: [(1, 1)] for edge in (*edges, INF)})
+    with pytest.raises(NotCounts, match="501 bucket edges"):
+        native([(1.0, ())], edges)
+    with pytest.raises(ValidationError, match="at most 500"):
+        Buckets(edges=tuple(edges), counts=(0,) * 502)
 
 
 def test_grids_are_reduced_to_what_they_share() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from fakes.delivery.ledger import FakeLedger
 from fakes.delivery.world import Attached, Steps, World, a_spec
 
 from gates.analyses.errors import ErrorsGate
+from gates.evidence.batch import Batch
 from gates.sequential_test import AnalysisPlan
-from gates.transcript import read, replay
+from gates.transcript import BatchLine, read, replay
 from pipelines.errors import NotAsPlanned
 from pipelines.events.artifacts import (
     RecordedTrial,
@@ -48,6 +50,14 @@ async def test_a_trial_that_goes_on_is_the_trial_that_was(tmp_path: Path) -> Non
     assert not trial.is_new
     verdicts = trial.verdicts(deadline_passed=False)
     assert tuple(verdicts) == lines[-1].verdicts  # type: ignore[union-attr]
+
+
+def test_a_clock_that_is_set_back_ends_nothing(tmp_path: Path) -> None:
+    trial = RecordedTrial.begun(AnalysisPlan(errors=ErrorsGate()), tmp_path / "canary.jsonl")
+    for time in (100.0, 40.0, 41.0):
+        trial.take(Batch(time=time))
+    lines = list(read(StringIO(trial.path.read_text()), file="t"))
+    assert [line.batch.time for line in lines if isinstance(line, BatchLine)] == [100, 100.000001, 100.000002]
 
 
 async def test_a_line_that_a_crash_cut_short_is_left_out_before_the_next_is_written(tmp_path: Path) -> None:

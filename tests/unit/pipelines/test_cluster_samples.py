@@ -12,12 +12,13 @@ from fakes.clusters.sampled_pods import SampledPods
 from fakes.clusters.world import REGIONS, demo_on_clusters
 from fakes.kube.requests import Fault, Meanwhile
 
-from engine_images.samples.key import WHERE, WHERE_IT_ENDS
+from engine_images.samples.key import WHERE, WHERE_IT_ENDS, SampleKey
 from pipelines.adapters.samples.clusters import (
     AGAIN_SECONDS,
     FOR_SECONDS,
     ClusterSamples,
 )
+from pipelines.adapters.samples.sealed import opened
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.samples import SamplesSpec
@@ -93,6 +94,15 @@ async def test_what_all_pods_of_an_arm_have_kept_is_taken_once(trial: Trial) -> 
     assert await trial.taken(trial.stable) == [f"asked of {pod}" for pod in stable]
     assert await trial.taken(trial.stable) == []
     assert await trial.taken(trial.canary) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, [], {}, {"samples": None}, {"samples": "a"}, {"samples": [5]}, {"samples": ["?"]}, {"samples": ["AAAA"]}],
+)
+def test_an_engine_that_answers_oddly_is_no_defect_of_the_delivery(answer: object) -> None:
+    with pytest.raises(OutsideError):
+        opened(SampleKey(), [answer])
 
 
 async def test_nobody_else_takes_or_ends_anything(trial: Trial) -> None:

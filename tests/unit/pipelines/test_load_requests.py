@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from statistics import mean
 
 import pytest
 
 from gates.evidence.request_record import RequestRecord
+from pipelines.adapters.load.prompts import read_prompts
 from pipelines.load.model import LoadOrder, LoadShape
 from pipelines.load.requests import DRAWN, histogram_in, plain_requests, requests_like, shuffled
 from pipelines.load.results import Quantiles, arm_load, arm_result
+from pipelines.spec.policy import prompts_in
 from tidegate.core.errors import UsageError
 
 METRICS = """
@@ -125,3 +128,10 @@ def test_figures_are_of_all_blocks() -> None:
     assert found.itl_seconds == Quantiles()
     assert found.tokens_per_second == 1000
     assert found.tokens_per_cost == pytest.approx(1.0 * 1000 / 1.0)
+
+
+def test_prompts_are_lines_and_keep_what_only_looks_like_the_end_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_bytes('one\u2028prompt\r\n\n{"prompt": "two\u0085"}\n'.encode())
+    assert read_prompts(path) == ["one\u2028prompt", "two\u0085"]
+    assert prompts_in(path)[0] == "one\u2028prompt"

@@ -288,6 +288,12 @@ def test_a_conversation_keeps_its_roles_and_an_answer_in_one_piece_is_read() -> 
     assert (found.prompt, found.answer, found.finish_reason) == ("system: Be terse.\nuser: Hi", "Hello", "length")
 
 
+def test_a_stream_ends_lines_where_events_do_and_wants_no_space() -> None:
+    chunk = json.dumps({"choices": [{"delta": {"content": "a\u2028b\x85c"}}]}, ensure_ascii=False)
+    found = read_exchange(json.dumps(ASKED).encode(), f"data:{chunk}\r\n\r\ndata:[DONE]\n\n".encode(), streams=True)
+    assert found is not None and (found.answer, found.ended) == ("a\u2028b\x85c", True)
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"messages": 5}', b'{"messages": [{}]}', b"\xff"])
 def test_what_is_no_exchange_is_none(body: bytes) -> None:
     assert read_exchange(body, body, streams=False) is None
