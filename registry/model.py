@@ -193,6 +193,8 @@ class DeliverySummary(Value):
     """The step of the last event."""
     host: str
     pid: int
+    machine: str = ""
+    """The boot and the PID namespace that `pid` belongs to; no other is called so."""
     heartbeat: datetime
     """When its process last said that it lives."""
     patience_seconds: float = 0.0

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
 from enum import Enum
 
 from registry.conventions import CLAIM_PREFIX, OWNER
 from registry.model import DeliverySummary
+from tidegate.core.clock import Clock
 from tidegate.core.model import Value
+from tidegate.core.silence import Life, Watch
 
 LIVE_SECONDS = 60.0
-"""A delivery whose heartbeat is older is dead. A process beats every 10 s, and with every event."""
+"""A delivery whose heartbeat is older looks dead. A process beats every 10 s, and with every event."""
 
 
-def is_alive(delivery: DeliverySummary, now: datetime, host: str, process_exists: Callable[[int], bool]) -> bool:
+def life_of(
+    delivery: DeliverySummary,
+    watch: Watch,
+    clock: Clock,
+    *,
+    machine: str,
+    process_exists: Callable[[int], bool],
+) -> Life:
     """Whether an unfinished delivery's process may still act.
 
-    On its own host the process table knows at once; elsewhere only its heartbeat tells. Of a delivery that many
+    The process table that knows its number tells at once; elsewhere only heartbeats do. Of a delivery that many
     processes carry the last may well be gone and the next not there yet: it is given the time it asked for.
+
+    Args:
+        delivery: has not ended.
+        watch: of this process, which notes this look.
+        clock: of this machine.
+        machine: as `DeliverySummary.machine`, of this process.
+        process_exists: of this machine.
     """
-    if delivery.patience_seconds:
-        return now - delivery.heartbeat < timedelta(seconds=delivery.patience_seconds)
-    if delivery.host == host and not process_exists(delivery.pid):
-        return False
-    return now - delivery.heartbeat < timedelta(seconds=LIVE_SECONDS)
+    if not delivery.patience_seconds and delivery.machine == machine and not process_exists(delivery.pid):
+        return Life.DEAD
+    allowed = delivery.patience_seconds or LIVE_SECONDS
+    now, monotonic = clock.now(), clock.monotonic()
+    return watch.life(delivery.id, delivery.heartbeat, now=now, monotonic=monotonic, allowed=allowed)
 
 
 def why_dead(delivery: DeliverySummary) -> str:
@@ -51,8 +67,9 @@ def _age(delivery: DeliverySummary) -> tuple[datetime, str]:
     return delivery.started, delivery.id
 
 
-CLAIM_SECONDS = 60.0
-"""An older claim is one of a process that died before it withdrew."""
+CLAIM_SECONDS = 20.0
+"""How long a process tries to carry a delivery on: one that was held up longer gives up, before others (who watch for
+`WATCH_SECONDS`) take it for dead."""
 
 
 class Claim(Value):
@@ -74,10 +91,6 @@ class Claim(Value):
         """What takes its place once it counts no more."""
         return {CLAIM_PREFIX + self.mark: ""}
 
-    def old(self, now: datetime, *, after: float = CLAIM_SECONDS) -> bool:
-        """Whether it was made too long ago to count."""
-        return now - self.made > timedelta(seconds=after)
-
 
 class Standing(Enum):
     """What a look at the others says of a claim."""
@@ -87,18 +100,19 @@ class Standing(Enum):
     LOST = "lost"
 
 
-def standing(mine: Claim, tags: Mapping[str, str], now: datetime) -> Standing:
-    """Where `mine` stands among what is written on the run now."""
-    # One that was held up this long may be taken for dead already.
-    if tags.get(OWNER, "") != mine.over or mine.old(now, after=CLAIM_SECONDS / 2):
+def standing(mine: Claim, tags: Mapping[str, str], dead: Collection[Claim]) -> Standing:
+    """Where `mine` stands among what is written on the run now; those who made the `dead` claims died."""
+    if tags.get(OWNER, "") != mine.over:
         return Standing.LOST
-    others = [each for each in _claims(tags) if each.mark != mine.mark and each.over == mine.over and not each.old(now)]
+    others = [each for each in claims_in(tags) if each.mark != mine.mark and each.over == mine.over]
+    others = [each for each in others if each not in dead]
     if any((each.made, each.mark) < (mine.made, mine.mark) for each in others):
         return Standing.LOST
     return Standing.WAITS if others else Standing.WON
 
 
-def _claims(tags: Mapping[str, str]) -> list[Claim]:
+def claims_in(tags: Mapping[str, str]) -> list[Claim]:
+    """Those that nobody has withdrawn."""
     written = {key.removeprefix(CLAIM_PREFIX): value for key, value in tags.items() if key.startswith(CLAIM_PREFIX)}
     return [
         Claim(mark=mark, made=datetime.fromisoformat(made), over=over)

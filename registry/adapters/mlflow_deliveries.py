@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -24,6 +24,7 @@ from registry.conventions import (
     IN_PRODUCTION,
     KEY,
     LAST_STEP,
+    MACHINE,
     MODEL,
     ON_TRIAL,
     OUTCOME,
@@ -37,17 +38,28 @@ from registry.conventions import (
 )
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
-from registry.ownership import LIVE_SECONDS, Claim, Standing, contest, is_alive, standing, why_dead
+from registry.ownership import (
+    CLAIM_SECONDS,
+    LIVE_SECONDS,
+    Claim,
+    Standing,
+    claims_in,
+    contest,
+    life_of,
+    standing,
+    why_dead,
+)
 from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused
+from tidegate.core.silence import WATCH_SECONDS, Life, Watch
 from tidegate.core.text import failure_line
 
 log = logging.getLogger(__name__)
 
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
-PATIENCE_SECONDS = LIVE_SECONDS + 30.0
+PATIENCE_SECONDS = LIVE_SECONDS + WATCH_SECONDS
 """How long the older of two that open at once waits for the younger to withdraw or win.
 
 Longer than one that died before it withdrew is taken to live, or both would go: then nobody delivers.
@@ -56,6 +68,8 @@ BEAT_SECONDS = 10.0
 """Between two signs of life of the one that waits."""
 LOOK_SECONDS = 0.1
 """Between two looks at the others."""
+SIGN_SECONDS = 2.0
+"""Between two looks for a sign of life."""
 
 
 class Keys(TypedDict):
@@ -87,9 +101,10 @@ class MlflowDeliveries:
         self._given = store
         self._gone: set[str] = set()
         self._told: set[str] = set()
+        self._watch = Watch()
         self._uri = tracking_uri
         self._clock = clock or SystemClock()
-        self._host = host or socket.gethostname()
+        self._host, self._machine = host or socket.gethostname(), host or this_machine()
         self._pid = pid or os.getpid()
         self._sleep = sleep
 
@@ -120,10 +135,12 @@ class MlflowDeliveries:
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
         """
-        for other, _ in self._live(version.name):
-            if key is not None and other.key == key:
-                return self.join(other.id)
-            raise _refusal(other)
+        while others := [other for other, _ in self._live(version.name)]:
+            for other in filter(self.is_alive, others):
+                if key is not None and other.key == key:
+                    return self.join(other.id)
+                raise _refusal(other)
+            self._wait_for_signs(others[0])
         more = {PATIENCE: f"{patience.total_seconds():g}"} if patience else {}
         more |= dict(zip((ON_TRIAL, IN_PRODUCTION), engines, strict=True)) if engines else {}
         run = self._create(version, champion, spec_digest, more | ({KEY: key} if key else {}))
@@ -166,23 +183,15 @@ class MlflowDeliveries:
             Refused: it is over, or a process still shows that it carries it.
             UnknownDelivery: no ledger has that id.
         """
-        # One look for both: who replaced the owner after it must not be replaced for having been silent before.
-        run = self._run(delivery)
-        known = summary_of(run)
-        if known.ended is not None:
-            raise Refused(
-                f"delivery {delivery} is over: {known.outcome}: {known.reason}",
-                hint="`tidegate deliver` begins another",
-            )
-        # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
-        if self.is_alive(known.model_copy(update={"patience_seconds": min(known.patience_seconds, LIVE_SECONDS)})):
-            raise _refusal(known)
+        # One look for all: who replaced the owner after it must not be replaced for having been silent before.
+        run, known, dead = self._given_up(delivery)
         claim = Claim(mark=uuid4().hex, made=self._clock.now(), over=run.tags.get(OWNER, ""))
-        self._claim(claim, known)
+        self._claim(claim, known, dead)
         marks = {
             OWNER: claim.mark,
             HOST: self._host,
             PID: str(self._pid),
+            MACHINE: self._machine,
             HEARTBEAT: self._clock.now().isoformat(),
             PATIENCE: f"{patience.total_seconds():g}",
             KEY: key or "",
@@ -194,22 +203,58 @@ class MlflowDeliveries:
         over = frozenset({claim.over} - {""})
         return MlflowLedger(self._store, run, self._clock, writer=_writer(), owner=claim.mark, over=over, **self._keys)
 
-    def _claim(self, claim: Claim, known: DeliverySummary) -> None:
+    def _given_up(self, delivery: str) -> tuple[StoredRun, DeliverySummary, Collection[Claim]]:
+        """A delivery as it is once it is clear that no process carries it, and claims whose processes died too.
+
+        Raises:
+            Refused: it is over, or a process carries it.
+        """
+        while True:
+            run = self._run(delivery)
+            known = summary_of(run)
+            if known.ended is not None:
+                raise Refused(
+                    f"delivery {delivery} is over: {known.outcome}: {known.reason}",
+                    hint="`tidegate deliver` begins another",
+                )
+            # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
+            patience = min(known.patience_seconds, LIVE_SECONDS)
+            life = self._life(known.model_copy(update={"patience_seconds": patience}))
+            if life is Life.ALIVE:
+                raise _refusal(known)
+            claims = [each for each in claims_in(run.tags) if each.over == run.tags.get(OWNER, "")]
+            now = self._clock.monotonic()
+            watched = min((self._watch.sees(each.mark, each, now)[0] for each in claims), default=WATCH_SECONDS)
+            if life is Life.DEAD and watched >= WATCH_SECONDS:
+                return run, known, claims
+            self._wait_for_signs(known)
+
+    def _wait_for_signs(self, other: DeliverySummary) -> None:
+        if other.id not in self._told:
+            log.warning(
+                "delivery %s of %s: last heard of at %s UTC; waiting %.0f s for a sign that it is alive",
+                other.id, other.name, f"{other.heartbeat:%F %T}", WATCH_SECONDS,
+            )  # fmt: skip
+        self._told.add(other.id)
+        self._sleep(SIGN_SECONDS)
+
+    def _claim(self, claim: Claim, known: DeliverySummary, dead: Collection[Claim]) -> None:
         """Return once nobody else may carry the delivery on. A claim that is refused is withdrawn.
 
         Raises:
             Refused: somebody else does, or came first.
         """
+        until = self._clock.monotonic() + CLAIM_SECONDS
         self._store.runs.log(known.id, tags=claim.tag)
         try:
-            self._wait_for(claim, known)
+            self._wait_for(claim, known, dead, until)
         except BaseException:
             # One that cannot be withdrawn runs out by itself.
             with suppress(StoreUnreachable):
                 self._store.runs.log(known.id, tags=claim.withdrawn)
             raise
 
-    def _wait_for(self, claim: Claim, known: DeliverySummary) -> None:
+    def _wait_for(self, claim: Claim, known: DeliverySummary, dead: Collection[Claim], until: float) -> None:
         while True:
             run = self._run(known.id)
             if run.status != NOT_ENDED:
@@ -217,8 +262,8 @@ class MlflowDeliveries:
                     f"delivery {known.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}",
                     hint="`tidegate deliver` begins another",
                 )
-            where = standing(claim, run.tags, self._clock.now())
-            if where is Standing.LOST:
+            where = standing(claim, run.tags, dead)
+            if where is Standing.LOST or self._clock.monotonic() > until:
                 raise Refused(
                     f"delivery {known.id} of {known.name} is being carried on by another process",
                     hint="see `tidegate status`",
@@ -262,8 +307,15 @@ class MlflowDeliveries:
         return [self._brought(run, path, into) for path in self._store.artifacts.files(run, folder)] if run else []
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
-        """Whether it has not ended and its process still shows signs of life."""
-        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, _may_act)
+        """Whether it has not ended and its process still shows signs of life.
+
+        That it shows none may be a matter of two clocks: before anything is done about it, `open_delivery` and
+        `take_over` watch it for `WATCH_SECONDS`.
+        """
+        return delivery.ended is None and self._life(delivery) is Life.ALIVE
+
+    def _life(self, delivery: DeliverySummary) -> Life:
+        return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=_may_act)
 
     def _brought(self, run: StoredRun, path: str, into: Path) -> Path:
         """One artifact, at its own place below `into`."""
@@ -287,6 +339,7 @@ class MlflowDeliveries:
             VERSION: version.version,
             HOST: self._host,
             PID: str(self._pid),
+            MACHINE: self._machine,
             HEARTBEAT: now.isoformat(),
             STATE: OPENING,
             OWNER: uuid4().hex,
@@ -337,14 +390,16 @@ class MlflowDeliveries:
             return  # its heartbeat never moves again, so others take it for dead
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
-        """The live deliveries with whether each has won; those that died are closed on the way."""
+        """Those that live, or may live, with whether each has won; those that died are closed on the way."""
         for found, summary in self._readable(self._runs(name, status=NOT_ENDED)):
             # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
-            run = found if self.is_alive(summary) else self._run(found.id)
+            run = found if self._life(summary) is not Life.DEAD else self._run(found.id)
             delivery = summary_of(run)
-            if self.is_alive(delivery):
+            if delivery.ended is not None:
+                continue
+            if self._life(delivery) is not Life.DEAD:
                 yield delivery, run.tags.get(STATE) != OPENING
-            elif delivery.ended is None:
+            else:
                 self._gone.add(run.tags.get(OWNER, ""))
                 MlflowLedger(self._store, run, self._clock).close(
                     delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
@@ -411,10 +466,22 @@ def _summary(run: StoredRun) -> DeliverySummary:
         last_step=tags.get(LAST_STEP),
         host=tags[HOST],
         pid=pid,
+        machine=tags.get(MACHINE, ""),
         heartbeat=heartbeat,
         patience_seconds=patience,
         key=tags.get(KEY) or None,
     )
+
+
+def this_machine() -> str:
+    """The boot and the PID namespace of this process, as far as the system tells them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        import psutil
+
+        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
 
 
 def _may_act(pid: int) -> bool:

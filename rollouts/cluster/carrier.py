@@ -29,9 +29,10 @@ from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.silence import Life, Watch
 
 LIVE_SECONDS = 60.0
-"""A Lease that was renewed more lately is that of a process which lives: it renews every 10 s."""
+"""A Lease that was renewed longer ago looks like that of a process which is gone: one that lives renews every 10 s."""
 
 GUARD = "guard"
 """Token of a region's guard. It holds the Lease while it takes a trial back; a guard that finds it there, silent, goes
@@ -76,9 +77,12 @@ class LeaseRecord(Value):
     way_back: str = ""
     """The version that served before the delivery, while it is open; empty while none is."""
 
-    def lives(self, now: datetime) -> bool:
-        """Whether the one who holds it was heard of just now."""
-        return bool(self.token and self.renewed) and self.silence(now) < timedelta(seconds=LIVE_SECONDS)
+    def life(self, watch: Watch, clock: Clock) -> Life:
+        """What is known of the one who holds it, with this look."""
+        if not self.token or self.renewed is None:
+            return Life.DEAD
+        now, monotonic = clock.now(), clock.monotonic()
+        return watch.life(self.token, self.renewed, now=now, monotonic=monotonic, allowed=LIVE_SECONDS)
 
     def unattended(self, now: datetime) -> bool:
         """Whether nothing was heard of anybody for longer than its last carrier allowed."""
@@ -103,11 +107,11 @@ def read_lease(found: Json) -> LeaseRecord:
     )
 
 
-def may_take_lease(record: LeaseRecord, carrier: Carrier, now: datetime) -> bool:
+def may_take_lease(record: LeaseRecord, carrier: Carrier, life: Life) -> bool:
     """Whether the Lease is `carrier`'s for the asking: his already, nobody's, or that of one who is gone."""
     same_delivery = carrier.key != "" and record.key == carrier.key
     ours = record.token in {"", carrier.token, *carrier.over} or same_delivery
-    return ours or carrier.insists or not record.lives(now)
+    return ours or carrier.insists or life is Life.DEAD
 
 
 def new_lease(name: str, namespace: str, carrier: Carrier, now: datetime, *, above: int) -> Json:
@@ -361,7 +365,7 @@ class Fence:
         A guard has it until the trial is taken back, and no other part in the delivery: it is waited for as long as the
         operation may take.
         """
-        name, met = self._config.name, None
+        name, met, watch = self._config.name, None, Watch()
         while True:
             found, now = await find(self._cluster, LEASES, conventions.lease(name)), self._clock.now()
             try:
@@ -369,7 +373,7 @@ class Fence:
                     made = new_lease(name, self._cluster.namespace, self._who, now, above=above)
                     return await self._cluster.create(LEASES, made)
                 record = read_lease(found)
-                if may_take_lease(record, self._who, now):
+                if may_take_lease(record, self._who, record.life(watch, self._clock)):
                     return await self._cluster.replace(LEASES, taken_lease(found, self._who, now, above=above))
             except Conflict:
                 continue

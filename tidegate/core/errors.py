@@ -46,6 +46,14 @@ class ExitCode(IntEnum):
 _WHO = re.compile(r"(?<=://)[^/?#\s\"'<>]*@")
 
 
+_LONG = re.compile(r"(\S{200})\S+")
+
+
+def _legible(text: str) -> str:
+    """Without credentials of addresses, and without the rest of a word that nobody reads to its end."""
+    return _LONG.sub(r"\1...", without_credentials(text))
+
+
 def without_credentials(text: str) -> str:
     """`text` with every address in it without a name and password: for words of others, which may hold some."""
     return _WHO.sub("", text)
@@ -63,8 +71,8 @@ class TidegateError(Exception):
 
         An error goes into logs, ledgers and reports: no name and password of an address in it gets that far.
         """
-        self.message = without_credentials(message)
-        self.hint = hint and without_credentials(hint)
+        self.message = _legible(message)
+        self.hint = hint and _legible(hint)
         self.detail = detail and without_credentials(detail)
         super().__init__(self.message)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_origin
 
@@ -24,7 +26,7 @@ from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
-from tidegate.core.text import lines_of
+from tidegate.core.text import lines_of, shortened
 from tidegate.core.yaml_text import (
     MOST_CHARACTERS,
     TooMuch,
@@ -89,7 +91,7 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         path = f"{self.path}: " if self.path else ""
-        return f"{where}: {path}found {self.found}; expected {self.expected}"
+        return f"{where}: {path}found {shortened(self.found)}; expected {self.expected}"
 
 
 class SpecError(UsageError):
@@ -98,11 +100,10 @@ class SpecError(UsageError):
     has_places = True
 
     def __init__(self, problems: list[Problem]) -> None:
-        """`problems` are all that were found, in the order of the file; the message has the first of them."""
+        """`problems` are those that were looked for, in the order of the file; the message has the first of them."""
         lines = [str(problem) for problem in problems[:MOST_PROBLEMS]]
         if len(problems) > MOST_PROBLEMS:
-            last = problems[MOST_PROBLEMS]
-            lines.append(f"{last.file}:{last.line}: and {len(problems) - MOST_PROBLEMS} more problems")
+            lines.append(f"{problems[MOST_PROBLEMS].file}:{problems[MOST_PROBLEMS].line}: and more problems")
         super().__init__("\n".join(lines))
         self.problems = problems
 
@@ -294,13 +295,15 @@ def _checked(
     try:
         spec = kind.model_validate(data, context={FROM_FILE: True, FORMER_KEYS: former})
     except ValidationError as error:
-        problems = duplicates + [_problem(detail, file, root, kind) for detail in _causes(error.errors())]
+        # To explain one is to walk the file for it, and nobody reads thousands.
+        causes = islice(_causes(error.errors()), MOST_PROBLEMS + 1)
+        problems = duplicates + [_problem(detail, file, root, kind) for detail in causes]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     for old, new in former:
         log.warning("%s: `%s` is now `%s`; the old name goes with the next release", file, old, new)
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
-        for odd in (*spec.all_contradictions(), *also(spec))
+        for odd in islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
     ]
     if problems:
         raise SpecError(problems)
@@ -324,10 +327,9 @@ def _duplicates(node: yaml.Node, file: str, path: str) -> Iterator[Problem]:
 
 def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
     """Without what only follows: a list is not too short because an item of it is wrong."""
+    places = Counter(detail["loc"][:length] for detail in details for length in range(len(detail["loc"]) + 1))
     for detail in details:
-        loc = detail["loc"]
-        inside = any(other["loc"][: len(loc)] == loc for other in details if other is not detail)
-        if detail["type"] != "too_short" or not inside:
+        if detail["type"] != "too_short" or places[detail["loc"]] == 1:
             yield detail
 
 

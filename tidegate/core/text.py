@@ -37,6 +37,11 @@ LONGEST = 200
 """Characters of what is wrong with words of others."""
 
 
+def shortened(text: str) -> str:
+    """`text`, or its beginning when it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def failure_line(error: Exception) -> str:
     """What a parser made of words of others, in one line that is not long."""
     return one_line(f"{type(error).__name__}: {error}")[:LONGEST]

@@ -18,8 +18,9 @@ from typing import Any
 from registry.adapters.mlflow_store import Store
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredMetric, StoredRun
-from registry.ownership import is_alive, why_dead
+from registry.ownership import life_of, why_dead
 from tidegate.core.clock import Clock
+from tidegate.core.silence import Life, Watch
 
 
 class OffLoop:
@@ -167,7 +168,9 @@ class FakeDeliveries:
         return next(list(ledger.events) for ledger in self.ledgers if ledger.delivery == delivery)
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
-        return delivery.ended is None and is_alive(delivery, self._clock.now(), self._host, lambda pid: True)
+        return delivery.ended is None and (
+            life_of(delivery, Watch(), self._clock, machine=self._host, process_exists=lambda pid: True) is Life.ALIVE
+        )
 
 
 CALLS = frozenset({"append", "recorded", "measure", "attach", "beat", "close"})

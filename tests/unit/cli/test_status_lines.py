@@ -77,7 +77,8 @@ def a_region(**changes: object) -> RegionState:
         (
             a_delivery(last_step="build"),
             False,
-            "delivery 01234567 of version 3: died at build; process 4711 on here is gone; "
+            "delivery 01234567 of version 3: died at build; process 4711 on here was last heard of at "
+            f"{a_delivery().heartbeat:%F %T} UTC; "
             f"`tidegate resume {a_delivery().id}` carries it on, the next `tidegate deliver` closes it and "
             f"starts again",
         ),

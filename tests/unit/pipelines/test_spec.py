@@ -212,6 +212,12 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
             "11: regions.waves: found [['eu-west-1'], ['eu-west-1']]; expected each region in one wave only",
         ),
         (
+            11,
+            f"regions: {{waves: [[{', '.join(f'r{number}' for number in range(201))}]]}}",
+            f"11: regions.waves: found {str([[f'r{number}' for number in range(201)]])[:80]}...; "
+            "expected at most 200 regions in all waves together",
+        ),
+        (
             12,
             "traffic: {requests_per_second: 0}",
             "12: traffic.requests_per_second: found 0; expected greater than 0",

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from fakes.clock import FakeClock
 from fakes.clusters.interleaving import Interleaving
 from fakes.delivery.ledger import memory_store
 from fakes.delivery.records import slow
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.errors import DeliveryLost, StoreUnreachable
+from registry.conventions import MACHINE, PID
+from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
 from registry.model import ModelVersion
 from registry.ownership import LIVE_SECONDS
 from tidegate.core.errors import Refused
+from tidegate.core.silence import WATCH_SECONDS
 
 NAME = "support-llm"
 VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
@@ -125,3 +128,39 @@ async def test_a_rival_that_cannot_withdraw_leaves_the_older_one_to_deliver(monk
     summaries = await place.story.process(lambda: older.deliveries(NAME))
     assert [(each.id, each.ended is None) for each in summaries if each.ended is None] == [(first.delivery, True)]
     assert place.story.time.elapsed < timedelta(minutes=2).total_seconds()
+
+
+class Ahead(FakeClock):
+    """Of a machine whose clock is wrong."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=2)
+
+
+def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of_the_same_name() -> None:
+    store, theirs, ours = memory_store(), FakeClock(), Ahead()
+    carrier = MlflowDeliveries("memory:", theirs, host="tidegate-0", store=store)
+    ledger = carrier.open_delivery(VERSION, None, spec_digest="s")
+    store.runs.log(ledger.delivery, tags={MACHINE: "another boot", PID: "999999"})
+
+    def both_go_on(seconds: float) -> None:
+        theirs.elapsed = ours.elapsed = ours.elapsed + seconds
+        if ours.elapsed % 10 < seconds:
+            ledger.beat()
+
+    def we_go_on(seconds: float) -> None:
+        ours.elapsed += seconds
+
+    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=both_go_on, store=store)
+    for act in (
+        lambda: other.open_delivery(VERSION, None, spec_digest="s"),
+        lambda: other.take_over(ledger.delivery),
+    ):
+        with pytest.raises(DeliveryRuns, match=r"on tidegate-0 \(process 999999\)"):
+            act()
+    ledger.append(slow()[0])
+    # It dies: nothing changes while it is watched.
+    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=we_go_on, store=store)
+    begun = ours.elapsed
+    assert other.open_delivery(VERSION, None, spec_digest="s").over == {ledger.owner}
+    assert ours.elapsed - begun <= WATCH_SECONDS + LIVE_SECONDS

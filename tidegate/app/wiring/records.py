@@ -16,6 +16,7 @@ from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion,
 from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.silence import WATCH_SECONDS
 from tidegate.core.text import failure_line
 from tidegate.core.threads import call_in_thread, call_with_timeout
 
@@ -70,7 +71,7 @@ class RollbackLedger:
 
     async def close(self, last: DeliverySummary, *, serves: str | None) -> None:
         """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""
-        await self._ask(lambda: self._close(last, serves))
+        await self._ask(lambda: self._close(last, serves), more_seconds=WATCH_SECONDS)
 
     async def reinstate(self, version: str) -> None:
         """Make it champion: users are on it."""
@@ -92,7 +93,7 @@ class RollbackLedger:
         """The engine image that a version's tags name; no file is brought here."""
         return await self._ask(lambda: self._engine(version, name))
 
-    async def _ask(self, call: Callable[[], Said]) -> Said:
+    async def _ask(self, call: Callable[[], Said], *, more_seconds: float = 0.0) -> Said:
         if self.tracking_uri is None and not (self.state / "mlflow.db").exists():
             message = "no MLflow is named here, and there is none in the state folder"
             raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
@@ -107,7 +108,7 @@ class RollbackLedger:
             except Exception as error:
                 raise OutsideError(f"what MLflow has cannot be read: {failure_line(error)}") from error
 
-        return await call_with_timeout(limit, asked, what="MLflow")
+        return await call_with_timeout(limit + more_seconds, asked, what="MLflow")
 
     def _known(self) -> LastDelivery:
         ledgers = self._ledgers()

@@ -149,7 +149,11 @@ def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
         return f"{head}: {last.outcome}: {last.reason}"
     step = last.last_step or "its start"
     if not alive:
-        gone = "nobody carries it" if last.patience_seconds else f"process {last.pid} on {last.host} is gone"
+        gone = (
+            "nobody carries it"
+            if last.patience_seconds
+            else f"process {last.pid} on {last.host} was last heard of at {last.heartbeat:%F %T} UTC"
+        )
         hint = f"`tidegate resume {last.id}` carries it on, the next `tidegate deliver` closes it and starts again"
         return f"{head}: died at {step}; {gone}; {hint}"
     carried = "carried step by step" if last.patience_seconds else f"process {last.pid} on {last.host}"
