@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
-from tidegate.core.errors import UsageError, without_credentials
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
+from tidegate.core.text import redacted
 
 
 def _inside(path: str) -> str:
@@ -286,18 +287,13 @@ class MlflowAddresses(Value):
     @property
     def shown(self) -> MlflowAddresses:
         """Without names and passwords."""
-        return MlflowAddresses(tracking=_shown(self.tracking), registry=_shown(self.registry))
+        return MlflowAddresses(tracking=redacted(self.tracking), registry=redacted(self.registry))
 
     def __str__(self) -> str:
         shown = self.shown
         if not self.are_two:
             return f"MLflow: {shown.tracking}"
         return f"MLflow: runs and artifacts in {shown.tracking}, model versions in {shown.registry}"
-
-
-def _shown(uri: str) -> str:
-    """A query may hold a password too."""
-    return without_credentials(uri).partition("?")[0]
 
 
 class PendingVersion(Value):

@@ -56,9 +56,24 @@ def digest_files(folder: Path) -> dict[str, str]:
     """SHA-256 of every file below `folder`, by its relative path with forward slashes.
 
     Links to files are read through, as Hugging Face's own cache consists of them.
+
+    Raises:
+        UnfitModel: a link leads out of the folder, and not into the hub's cache that the folder belongs to.
     """
+    root = _root_of_links(folder.resolve())
     files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        # `/proc/self/environ`, or a key, would otherwise end in the registry and in images.
+        if not path.resolve().is_relative_to(root):
+            raise UnfitModel(f"{path}: a link out of {root}", hint="copy the file itself into the folder")
     return {path.relative_to(folder).as_posix(): _digest_file(path) for path in files}
+
+
+def _root_of_links(folder: Path) -> Path:
+    """The hub's cache is `models--ORGANISATION--NAME/snapshots/COMMIT` with links into `blobs` next to `snapshots`."""
+    repository = folder.parent.parent
+    of_the_hub = folder.parent.name == "snapshots" and repository.name.startswith("models--")
+    return repository if of_the_hub else folder
 
 
 def _digest_file(path: Path) -> str:

@@ -20,6 +20,7 @@ from gates.comparison.model import ApiForm, Endpoint
 from gates.errors import BadAnswer
 from gates.model import EngineReply
 from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.text import parsed, redacted
 
 RETRIES = 5
 """Of a request that met 429: anyone who lets so few through a minute says nothing of the model."""
@@ -167,15 +168,11 @@ def base_url(text: str, option: str) -> str:
     Raises:
         UsageError: it is none, or holds a name and password or a query.
     """
-    parts = urlsplit(text)
-    try:
-        well_formed = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        well_formed = False
-    if not well_formed or parts.query or parts.fragment or "@" in parts.netloc:
+    parts = parsed(text)
+    well_formed = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    if not (parts and well_formed) or parts.query or parts.fragment or "@" in parts.netloc:
         expected = "an address such as http://localhost:8000, without a name, password or query"
-        # Not the text itself where it may hold a password.
-        found = "an address with more than host and path" if "@" in text or "?" in text else repr(text)
+        found = repr(redacted(text)) if "://" in text else "no address"
         raise UsageError(f"{option}: found {found}; expected {expected}", hint="a key has an option of its own")
     path = parts.path.rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"

@@ -10,7 +10,8 @@ from math import inf
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidegate.core.errors import UsageError, without_credentials
+from tidegate.core.errors import UsageError
+from tidegate.core.text import redacted
 
 PROXIED = "mlflow-artifacts"
 """The scheme of artifacts that the tracking server hands out itself."""
@@ -91,7 +92,7 @@ def access_to(uri: str, environment: Mapping[str, str], home: Path) -> MlflowAcc
     """
     name, password = _basic(uri, environment, home)
     return MlflowAccess(
-        url=without_credentials(uri).rstrip("/"),
+        url=redacted(uri).rstrip("/"),
         basic=(name, password) if name and password else None,
         token=environment.get("MLFLOW_TRACKING_TOKEN") or None,
         workspace=environment.get("MLFLOW_WORKSPACE") or None,

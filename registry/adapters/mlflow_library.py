@@ -321,7 +321,7 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        reason = _first_line(error)
+        reason = _first_line(error).replace(tracking_uri, place)
         raise StoreUnreachable(
             f"MLflow store {place}: {reason}",
             hint=_LOGIN if place.startswith("databricks") else "check the tracking URI and that the store is running",

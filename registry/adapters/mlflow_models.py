@@ -33,7 +33,7 @@ from registry.model import (
 from registry.model_files import compare, digest_files, read_card
 from registry.sources import RunSource
 from registry.version_tags import aliases_of, digest_tags, version_of
-from tidegate.core.errors import UsageError, without_credentials
+from tidegate.core.errors import UsageError
 from tidegate.core.text import redacted
 
 MOST_NAMES = 10
@@ -285,7 +285,7 @@ class MlflowRegistry:
         artifacts = urlsplit(self.location(version))
         if not is_server(self._uri) or artifacts.scheme != PROXIED:
             return ""
-        server = without_credentials(self._uri).rstrip("/")
+        server = redacted(self._uri).rstrip("/")
         root = f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}"
         return " ".join(f"{root}/{quote(folder)}".rstrip("/") for folder in version.folders)
 

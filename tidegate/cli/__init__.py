@@ -68,6 +68,7 @@ def _run(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from tidegate.cli.completion import VARIABLE, complete
+    from tidegate.core.text import one_line
 
     command = command_tree()
     if VARIABLE in os.environ:
@@ -85,7 +86,7 @@ def _run(arguments: list[str]) -> int:
     except TyperException as error:
         at = getattr(error, "ctx", None)
         name = at.command_path if at else "tidegate"
-        print(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`", file=sys.stderr)
+        print(one_line(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`"), file=sys.stderr)
         return int(error.exit_code)
 
 

@@ -20,11 +20,9 @@ from pathlib import Path
 from tidegate import __version__
 from tidegate.cli.preflight import PACKAGES
 from tidegate.core.adapters.extras import not_installed
-from tidegate.core.errors import ExitCode, TidegateError
-from tidegate.core.text import printable
+from tidegate.core.errors import ExitCode, TidegateError, without_credentials
+from tidegate.core.text import one_line, printable, redacted
 
-USER_INFO = re.compile(r"(?<=://)[^/\s@'\"]*@")
-"""Name and password of an address."""
 SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?key")
 """Names of variables whose values nobody else may see."""
 LEAST = 6
@@ -40,7 +38,7 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
         return _unread()
     if debug:
-        traceback.print_exception(error)
+        print(printable(_without_secrets("".join(traceback.format_exception(error)))), end="", file=sys.stderr)
     if isinstance(error, TidegateError):
         return int(error.exit_code) if debug else _refused(error)
     if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
@@ -48,13 +46,13 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, OSError):
         return _failed_by_system(error)
     if not debug:
-        print(printable(f"tidegate: {_told(error, _keep(error, arguments))}"), file=sys.stderr)
+        print(one_line(f"tidegate: {_told(error, _keep(error, arguments))}"), file=sys.stderr)
     return ExitCode.INTERNAL
 
 
 def _refused(error: TidegateError) -> int:
     """An error that a person is meant to read."""
-    print(printable(str(error) if error.has_places else f"tidegate: {error}"), file=sys.stderr)
+    print(printable(str(error)) if error.has_places else one_line(f"tidegate: {error}"), file=sys.stderr)
     if error.detail:
         short = error.detail.count("\n") <= SHORT
         print(printable(error.detail) if short else "(more with --debug)", file=sys.stderr)
@@ -68,7 +66,7 @@ def _is_ours(module: str | None) -> bool:
 def _failed_by_system(error: OSError) -> int:
     """A file, a folder or a disk that nobody closer to it had a word for."""
     why = (error.strerror or str(error) or type(error).__name__).lower()
-    print(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}", file=sys.stderr)
+    print(one_line(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}"), file=sys.stderr)
     return ExitCode.OUTSIDE
 
 
@@ -84,7 +82,7 @@ def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
     """Write the traceback to a file that only this user can read; None when no file can be written."""
     head = (
         f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()},"
-        f" {datetime.now(UTC):%F %T} UTC\n$ tidegate {shlex.join(arguments)}\n\n"
+        f" {datetime.now(UTC):%F %T} UTC\n$ tidegate {shlex.join(map(redacted, arguments))}\n\n"
     )
     text = _without_secrets(head + "".join(traceback.format_exception(bug)))
     try:
@@ -107,9 +105,11 @@ def _told(bug: Exception, kept: Path | None) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """The text without the users of addresses and the values of variables that are named as secrets are."""
+    """Cut users out of addresses, and values out of which variables, by their names, are secrets."""
+    for value in os.environ.values():
+        text = text.replace(value, redacted(value)) if "://" in value else text
     hidden = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LEAST]
     # The longest first: one may be a part of another.
     for value in sorted(hidden, key=len, reverse=True):
         text = text.replace(value, "***")
-    return USER_INFO.sub("***@", text)
+    return without_credentials(text)

@@ -20,7 +20,7 @@ import typer
 
 from tidegate.app.process import TRUST_VARIABLE
 from tidegate.core.errors import without_credentials
-from tidegate.core.text import printable
+from tidegate.core.text import one_line, printable
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Verbosity:
             return
         # A terminal that is gone, or a full disk: what is being done goes on, users' way back first of all.
         with suppress(OSError):
-            print(printable(line), file=sys.stderr, flush=True)
+            print(one_line(line), file=sys.stderr, flush=True)
 
 
 _VERBOSITY: ContextVar[Verbosity] = ContextVar("verbosity")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from tidegate.core.text import printable
+from tidegate.core.text import one_line
 
 Data = Mapping[str, object] | Sequence[object]
 
@@ -88,10 +88,10 @@ def _kubectl_name(manifest: Mapping[str, Any]) -> str:
 
 def print_names(names: Iterable[str]) -> None:
     """One a line; nothing where there is none."""
-    for name in names:
-        say(name)
+    say(*names)
 
 
-def say(text: str) -> None:
-    """Text on stdout that holds words of others."""
-    print(printable(text), flush=True)
+def say(*lines: str) -> None:
+    """Lines on stdout that hold words of others."""
+    for line in lines:
+        print(one_line(line), flush=True)

@@ -43,7 +43,11 @@ class ExitCode(IntEnum):
     """Nobody reads the output any more, as behind `| head`; as shells say it of SIGPIPE."""
 
 
-_WHO = re.compile(r"(?<=://)[^/?#\s\"'<>]*@")
+_REST = re.compile(r"(?<=://)[^\s\"<>]+")
+"""Of an address in a text, all behind its scheme; a quote may belong to a password."""
+_AUTHORITY = re.compile(r"[^/?#]*")
+_PORT = re.compile(r"[^:]*(:\d*)?['.,;)\]]*|\[.*")
+_VALUE = re.compile(r"([?&#][^=&#\s\"'<>]*=)[^&#\s\"'<>]+")
 
 
 _LONG = re.compile(r"(\S{200})\S+")
@@ -55,8 +59,19 @@ def _legible(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """`text` with every address in it without a name and password: for words of others, which may hold some."""
-    return _WHO.sub("", text)
+    """Cut names, passwords and values of queries out of the addresses in a text of others.
+
+    Use `tidegate.core.text.redacted` for an address as such: in a text nobody knows where a password with a space ends.
+    """
+    return _REST.sub(lambda rest: _VALUE.sub(r"\1***", _without_user(rest[0])), text)
+
+
+def _without_user(rest: str) -> str:
+    """Nobody need encode the `/`, `?` and `#` of a password: what cannot be a port is one."""
+    authority = _AUTHORITY.match(rest)[0]  # type: ignore[index]  # it matches anything
+    if "@" in authority:
+        return authority.rpartition("@")[2] + rest[len(authority) :]
+    return rest if _PORT.fullmatch(authority) else rest.rpartition("@")[2]
 
 
 class TidegateError(Exception):

@@ -26,7 +26,7 @@ from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
-from tidegate.core.text import lines_of, shortened
+from tidegate.core.text import lines_of, one_line, shortened
 from tidegate.core.yaml_text import (
     MOST_CHARACTERS,
     TooMuch,
@@ -91,7 +91,7 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         path = f"{self.path}: " if self.path else ""
-        return f"{where}: {path}found {shortened(self.found)}; expected {self.expected}"
+        return one_line(f"{where}: {path}found {shortened(self.found)}; expected {self.expected}")
 
 
 class SpecError(UsageError):

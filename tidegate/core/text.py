@@ -6,22 +6,24 @@ Look here before anything that somebody else wrote (a model's name, a server's a
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
-
-from tidegate.core.errors import without_credentials
+from urllib.parse import SplitResult, urlsplit
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 but tabs and line ends, and what turns the direction of writing round."""
 
 
+_COMMAND = re.compile(r"^[^\S\n]*:(?=:)|#(?=#(?:vso|teamcity)?\[)", re.MULTILINE)
+"""How GitHub (also behind blanks), Azure Pipelines and TeamCity find a command in what a job prints."""
+
+
 def printable(text: str) -> str:
-    """`text` without what moves a cursor, sets a title, or shows words in another order than they stand."""
-    return _STEERING.sub("", text)
+    """`text` without what moves a cursor, sets a title, turns words round; what CI takes for a command gets a blank."""
+    return _COMMAND.sub(r"\g<0> ", _STEERING.sub("", text))
 
 
 def one_line(text: str) -> str:
-    """As `printable`, in one line: CI systems read commands at the beginning of a line."""
-    return " ".join(printable(text).splitlines())
+    """As `printable`, in one line."""
+    return printable(" ".join(_STEERING.sub("", text).splitlines()))
 
 
 def lines_of(text: str) -> list[str]:
@@ -47,21 +49,39 @@ def failure_line(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error}")[:LONGEST]
 
 
-_WHAT = re.compile(r"[?#].*", re.DOTALL)
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
+
+
+def parsed(uri: str) -> SplitResult | None:
+    """The parts of an address; None when it has no scheme, or none can say where its password ends."""
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return None
+    # A password with `/`, `?` or `#` in it ends the host's part too early.
+    ambiguous = parts.netloc and "@" in parts.path + parts.query + parts.fragment
+    return None if ambiguous or not parts.scheme else parts
 
 
 def redacted(uri: str) -> str:
-    """`uri` without a name and password, a query and a fragment."""
-    return _WHAT.sub("", without_credentials(uri))
+    """Scheme, host, port and path of an address, nothing that may be a secret; the scheme alone if it cannot be parsed.
+
+    Text without `://`, such as a path, stays as it is.
+    """
+    scheme, separator, _ = uri.partition("://")
+    if not separator:
+        return uri
+    parts = parsed(uri)
+    if parts is None:
+        return f"{scheme}://***" if _SCHEME.fullmatch(scheme) else "***"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def host_of(uri: str) -> str:
     """HOST, or HOST:PORT, as an address names it; the address as it is shown when it names none."""
-    parts = urlsplit(uri)
-    if parts.hostname is None:
-        return redacted(uri)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return host if parts.port is None else f"{host}:{parts.port}"
+    parts = parsed(uri)
+    return parts.netloc.rpartition("@")[2].lower() if parts and parts.hostname else redacted(uri)
 
 
 _MARKUP = re.compile(r"([\\|<>*_`\[\]])")

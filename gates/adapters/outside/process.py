@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.adapters.outside.kept import KEPT_CHARACTERS, MOST_BYTES, masked
+from gates.adapters.outside.kept import KEPT_CHARACTERS, MOST_BYTES
 from gates.errors import NotAnswered
+from tidegate.core.access.secrets import scrubbed
 from tidegate.core.children import Child, variables_for
 
 NOT_THERE = 4
@@ -86,7 +87,7 @@ class Programs:
         finally:
             await _ended(process)
         # First of all: what follows ends up in verdicts, errors and kept files.
-        texts = (masked(text.decode(errors="replace"), secrets.values()) for text in (said, complaints))
+        texts = (scrubbed(text.decode(errors="replace"), secrets.values()) for text in (said, complaints))
         return EndedProgram(code, *texts)
 
     def _secrets(self) -> dict[str, str]:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 import httpx
 
-from gates.adapters.outside.kept import KEPT_CHARACTERS, MOST_BYTES, masked
+from gates.adapters.outside.kept import KEPT_CHARACTERS, MOST_BYTES
 from gates.analyses.outside.answer import Question, Reply, answer_in
 from gates.analyses.outside.spec import WebhookGate
 from gates.errors import NotAnswered
+from tidegate.core.access.secrets import scrubbed
 from tidegate.core.metadata_servers import async_request_hook
 from tidegate.core.text import host_of
 
@@ -50,7 +51,7 @@ class Webhook:
         except httpx.TransportError as error:
             host = host_of(self._settings.url)
             raise NotAnswered(f"{host} was not reached ({type(error).__name__})", again=True, hint=THERE) from None
-        text = masked(body.decode(errors="replace"), [secret])
+        text = scrubbed(body.decode(errors="replace"), [secret])
         output = f"status {status}\n{text[-KEPT_CHARACTERS:]}"
         if status != httpx.codes.OK:
             again = status == BUSY or status >= httpx.codes.INTERNAL_SERVER_ERROR

@@ -30,6 +30,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import without_credentials
 from tidegate.core.files import Unreadable, text_of
 from tidegate.core.spec import Problem, SpecError
+from tidegate.core.text import redacted
 from tidegate.core.yaml_text import MOST_CHARACTERS
 
 log = logging.getLogger(__name__)
@@ -180,7 +181,7 @@ class GitRemote:
 
     @property
     def _named(self) -> str:
-        return without_credentials(self._spec.repository)
+        return redacted(self._spec.repository)
 
     @property
     def _folder(self) -> Path:

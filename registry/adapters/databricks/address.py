@@ -73,9 +73,10 @@ def refuse_unfit(tracking_uri: str, registry_uri: str) -> None:
             hint="name its Unity Catalog: MLFLOW_REGISTRY_URI=databricks-uc",
         )
     if is_workspace(tracking_uri) and is_catalog(registry_uri) and _profile(tracking_uri) != _profile(registry_uri):
+        shown = redacted(tracking_uri)
         raise UsageError(
-            f"{tracking_uri} and {registry_uri} are two logins, and MLflow's client reads files with one",
-            hint=f"name the same profile in both: MLFLOW_REGISTRY_URI={catalog_of(tracking_uri)}",
+            f"{shown} and {redacted(registry_uri)} are two logins, and MLflow's client reads files with one",
+            hint=f"name the same profile in both: MLFLOW_REGISTRY_URI={catalog_of(shown)}",
         )
 
 

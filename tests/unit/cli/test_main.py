@@ -102,6 +102,26 @@ def test_a_usage_error_is_one_line_that_says_where_to_look(
     assert (code, out, err) == (2, "", line + "\n")
 
 
+@pytest.mark.parametrize(
+    ("uri", "shown"), [("postgresql://ci:hunt/er2secret@h/mlflow", "postgresql://***"), ("http://[::1", "http://***")]
+)
+def test_an_address_that_cannot_be_parsed_is_one_line_without_its_password(
+    capsys: pytest.CaptureFixture[str], uri: str, shown: str
+) -> None:
+    code, out, err = said(capsys, "model", "list", "m", "--tracking-uri", uri)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tidegate: MLflow store {shown}: the address cannot be parsed; write / ? # @ and spaces")
+
+
+@pytest.mark.parametrize("name", ["::add-mask::production", "x\n::error::y", "##[error]x", "\x1b[2Jx"])
+def test_a_name_of_a_file_is_no_command_of_a_ci_system(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    for arguments in (["plan", name], ["gate", "check", name], ["approve", name], ["nonsense", name], [name]):
+        code, out, err = said(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1, err
+        assert not err.lstrip().startswith("::") and "##[" not in err and "\x1b" not in err
+
+
 def test_a_spec_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = said(capsys, "plan", str(tmp_path / "nowhere.yaml"))
     assert (code, out) == (2, "")
@@ -166,7 +186,7 @@ def test_a_bug_is_one_line_and_its_traceback_is_in_a_file_without_secrets(
     (kept,) = crashes.glob("tidegate-crash-*.txt")
     assert (code, out) == (70, "")
     assert err == (
-        "tidegate: internal error, please report it: ZeroDivisionError: oops at http://***@mlflow.example with ***;"
+        "tidegate: internal error, please report it: ZeroDivisionError: oops at http://mlflow.example with ***;"
         f" the traceback is in {kept}\n"
     )
     text = kept.read_text()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,11 +25,17 @@ def test_lines_end_where_files_end_them_and_nowhere_else() -> None:
     assert lines_of("a\n") == ["a"]
 
 
+@pytest.mark.parametrize("text", ["::error::x", "a\n \t::debug::x", "a ##[error]x", "##vso[task.x]", "##teamcity[x]"])
+def test_no_line_is_a_command_of_a_ci_system(text: str) -> None:
+    assert not re.search(r"^\s*::|##\w*\[", printable(text), re.MULTILINE)
+    assert printable(text).replace(" ", "") == text.replace(" ", "")
+
+
 @given(st.text())
 def test_what_is_left_has_no_control_character(text: str) -> None:
     assert all(character.isprintable() or character in "\t\n" or ord(character) > 0x9F for character in printable(text))
 
 
-@given(st.text(alphabet=st.characters(codec="ascii", exclude_categories=["Cc"])))
+@given(st.text(alphabet=st.characters(codec="ascii", exclude_categories=["Cc"], exclude_characters=":#")))
 def test_plain_words_stay_as_they_are(text: str) -> None:
     assert printable(text) == text

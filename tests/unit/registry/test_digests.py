@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from registry.conventions import in_filter
+from registry.errors import UnfitModel
 from registry.model import ModelVersion
 from registry.model_files import FileDifference, compare, digest_files, whole_digest
 from tidegate.core.errors import UsageError
@@ -22,12 +23,27 @@ def test_every_file_has_its_sha256_under_its_relative_path(tmp_path: Path) -> No
 
 
 def test_a_link_counts_as_the_file_it_leads_to(tmp_path: Path) -> None:
-    (tmp_path / "blob").write_bytes(b"a")
-    folder = tmp_path / "snapshot"
-    folder.mkdir()
-    (folder / "config.json").symlink_to(tmp_path / "blob")
+    cache = tmp_path / "models--acme--support-llm"
+    folder = cache / "snapshots" / "c0ffee"
+    folder.mkdir(parents=True)
+    (cache / "blob").write_bytes(b"a")
+    (folder / "config.json").symlink_to("../../blob")
+    (folder / "again.json").symlink_to("config.json")
 
-    assert digest_files(folder) == {"config.json": hashlib.sha256(b"a").hexdigest()}
+    assert digest_files(folder) == dict.fromkeys(("again.json", "config.json"), hashlib.sha256(b"a").hexdigest())
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "../key", "../m2/key"])
+@pytest.mark.parametrize("folder", ["m", "snapshots/m", "models--a--b/snapshots/m"])
+def test_a_link_out_of_the_folder_is_refused(target: str, folder: str, tmp_path: Path) -> None:
+    model = tmp_path / "a" / "b" / folder
+    model.mkdir(parents=True)
+    for key in (tmp_path / "key", tmp_path / "m2" / "key"):
+        key.parent.mkdir(exist_ok=True)
+        key.write_text("secret")
+    (model / "notes.txt").symlink_to(target if target.startswith("/") else tmp_path / target.removeprefix("../"))
+    with pytest.raises(UnfitModel, match="notes.txt: a link out of "):
+        digest_files(model)
 
 
 def test_the_whole_digest_is_what_sha256sum_would_print() -> None:

@@ -10,7 +10,6 @@ from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_library import hide_names
 from registry.adapters.mlflow_store import open_store, registry_of
 from tidegate.core.errors import UsageError
-from tidegate.core.text import redacted
 
 URL = "https://mlflow.example.com/team"
 
@@ -88,8 +87,6 @@ def test_nothing_secret_is_shown(tmp_path: Path) -> None:
     said = {"MLFLOW_TRACKING_PASSWORD": "s3cret", "MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_TOKEN": "t0ken"}
     told = repr(access_to("https://bob:old@host", said, tmp_path))
     assert not {"s3cret", "t0ken", "old"} & set(told.replace("'", " ").split())
-    assert redacted("https://bob:old@host:5000/x") == "https://host:5000/x"
-    assert redacted("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
 
 
 @pytest.mark.parametrize("found", ["soon", "-1", "nan"])

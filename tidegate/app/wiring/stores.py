@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from pipelines.state import StateFolder
 from registry.model import MlflowAddresses, ModelVersion
 from tidegate.app.process import note
+from tidegate.core.errors import UsageError
+from tidegate.core.text import parsed, redacted
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
@@ -99,8 +101,18 @@ def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
 
 
 def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
-    """Where MLflow is: as named, else the embedded store in `state`; versions may be in another, as for MLflow."""
+    """Where MLflow is: as named, else the embedded store in `state`; versions may be in another, as for MLflow.
+
+    Raises:
+        UsageError: an address of a server or of a database cannot be parsed.
+    """
     from registry.adapters.mlflow_store import embedded_uri, registry_of
 
+    for named in filter(None, (tracking_uri, os.environ.get(REGISTRY_URI))):
+        if "://" in named and parsed(named) is None:
+            raise UsageError(
+                f"MLflow store {redacted(named)}: the address cannot be parsed",
+                hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
+            )
     tracking = tracking_uri or embedded_uri(state)
     return MlflowAddresses(tracking=tracking, registry=registry_of(tracking, os.environ.get(REGISTRY_URI)))

@@ -27,7 +27,7 @@ def adopt(
     for each in report.writers:
         say(f"{each.tool} ({each.name}) has {', '.join(each.objects)}: {each.advice}")
         if each.paste:
-            say("\n".join(f"  {line}" for line in each.paste.splitlines()))
+            say(*(f"  {line}" for line in each.paste.splitlines()))
     if not asked.dry_run:
         say(f"next: {report.next_step}")
     return 0

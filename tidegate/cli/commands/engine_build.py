@@ -12,7 +12,7 @@ from tidegate.app.engines.build import EngineBuildOptions
 from tidegate.app.engines.modules import TorchOptions
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.text import in_bytes
 
 
@@ -28,8 +28,7 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: O
     print(f"at      {built.root}")
     if image:
         print(f"image   {packed.place}, {image.digest}")
-    for line in lines_of(built.record):
-        print(line)
+    say(*lines_of(built.record))
     return 0
 
 
@@ -95,7 +94,5 @@ def build_module(asked: TorchOptions, *, output: OutputForm) -> int:
         print_data({mode: document_of(engine, None) for mode, engine in built.items()}, output)
         return 0
     for mode, engine in built.items():
-        print(f"mode {mode}")
-        for line in lines_of(engine.record):
-            print(line)
+        say(f"mode {mode}", *lines_of(engine.record))
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pipelines.load.sweep import Kept, MedianRange, SweepPoint, SweepResult
 from tidegate.app.engines.sweep import SweepOptions, sweep_engine
 from tidegate.cli.engine_images import aligned
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.durations import duration
 from tidegate.core.errors import ExitCode
 
@@ -19,8 +19,7 @@ def sweep(options: SweepOptions, *, output: OutputForm) -> int:
         proposal = result.proposal
         print_data({**result.model_dump(mode="json"), "proposal": proposal.max_num_seqs if proposal else None}, output)
     else:
-        for line in lines_of(result):
-            print(line)
+        say(*lines_of(result))
     if result.proposal:
         return ExitCode.DELIVERED
     unclear = any(point.keeps is Kept.UNCLEAR for point in result.points)

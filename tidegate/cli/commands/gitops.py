@@ -29,5 +29,5 @@ def ignore_differences(spec: Path, tool: GitOpsTool, output: OutputForm) -> int:
     say(
         "# Objects of `tidegate rollout render --part setup` and `--part admission` are not among them: Git owns those."
     )
-    say(yaml_text(settings(found.objects)).rstrip())
+    print(yaml_text(settings(found.objects)).rstrip())
     return 0

@@ -15,7 +15,7 @@ from tidegate.app.engines.images import BuiltBase, ToolchainOptions, compare_ima
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, short, shortened
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.text import in_bytes
 
 FILES = 40
@@ -27,7 +27,7 @@ def show_image(name: str, login: RegistryLogin, *, output: OutputForm) -> int:
     if output.is_data:
         print_data(image.model_dump(mode="json") | {"size": image.size}, output)
         return 0
-    print("\n".join(_contents(image)))
+    say(*_contents(image))
     return 0
 
 
@@ -72,7 +72,7 @@ def show_difference(a: str, b: str, login: RegistryLogin, *, output: OutputForm)
         print_data({"a": found.a, "b": found.b, "differences": told}, output)
         return 0
     lines = _differences(found.differences)
-    print("\n".join(lines) if found.differences else "no difference in what the engines hold")
+    say(*(lines if found.differences else ["no difference in what the engines hold"]))
     return 0
 
 
@@ -126,9 +126,8 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputFo
         print_data({"image": name, "digest": proof.image.digest, "verified": True, "signed_by": covered}, output)
         return 0
     whole = ("image", f"signed by {proof.image_by}", BY_IMAGE) if proof.image_by else ("image", "not signed", BY_LOOK)
-    print(f"{name}: {proof.image.digest}")
-    for line in aligned([("engine's manifest", f"signed by {proof.manifest_by}", BY_MANIFEST), whole]):
-        print(line)
+    say(f"{name}: {proof.image.digest}")
+    say(*aligned([("engine's manifest", f"signed by {proof.manifest_by}", BY_MANIFEST), whole]))
     return 0
 
 

@@ -66,7 +66,7 @@ def print_renderable(renderable: RenderableType) -> None:
     console = PlainConsole(width=WIDE)
     with console.capture() as captured:
         console.print(renderable)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    say(*(line.rstrip() for line in captured.get().splitlines()))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from rollouts.manifests.conventions import PackageTool, RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff
 from tidegate.app.clusters import region_objects
 from tidegate.app.clusters.region_objects import RegionRelease
-from tidegate.cli.output import OutputForm, print_data, print_names, print_objects
+from tidegate.cli.output import OutputForm, print_data, print_names, print_objects, say
 from tidegate.cli.rollout_options import ReleaseOptions
 from tidegate.core.errors import ExitCode
 
@@ -33,7 +33,7 @@ def diff_objects(asked: ReleaseOptions, *, exit_code: bool, output: OutputForm) 
     if output.is_data:
         print_data([each.model_dump(mode="json") for each in found], output)
     else:
-        print("\n".join(line for each in found for line in _diff_lines(each)))
+        say(*(line for each in found for line in _diff_lines(each)))
     return _exit_code(found, exit_code=exit_code)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pipelines.workflow.runs import WorkflowState, progress_lines
-from tidegate.cli.output import OutputForm, data_line
+from tidegate.cli.output import OutputForm, data_line, say
 
 
 def print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
     """What a person wants to know."""
-    for line in progress_lines(last, now):
-        print(line, flush=True)
+    say(*progress_lines(last, now))
 
 
 def print_state(last: WorkflowState | None, now: WorkflowState, *, output: OutputForm) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.options import STATE, As, State, Tracking
-from tidegate.cli.output import Output, print_data
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def verify(
     if output.is_data:
         print_data([each.model_dump(mode="json") for each in audits], output)
     else:
-        print(*(line for each in audits for line in _lines(each)), sep="\n")
+        say(*(line for each in audits for line in _lines(each)))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
 
 

@@ -26,6 +26,7 @@ from tidegate.cli.options import (
 from tidegate.cli.output import ListOutput, Output, OutputForm, PlanOutput, print_data, print_names, say
 from tidegate.cli.rollout_options import RegionOptions
 from tidegate.core.errors import Refused, UsageError
+from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
     from tidegate.app.wiring.running import DeliveryDisplay, DeliveryOutcome
@@ -259,8 +260,7 @@ def status(
     if output.is_data:
         print_data(status_data(report), output)
     else:
-        for line in status_lines(report, SystemClock().now()):
-            say(line)
+        say(*status_lines(report, SystemClock().now()))
     return int(report.exit_code)
 
 
@@ -287,8 +287,7 @@ def history(
     elif output is ListOutput.NAME:
         print_names(each.summary.id for each in found)
     else:
-        for line in history_lines(found):
-            say(line)
+        say(*history_lines(found))
     return 0
 
 
@@ -340,9 +339,9 @@ def rollback(
     if output.is_data:
         print_data({"regions": outcome.versions, "wrong": outcome.wrong}, output)
     else:
-        print(*(f"{region}: version {version}" for region, version in outcome.versions.items()), sep="\n")
+        say(*(f"{region}: version {version}" for region, version in outcome.versions.items()))
     for line in outcome.wrong:
-        print(f"tidegate: {line}", file=sys.stderr)
+        print(one_line(f"tidegate: {line}"), file=sys.stderr)
     return int(outcome.exit_code)
 
 
@@ -391,5 +390,5 @@ def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output:
         print_data(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}, output)
     else:
         PlainConsole().print(summary(display.story))
-        print(f"report: {outcome.report}")
+        say(f"report: {outcome.report}")
     return int(outcome.result.exit_code)

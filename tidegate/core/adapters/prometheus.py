@@ -20,9 +20,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from tidegate.core.access.model import PrometheusAccess, PrometheusEndpoint
 from tidegate.core.access.secrets import SecretStore, scrubbed
 from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
-from tidegate.core.errors import OutsideError, without_credentials
+from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import request_hook
-from tidegate.core.text import LONGEST, one_line
+from tidegate.core.text import LONGEST, one_line, parsed, redacted
 
 
 class PrometheusUnreachable(OutsideError):
@@ -93,7 +93,7 @@ class PrometheusClient:
             NotInstalled: a package that its credentials need is not there.
         """
         url = at.url if isinstance(at, PrometheusEndpoint) else at
-        self._url, self._own = without_credentials(url.rstrip("/")), _named_in(url)
+        self._url, self._own = redacted(url.rstrip("/")), _named_in(url)
         self._requester = Requester(at if isinstance(at, PrometheusEndpoint) else PrometheusAccess(), secrets)
         self._timeout_seconds = timeout_seconds
 
@@ -220,11 +220,8 @@ def _public_authorities() -> ssl.SSLContext:
 
 def _named_in(url: str) -> RequestProof | None:
     """A name and password that stand in an address; they are taken out of it, so that no log has them."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    if parts.username is None:
+    parts = parsed(url)
+    if parts is None or parts.username is None:
         return None
     password = unquote(parts.password or "")
     both = b64encode(f"{unquote(parts.username)}:{password}".encode()).decode()

@@ -15,7 +15,7 @@ from gates.transcript import BatchLine, Replay, ReplayDifference, TermsLine, Ver
 from pipelines.events.artifacts import FOLDER
 from pipelines.state import StateFolder
 from tidegate.app.wiring.stores import open_deliveries
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.spec import text_in
 
@@ -62,7 +62,7 @@ def replay_recorded(
         for path in paths:
             held.append(_replay_one(path))
             if not output.is_data:
-                print(*[f"{held[-1].trial}:", *held[-1].changes, held[-1]], sep="\n", flush=True)
+                say(f"{held[-1].trial}:", *held[-1].changes, str(held[-1]))
     if output.is_data:
         print_data([_document(each) for each in held], output)
     return ExitCode.ROLLED_BACK if any(each.differences for each in held) else ExitCode.DELIVERED
