@@ -189,13 +189,17 @@ class _Standing:
         self.asked, self.test = asked, test
         self.log_best = -math.inf
         """The clearest evidence since the last restart that the canary is fine."""
+        self.without_series = 0
+        """Batches in a row, since the last restart, that lacked the series of an arm."""
 
     def poll(self) -> None:
         self.log_best = max(self.log_best, self.test.log_fine)
+        self.without_series = self.without_series + 1 if self.test.missing and not self.test.seen else 0
 
     def restart(self) -> None:
         self.test.restart()
         self.log_best = -math.inf
+        self.without_series = 0
 
     @property
     def log_share(self) -> float:
@@ -263,6 +267,11 @@ class SequentialTest:
     def log_worse(self) -> float:
         """Natural logarithm of the evidence that anything is worse, over all tests."""
         return float(np.logaddexp.reduce([standing.log_share for standing in self._standings] or [-math.inf]))
+
+    def without_series(self, batches: int) -> Mapping[str, str]:
+        """By gate that had nothing of an arm in so many batches in a row, what is missing."""
+        found = [standing for standing in self._standings if standing.without_series >= batches]
+        return {standing.asked.gate: standing.test.missing for standing in found}
 
     def verdicts(self, *, deadline_passed: bool = False) -> tuple[Verdict, ...]:
         """One for each gate, in the order of the plan. A gate that has failed stays so."""

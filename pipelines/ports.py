@@ -196,6 +196,10 @@ class DeliveryHistory(Protocol):
 class Deliveries(DeliveryHistory, Protocol):
     """The same, to begin one or to take part in it."""
 
+    def whole_id(self, given: str) -> str:
+        """The id of the one delivery whose id begins with it; raises UnknownDelivery, or UsageError for several."""
+        ...
+
     def open_delivery(
         self,
         version: ModelVersion,

@@ -1,9 +1,12 @@
 """Tells whether the canary's answers to the golden set are worse than the champion's.
 
 Scores are compared prompt by prompt: prompts differ far more in difficulty than versions do in skill. The
-golden set is asked once, at temperature 0, and is all there is: whether the mean drop on it is within the
-margin is seen, not estimated. A drop beyond the margin fails when chance is an unlikely reason; when a few
-prompts could explain it, the verdict is `inconclusive`: it does not promote, and a larger set would tell.
+golden set is asked whole, at temperature 0, and is all that the gate is about: its mean drop is known, not estimated,
+so a drop beyond the margin is a fail. No error of sampling is left in it. What is left is the engine's own: at
+temperature 0 too, another batch may round differently and change an answer.
+
+How the scores of somebody else's questions came about is unknown; they may be a sample. There a drop beyond the margin
+fails when chance is an unlikely reason, and is `inconclusive` when a few questions could explain it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import scipy  # It loads `scipy.stats`, which takes a second, only when that is 
 from gates.analyses.base import GateKind, StageUse
 from gates.model import AnswerScores, GateOutcome, Sample, Scorer, Share, Verdict
 from gates.stats.e_process import Array
-from gates.stats.paired import PairedScoresProcess
 from gates.traffic import GateForecast
 from tidegate.core.model import SpecModel
 
@@ -43,12 +45,17 @@ RESAMPLES = 2**17
 
 
 def judge_quality(
-    settings: QualityGate, evidence: AnswerScores, *, rollback: float, prompts: str = "golden prompts"
+    settings: QualityGate,
+    evidence: AnswerScores,
+    *,
+    sampled: float | None = None,
+    prompts: str = "golden prompts",
 ) -> Verdict:
     """Compare the mean score of both versions over the same prompts.
 
-    `rollback` is the gate's share of the chance that a version that is no worse is taken back; `prompts` is what a
-    sentence calls them.
+    `sampled` is for answers that may be a sample: the gate's share of the chance that a version that is no worse is
+    rolled back. None is for a golden set that was asked whole at temperature 0. `prompts` is their name in a
+    sentence.
     """
     stable, canary = evidence.stable, evidence.canary
     asked = stable.by_prompt.keys() | canary.by_prompt.keys()
@@ -63,7 +70,6 @@ def judge_quality(
             gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=reason, numbers={"prompts": float(len(both))}
         )
     drops = np.asarray([score - canary.by_prompt[prompt] for prompt, score in sorted(stable.by_prompt.items())])
-    p_value = chance_of_drop(drops)
     sentence = (
         f"canary scores {canary.mean:.2f} against {stable.mean:.2f} of the champion on {len(drops)} {prompts} "
         f"({canary.mean - stable.mean:+z.2f}, allowed {-settings.max_drop:+g})"
@@ -72,21 +78,34 @@ def judge_quality(
         "canary_mean_score": canary.mean,
         "stable_mean_score": stable.mean,
         "mean_score_drop": float(drops.mean()),
-        "p_value": p_value,
-        "p_value_needed": rollback,
         "prompts": float(len(drops)),
     }
     if max(stable.mean, canary.mean) <= settings.max_drop:
         reason = f"{sentence}: {NOTHING_SCORES}"
         return Verdict(gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=reason, numbers=numbers)
+    outcome = GateOutcome.PASS if within_margin(float(drops.mean()), settings) else GateOutcome.FAIL
+    if sampled is not None:
+        p_value = chance_of_drop(drops)
+        numbers |= {"p_value": p_value, "p_value_needed": sampled}
+        if outcome is GateOutcome.FAIL:
+            sentence += f"; by chance that happens once in {1 / p_value:,.0f} times"
+            if p_value > sampled:
+                outcome = GateOutcome.INCONCLUSIVE
+                sentence += f", and once in {1 / sampled:,.0f} would be needed: {_more(drops, sampled, prompts)}"
+    return Verdict(gate=GATE, outcome=outcome, reason=sentence, numbers=numbers)
+
+
+def within_margin(drop: float, settings: QualityGate) -> bool:
+    """Whether a mean drop is allowed."""
     # 1 - 0.97 is a little more than 0.03 to a computer.
-    if drops.mean() <= settings.max_drop + 1e-9:
-        return Verdict(gate=GATE, outcome=GateOutcome.PASS, reason=sentence, numbers=numbers)
-    sentence += f"; by chance that happens once in {1 / p_value:,.0f} times"
-    if p_value <= rollback:
-        return Verdict(gate=GATE, outcome=GateOutcome.FAIL, reason=sentence, numbers=numbers)
-    sentence += f", and once in {1 / rollback:,.0f} would be needed"
-    return Verdict(gate=GATE, outcome=GateOutcome.INCONCLUSIVE, reason=sentence, numbers=numbers)
+    return drop <= settings.max_drop + 1e-9
+
+
+def _more(drops: Array, sampled: float, prompts: str) -> str:
+    """How many would decide: when all that differ are worse, each halves the chance."""
+    least, worse = math.ceil(-math.log2(sampled)), int(np.count_nonzero(drops > 0))
+    add = max(math.ceil(least * len(drops) / worse) - len(drops), 1)
+    return f"{len(drops)} {prompts} decide only if {least} or more are worse and none better; add about {add}"
 
 
 def chance_of_drop(drops: Array) -> float:
@@ -124,29 +143,31 @@ class QualityKind(GateKind[QualityGate]):
 
 
 def quality_forecast(
-    settings: QualityGate, *, prompts: int | None, rollback: float, unit: Literal["prompts", "questions"] = "prompts"
+    settings: QualityGate,
+    *,
+    prompts: int | None,
+    sampled: float | None = None,
+    unit: Literal["prompts", "questions"] = "prompts",
 ) -> GateForecast:
     """A golden set passes a version at once, or never; what it can prove depends on how many prompts it has.
 
-    `prompts` is None where it is unknown how many there are; `rollback` is the gate's share of the delivery's chance of
-    a false rollback. The regression asked about is the worst of all: every prompt that the champion answers rightly is
-    answered wrongly.
+    `prompts` is None where it is unknown how many there are; `sampled` is as in `judge_quality`. The regression asked
+    about is the worst of all: every prompt that the champion answers rightly is answered wrongly.
     """
-    log_fail = -math.log(rollback)
+    least = 1 if sampled is None else math.ceil(-math.log2(sampled))
 
     def proven(wrong: int, of: int) -> bool:
-        drops = PairedScoresProcess(max_drop=0.0)
-        drops.feed(np.repeat([1.0, 0.0], [wrong, of - wrong]), 0.0)
-        return float(drops.log_worse) >= log_fail and wrong > settings.max_drop * of
+        return wrong >= least and not within_margin(wrong / of, settings)
 
     wrong = None if prompts is None else next((n for n in range(1, prompts + 1) if proven(n, prompts)), None)
+    counts = range(settings.min_prompts, MOST_PROMPTS)
     return GateForecast(
         gate=GATE,
         unit=unit,
         scale="score",
         canary_requests_to_pass=settings.min_prompts,
         regression_share=1.0,
-        canary_requests_to_fail=next((count for count in range(1, MOST_PROMPTS) if proven(count, count)), None),
+        canary_requests_to_fail=next((count for count in counts if proven(count, count)), None),
         smallest_regression_share=None if wrong is None or prompts is None else wrong / prompts,
         reachable=prompts is None or prompts >= settings.min_prompts,
     )

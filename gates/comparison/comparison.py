@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from gates.analyses.quality import GATE as QUALITY
 from gates.analyses.quality_test import QualityTest
 from gates.answers.golden import GoldenPrompt, score_answers
 from gates.answers.likeness import paired_answer
-from gates.comparison.model import LEAST_STEP, AnsweredPair
+from gates.comparison.model import LEAST_STEP, AnsweredPair, DifferingPrompt
 from gates.comparison.plan import ComparisonPlan
 from gates.evidence.batch import Batch
 from gates.judge.scored_pairs import ScoresEvidence
 from gates.model import EngineReply, GateOutcome, Verdict, worst
 from gates.ports import Embedder, LanguageDetector
 from gates.sequential_test import SequentialTest
+from tidegate.core.text import LONGEST, one_line
+
+MOST_DIFFERING = 20
 
 
 class EndpointComparison:
@@ -42,6 +46,7 @@ class EndpointComparison:
         """Of the pairs that were taken."""
         self.unanswered = 0
         """Answers that did not come, of either arm."""
+        self._differing: dict[str, DifferingPrompt] = {}
 
     def take(self, pair: AnsweredPair) -> None:
         """Learn from one pair.
@@ -52,7 +57,20 @@ class EndpointComparison:
         read = paired_answer(pair.stable, pair.canary, languages=self._languages, embedder=self._likeness)
         self._test.take(Batch(time=pair.time, source="probe", pairs=(read,)))
         entry = self._golden[pair.prompt]
-        self._quality.take(pair.prompt, self._score(entry, pair.stable), self._score(entry, pair.canary))
+        stable, canary = self._score(entry, pair.stable), self._score(entry, pair.canary)
+        self._quality.take(pair.prompt, stable, canary)
+        if pair.stable and pair.canary and stable is not None and canary is not None and stable != canary:
+            texts = (pair.prompt, entry.expected, pair.stable.text, pair.canary.text)
+            prompt, expected, *answers = (one_line(text)[:LONGEST] for text in texts)
+            found = DifferingPrompt(
+                prompt=prompt,
+                expected=expected,
+                stable=answers[0],
+                canary=answers[1],
+                stable_score=stable,
+                canary_score=canary,
+            )
+            self._differing.setdefault(pair.prompt, found)
         self._alike += [] if read.similarity is None else [read.similarity]
         self.unanswered += (pair.stable is None) + (pair.canary is None)
         self.times.append(pair.time)
@@ -74,8 +92,22 @@ class EndpointComparison:
 
     @property
     def decided(self) -> bool:
-        """Whether more answers can change nothing: one gate failed, or all passed."""
-        return self.outcome in (GateOutcome.FAIL, GateOutcome.PASS)
+        """Whether more answers can change nothing: one gate failed, or each passed or has no more to learn."""
+        verdicts = self.verdicts()
+        return any(each.outcome is GateOutcome.FAIL for each in verdicts) or all(
+            each.outcome is GateOutcome.PASS or self._has_all(each.gate) for each in verdicts
+        )
+
+    def _has_all(self, gate: str) -> bool:
+        """Scores are of a prompt's first answers; everything else is measured again in each round."""
+        scored = gate == QUALITY or self.plan.pairs.kind_of(gate).judged
+        return scored and self._quality.asked_whole
+
+    @property
+    def differing(self) -> tuple[DifferingPrompt, ...]:
+        """The prompts whose scores differ, worst first, at most `MOST_DIFFERING`."""
+        worst_first = sorted(self._differing.values(), key=lambda each: -each.drop)
+        return tuple(worst_first[:MOST_DIFFERING])
 
     @property
     def likeness(self) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from gates.comparison.model import DifferingPrompt
 from gates.model import GateOutcome, GateVerdict, OutcomeName
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
 from tidegate.core.model import Value
@@ -48,6 +49,8 @@ class ComparisonReport(CheckReport):
     """Mean likeness of the two answers of a pair, 0 to 1; decides only where the gate `agreement` is asked."""
     unanswered: int
     """Answers that did not come, of either endpoint."""
+    differing: tuple[DifferingPrompt, ...] = ()
+    """Prompts of the golden set whose answers score differently, worst first."""
 
 
 def as_text(judgement: CheckReport, columns: int | None = None) -> str:
@@ -60,6 +63,9 @@ def as_text(judgement: CheckReport, columns: int | None = None) -> str:
     lines = [
         f"{outcome:{widths[0]}}  {gate:{widths[1]}}  {_wrapped(reason, room, indent)}" for outcome, gate, reason in rows
     ]
+    differing = judgement.differing if isinstance(judgement, ComparisonReport) else ()
+    if differing:
+        lines += ["", "prompts whose scores differ:", *(str(each) for each in differing)]
     return "\n".join([f"{judgement.name}: {judgement.outcome} {_of_what(judgement)}", *lines]) + "\n"
 
 

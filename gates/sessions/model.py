@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from gates.model import ArmKey, GateVerdict, OutcomeName
-from tidegate.core.errors import Refused
+from tidegate.core.errors import Refused, UsageError
 from tidegate.core.model import Value
 
 Name = Annotated[str, Field(max_length=253, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -82,6 +82,12 @@ class SessionLimits(Value):
     """After so long in which nobody asked, a session is forgotten."""
     ask_seconds: float = 5.0
     """That one request may read evidence for; the one who asks waits ten, as Argo Rollouts and Flagger do."""
+
+
+def refuse_one_version(stable: str, canary: str) -> None:
+    """Raise UsageError when both arms are one: every gate would pass."""
+    if stable == canary:
+        raise UsageError(f"stable and canary: found {stable!r} twice; expected two versions")
 
 
 class TooManySessions(Refused):

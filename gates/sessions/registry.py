@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
 
-from gates.model import GateVerdict
+from gates.model import ArmKey, GateOutcome, GateVerdict
 from gates.ports import EvidenceSource
-from gates.sequential_test import AnalysisPlan
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.sessions.journal import SessionJournal
-from gates.sessions.model import SessionAnswer, SessionKey, SessionLimits, TooManySessions
+from gates.sessions.model import SessionAnswer, SessionKey, SessionLimits, TooManySessions, refuse_one_version
 from gates.sessions.session import Session, decides
 from gates.transcript import OpenedLine
 from tidegate.core.clock import Clock
-from tidegate.core.errors import OutsideError
+from tidegate.core.errors import OutsideError, UsageError
 
 Heard = Callable[[SessionAnswer], None]
 
@@ -33,6 +33,8 @@ class SessionTerms:
     plan: AnalysisPlan
     look: timedelta
     """Between two batches of evidence."""
+    service: str = ""
+    """The only name that is asked about, where the file of gates says one."""
 
 
 @dataclass
@@ -68,10 +70,13 @@ class Sessions:
         """Read what has passed since the last time, and say what holds now; begins with the first time it is asked.
 
         Raises:
+            UsageError: nothing could be judged: the two versions are one, the name is another service's, or there are
+                no series of stable. No session begins.
             TooManySessions: it would be a new one, and there is no room.
             OutsideError: the evidence cannot be read, or the session's file cannot be written. Nothing is lost.
             SpecError: the session's file is not what was written.
         """
+        self._refuse_wrong(key)
         with self._entry(key) as entry, _disk(self._folder):
             # Until the end, it is none: after an error on the way, the file says how far it had come.
             session, entry.session = entry.session or self._session(key), None
@@ -144,14 +149,32 @@ class Sessions:
                 f"{self._limits.sessions:,} sessions are open already", hint="close one, or start with more --sessions"
             )
         stable, canary = key.arms
+        begins = self._known()
+        self._refuse_without_series(stable, canary, begins)
         opened = OpenedLine(
             stable=stable,
             canary=canary,
-            since=self._known().timestamp(),
+            since=begins.timestamp(),
             look_seconds=self._terms.look.total_seconds(),
             within_seconds=self._limits.within.total_seconds(),
         )
         return Session.begun(str(key), self._terms.plan, opened, journal.write)
+
+    def _refuse_wrong(self, key: SessionKey) -> None:
+        refuse_one_version(key.stable, key.canary)
+        if (service := self._terms.service) and key.name != service:
+            raise UsageError(
+                f"name: found {key.name!r}; expected {service!r}, the metadata.name of the gates",
+                hint="leave metadata.name out of the file to judge several services by it",
+            )
+
+    def _refuse_without_series(self, stable: ArmKey, canary: ArmKey, until: datetime) -> None:
+        """Stable serves, so it has series; the canary may have begun just now."""
+        looked = SequentialTest(self._terms.plan)
+        looked.take(self._source.batch(stable, canary, until - self._terms.look, until))
+        for gate, missing in looked.without_series(1).items():
+            if str(stable) in missing:
+                raise UsageError(f"{gate}: {missing}", hint="check `metrics.sources` of the gates, and `stable`")
 
     def _feed(self, session: Session) -> bool:
         """Take the windows that have passed; whether some are left, because it took too long."""
@@ -168,7 +191,13 @@ class Sessions:
         return self._clock.now() - self._source.settles_within
 
     def _answer(self, key: SessionKey, session: Session, *, behind: bool) -> SessionAnswer:
-        verdicts = session.verdicts(deadline_passed=session.is_over)
+        judged, blind = session.verdicts(deadline_passed=session.is_over), session.without_series
+        verdicts = [
+            each.model_copy(update={"outcome": GateOutcome.ERROR})
+            if each.outcome is GateOutcome.RUNNING and each.gate in blind
+            else each
+            for each in judged
+        ]
         first = decides(verdicts)
         return SessionAnswer(
             key=key,

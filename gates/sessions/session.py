@@ -6,13 +6,16 @@ alone: asked every second or once an hour, it takes the same batches and comes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from gates.evidence.batch import Batch
 from gates.model import GateOutcome, Verdict, worst
 from gates.sequential_test import AnalysisPlan
 from gates.transcript import BatchLine, Line, OpenedLine, Replay, RestartLine, TermsLine, VerdictsLine
+
+MOST_WITHOUT_SERIES = 2
+"""Batches: engines that have just become ready are scraped within one."""
 
 Write = Callable[[Sequence[Line]], None]
 """Keeps lines of the transcript before they have any effect."""
@@ -109,6 +112,11 @@ class Session:
             self._write([line])
             self._remember(line)
         return verdicts
+
+    @property
+    def without_series(self) -> Collection[str]:
+        """The gates that had no series of an arm in the last `MOST_WITHOUT_SERIES` batches: they may never have any."""
+        return self._test.without_series(MOST_WITHOUT_SERIES).keys()
 
     def _window(self) -> tuple[datetime, datetime]:
         look = timedelta(seconds=self.opened.look_seconds)

@@ -88,8 +88,19 @@ class JudgeMetrics(Collector):
 class JudgeApp:
     """What is answered to whom."""
 
-    def __init__(self, sessions: AskedSessions, *, retry_seconds: float, needs_region: bool) -> None:
-        """`retry_seconds` is when a verdict can be another one; `needs_region` when series have a label for it."""
+    def __init__(
+        self,
+        sessions: AskedSessions,
+        *,
+        retry_seconds: float,
+        needs_region: bool,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`retry_seconds` is when a verdict can be another one; `needs_region` when series have a label for it.
+
+        `refused` hears why a question was refused: Argo Rollouts shows the status of an answer, and no more of it.
+        """
+        self._refused = refused
         self._sessions, self._retry, self._needs_region = sessions, max(round(retry_seconds), 1), needs_region
         self.metrics = JudgeMetrics(sessions)
 
@@ -115,19 +126,23 @@ class JudgeApp:
                 self.metrics.answered[path, status.phrase.lower()] += 1
                 problem = error.message if isinstance(error, TidegateError) else "the body did not come in time"
                 hint = error.hint if isinstance(error, TidegateError) else None
+                self._refused(f"{path}: {status}: {problem}" + (f"; {hint}" if hint else ""))
                 again = {"Retry-After": str(self._retry)} if status in _PASSING else {}
                 return JSONResponse({"outcome": "error", "problem": problem, "hint": hint}, status, again)
 
         return told
 
     async def _verdict(self, request: Request) -> Response:
-        """Always 200 with a verdict in it."""
-        return _as_json(await self._asked(VERDICT, await self._question(request)))
+        """200 with a verdict in it, but 503 while it is an error: Argo Rollouts counts that as one, and asks again."""
+        return self._held_back(await self._asked(VERDICT, await self._question(request)), GateOutcome.ERROR)
 
     async def _conclusion(self, request: Request) -> Response:
         """503 for as long as it is running, so that who asks tries again."""
         answer = await self._asked(CONCLUSION, await self._question(request))
-        if answer.outcome in (GateOutcome.RUNNING, GateOutcome.ERROR):
+        return self._held_back(answer, GateOutcome.RUNNING, GateOutcome.ERROR)
+
+    def _held_back(self, answer: SessionAnswer, *outcomes: GateOutcome) -> Response:
+        if answer.outcome in outcomes:
             return _as_json(answer, HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": str(self._retry)})
         return _as_json(answer)
 

@@ -162,8 +162,7 @@ def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
 
 def _golden_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
     quality = spec.gates.of(QualityGate)[gate]
-    rollback = offline_rollback(spec)
-    forecast = quality_forecast(quality, prompts=prompts, rollback=rollback).model_copy(update={"gate": gate})
+    forecast = quality_forecast(quality, prompts=prompts).model_copy(update={"gate": gate})
     return GatePlan(gate=gate, needs=prompts, seconds=None, forecasts=(forecast,))
 
 

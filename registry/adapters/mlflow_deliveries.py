@@ -51,7 +51,7 @@ from registry.ownership import (
 )
 from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.errors import Refused
+from tidegate.core.errors import Refused, UsageError
 from tidegate.core.silence import WATCH_SECONDS, Life, Watch
 from tidegate.core.text import failure_line
 
@@ -272,6 +272,31 @@ class MlflowDeliveries:
                 return
             self._sleep(LOOK_SECONDS)
 
+    def whole_id(self, given: str) -> str:
+        """The id of the one delivery whose id begins with `given`, as lists show it; a whole id is taken as it is.
+
+        Raises:
+            UnknownDelivery: no delivery of a registered model has such an id.
+            UsageError: several have, or it is shorter than lists show it.
+        """
+        if len(given) >= ID_CHARACTERS:
+            return given
+        if len(given) < SHORT_ID:
+            raise UsageError(
+                f"delivery: found {given!r}; expected an id, or at least its first {SHORT_ID} characters",
+                hint="`tidegate history` lists them",
+            )
+        names = self._store.models.names_like("", MOST_MODELS)
+        found = sorted({run.id for name in names for run in self._runs(name) if run.id.startswith(given)})
+        if len(found) > 1:
+            raise UsageError(
+                f"delivery: found {given}, with which {len(found)} ids begin; expected one of {', '.join(found)}",
+                hint="give more characters",
+            )
+        if not found:
+            raise _unknown(given)
+        return found[0]
+
     def summary(self, delivery: str) -> DeliverySummary:
         """One delivery as lists show it.
 
@@ -327,7 +352,7 @@ class MlflowDeliveries:
     def _run(self, delivery: str) -> StoredRun:
         run = self._store.runs.run(delivery)
         if run is None or MODEL not in run.tags:
-            raise UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate history` lists them")
+            raise _unknown(delivery)
         return run
 
     def _create(
@@ -417,6 +442,18 @@ class MlflowDeliveries:
 
     def _runs(self, name: str, last: int | None = None, *, status: str | None = None) -> Sequence[StoredRun]:
         return self._store.runs.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
+
+
+ID_CHARACTERS = 32
+"""Of a run's id in MLflow."""
+SHORT_ID = 8
+"""Characters of it that lists show."""
+MOST_MODELS = 1000
+"""Whose deliveries are looked through for the beginning of an id."""
+
+
+def _unknown(delivery: str) -> UnknownDelivery:
+    return UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate history` lists them")
 
 
 def _writer() -> str:

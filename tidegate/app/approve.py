@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -99,6 +99,7 @@ def approve(answer: ApprovalOptions) -> ApprovalResult:
     if answer.refuse and not answer.reason:
         raise UsageError("a refusal needs a reason", hint="add --reason TEXT: it becomes the delivery's")
     deliveries = open_deliveries(answer.state, answer.tracking_uri)
+    answer = replace(answer, delivery=deliveries.whole_id(answer.delivery))
     summary = deliveries.summary(answer.delivery)
     if summary.ended is not None:
         raise Refused(

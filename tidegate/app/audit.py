@@ -55,7 +55,7 @@ def verify(
         assert spec is not None, "the delivery or the spec is named"
         summaries = deliveries.deliveries(load_spec(spec, Delivery).model.name)
     else:
-        summaries = [deliveries.summary(delivery)]
+        summaries = [deliveries.summary(deliveries.whole_id(delivery))]
     audits: list[Audit] = []
     for summary in summaries:
         record, found = deliveries.record(summary.id)
@@ -66,7 +66,9 @@ def verify(
 
 def export(delivery: str, to: Path, state: Path, tracking_uri: str | None) -> Sequence[ChainFinding]:
     """Write the chain with its signatures, one event a line; returns what in it is not genuine."""
-    record, found = open_deliveries(state, tracking_uri).record(delivery)
+    deliveries = open_deliveries(state, tracking_uri)
+    delivery = deliveries.whole_id(delivery)
+    record, found = deliveries.record(delivery)
     lines = [json.dumps({"body": entry.body, "signature": entry.signature}) + "\n" for entry in record.entries]
     try:
         to.write_text("".join(lines), encoding="utf-8")

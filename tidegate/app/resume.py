@@ -54,7 +54,7 @@ def resume(options: ResumeOptions, display: DeliveryDisplay) -> DeliveryOutcome:
         display.story = state_of(attached.ledger.recorded())
         result = asyncio.run(_resume(attached, options.opener, display, cancelled_by_signals))
         keep_report(attached.spec, attached.state, attached.ledger)
-    return DeliveryOutcome(result, report_path(attached.state, options.delivery))
+    return DeliveryOutcome(result, report_path(attached.state, attached.ledger.delivery))
 
 
 async def resume_delivery(options: ResumeOptions, display: DeliveryDisplay, interrupts: Interrupts) -> DeliveryOutcome:
@@ -68,7 +68,7 @@ async def resume_delivery(options: ResumeOptions, display: DeliveryDisplay, inte
         display.story = state_of(await uncancelled(call_in_thread(attached.ledger.recorded)))
         result = await _resume(attached, options.opener, display, interrupts)
         await call_in_thread(keep_report, attached.spec, attached.state, attached.ledger)
-    return DeliveryOutcome(result, report_path(attached.state, options.delivery))
+    return DeliveryOutcome(result, report_path(attached.state, attached.ledger.delivery))
 
 
 def _taken_over(options: ResumeOptions) -> AttachedDelivery:
@@ -76,8 +76,9 @@ def _taken_over(options: ResumeOptions) -> AttachedDelivery:
     require_packages(options.opener)
     state, credentials = options.state, options.credentials
     deliveries = open_deliveries(state, options.tracking_uri)
-    resumed = authorize_resume(credentials, deliveries, options.delivery)
-    ledger = deliveries.take_over(options.delivery)
+    delivery = deliveries.whole_id(options.delivery)
+    resumed = authorize_resume(credentials, deliveries, delivery)
+    ledger = deliveries.take_over(delivery)
     if resumed is not None:
         ledger.append(resumed)
     attached = attach_delivery(deliveries, ledger, state, options.tracking_uri, patience=timedelta(0))

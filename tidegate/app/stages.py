@@ -160,10 +160,11 @@ async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str |
 
 def _take_over(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
     assert options.delivery is not None, "only a delivery that is named can be carried on"
-    if options.key and deliveries.summary(options.delivery).key == options.key:
-        return deliveries.join(options.delivery)
-    resumed = authorize_resume(options.credentials, deliveries, options.delivery)
-    ledger = deliveries.take_over(options.delivery, patience=options.patience, key=options.key)
+    delivery = deliveries.whole_id(options.delivery)
+    if options.key and deliveries.summary(delivery).key == options.key:
+        return deliveries.join(delivery)
+    resumed = authorize_resume(options.credentials, deliveries, delivery)
+    ledger = deliveries.take_over(delivery, patience=options.patience, key=options.key)
     if resumed is not None:
         ledger.append(resumed)
     attached = attach_delivery(
@@ -211,7 +212,8 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
     Raises:
         Refused: the delivery is over, or others carry it.
     """
-    deliveries, delivery = open_deliveries(options.state, options.tracking_uri), options.delivery
+    deliveries = open_deliveries(options.state, options.tracking_uri)
+    delivery = deliveries.whole_id(options.delivery)
     # Joined first: the one who takes the delivery over after this look is another owner, and this ledger is refused.
     ledger = deliveries.join(delivery)
     summary = deliveries.summary(delivery)
@@ -322,7 +324,7 @@ def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Res
 def _named_delivery(options: StageCloseOptions, deliveries: Deliveries) -> str | None:
     """The delivery's id; None when nothing was opened with the key."""
     if options.delivery:
-        return options.delivery
+        return deliveries.whole_id(options.delivery)
     if not options.key:
         raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
     model = load_spec(options.spec, Delivery).model.name

@@ -46,12 +46,8 @@ class FakeEvidence:
         self.windows.append((since, until))
         arms = {ArmName.STABLE: stable, ArmName.CANARY: canary}
         pods = tuple(pod for arm, key in arms.items() for pod in self._pods(arm, key, since, until))
-        lost = {
-            what: f"nothing of {key}"
-            for arm, key in arms.items()
-            if (key.role, key.version) not in self.loads
-            for what in ("requests", "ttft", str(arm))
-        }
+        gone = [f"nothing of {key}" for key in arms.values() if (key.role, key.version) not in self.loads]
+        lost = dict.fromkeys(("requests", "ttft"), "; ".join(gone)) if gone else {}
         return Batch(time=until.timestamp(), source=self._source, arms=pods, missing=lost)
 
     def _pods(self, arm: ArmName, key: ArmKey, since: datetime, until: datetime) -> Iterator[PodEvidence]:

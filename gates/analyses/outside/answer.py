@@ -113,7 +113,7 @@ OUTCOMES = {str(outcome): outcome for outcome in GateOutcome}
 
 
 def judge_answer(gate: str, settings: AskedOutside, answer: Answer, *, rollback: float) -> Verdict:
-    """The verdict of others as it is; of scores as the quality gate's of a golden set, which is asked once too.
+    """The verdict of others as it is; of scores as the quality gate's of a set that may be a sample.
 
     `rollback` is the gate's share of the chance that a version that is no worse is taken back. It holds for scores: how
     often somebody else's verdict is wrong, nobody here knows.
@@ -122,13 +122,13 @@ def judge_answer(gate: str, settings: AskedOutside, answer: Answer, *, rollback:
         reason = answer.reason or f"the answer is {answer.outcome}"
         return Verdict(gate=gate, outcome=OUTCOMES[answer.outcome], reason=reason, numbers=answer.numbers)
     scores = AnswerScores(stable=_scores(answer.pairs, "stable"), canary=_scores(answer.pairs, "canary"))
-    verdict = judge_quality(_as_golden(settings), scores, rollback=rollback, prompts="questions")
+    verdict = judge_quality(_as_golden(settings), scores, sampled=rollback, prompts="questions")
     return verdict.model_copy(update={"gate": gate, "numbers": {**answer.numbers, **verdict.numbers}})
 
 
 def eval_forecast(gate: str, settings: EvalGate, *, rollback: float) -> GateForecast:
     """What a task can show, by its `limit`; how many questions it has, only the harness knows."""
-    found = quality_forecast(_as_golden(settings), prompts=settings.limit, rollback=rollback, unit="questions")
+    found = quality_forecast(_as_golden(settings), prompts=settings.limit, sampled=rollback, unit="questions")
     return found.model_copy(update={"gate": gate})
 
 

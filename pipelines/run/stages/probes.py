@@ -141,13 +141,13 @@ async def offline(context: Context, step: PlanStep) -> None:
         if isinstance(settings, AskedOutside):
             verdict = await outside_verdict(context, step, gate, settings, rollback=rollback)
         else:
-            verdict = await _quality(context, step, gate, rollback)
+            verdict = await _quality(context, step, gate)
         context.journal.verdict(step, verdict)
         if verdict.outcome is not GateOutcome.PASS:
             raise Stopped(ENDING_OF[verdict.outcome], f"gate {verdict.gate}: {verdict.reason}")
 
 
-async def _quality(context: Context, step: PlanStep, gate: str, rollback: float) -> Verdict:
+async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     """Ask, score, judge."""
     settings = context.spec.gates.of(QualityGate)[gate]
     golden = golden_set(context.spec, context.folder)
@@ -155,7 +155,7 @@ async def _quality(context: Context, step: PlanStep, gate: str, rollback: float)
     asked = _Asked(context, step, stable, gate=gate, total=2 * len(golden))
     # Both at once, so that whatever slows the machine meets both.
     scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
-    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]), rollback=rollback)
+    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]))
     return verdict.model_copy(update={"gate": gate})
 
 

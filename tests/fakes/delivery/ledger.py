@@ -16,6 +16,7 @@ from threading import Event as Signal
 from typing import Any
 
 from registry.adapters.mlflow_store import Store
+from registry.conventions import MODEL
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredMetric, StoredRun
 from registry.ownership import life_of, why_dead
@@ -145,6 +146,9 @@ class FakeDeliveries:
         )  # fmt: skip
         self.ledgers.append(FakeLedger(self._clock, summary.id, summary))
         return self.ledgers[-1]
+
+    def whole_id(self, given: str) -> str:
+        return given
 
     def join(self, delivery: str, *, carries: bool = True) -> FakeLedger:
         found = next((ledger for ledger in self.ledgers if ledger.delivery == delivery), None)
@@ -314,7 +318,14 @@ class NoFiles:
 
 
 class NoModels:
-    """A `ModelStore`, and a `VersionLog`, that nobody asks."""
+    """A `ModelStore`, and a `VersionLog`, that nobody asks for more than the names of models."""
+
+    def __init__(self, runs: MemoryRuns) -> None:
+        self._runs = runs
+
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        names = {run.tags[MODEL] for run in self._runs._runs.values()}
+        return sorted(name for name in names if part in name)[:most]
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"a delivery's ledger asked for {name} of model versions")
@@ -323,4 +334,4 @@ class NoModels:
 def memory_store(turn: Callable[[], None] = _at_once, runs: MemoryRuns | None = None) -> Store:
     """A whole store around them, or around new ones."""
     reached = runs.reached_by(turn) if runs else MemoryRuns(turn)
-    return Store("memory:", reached, NoFiles(), NoModels(), NoFiles(), NoModels())  # type: ignore[arg-type]
+    return Store("memory:", reached, NoFiles(), NoModels(reached), NoFiles(), NoModels(reached))  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ def opened(
 
 
 def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, name: str) -> None:
-    early = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
+    early = tidegate("approve", opened.id[:8], "wave@2", "--ssh-key", str(opened.keys["ann"]))
     assert (early.code, early.err) == (
         2,
         "tidegate: the delivery does not ask for wave@2 yet; "

@@ -71,6 +71,13 @@ def concluded(address: str, canary: str) -> tuple[int, str]:
     return said.returncode, said.stdout + said.stderr
 
 
+def until_scraped(address: str) -> None:
+    """Prometheus has just begun: stable is refused until it has been scraped for a window that is settled."""
+    question = f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=8&run=0"
+    patient = ["curl", "--silent", "--fail", "--retry", "120", "--retry-delay", "1", "--retry-all-errors"]
+    subprocess.run([*patient, "--header", f"Authorization: Bearer {TOKEN}", question], check=True, capture_output=True)
+
+
 @pytest.mark.slow(reason="what Prometheus has is settled ten seconds later")
 def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
     began = time.time()
@@ -80,12 +87,19 @@ def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
         with prometheus(tmp_path / "prometheus", {"scrape_configs": [scraped]}) as url:
             address = free_address()
             with serving(tmp_path, url, address):
+                until_scraped(address)
                 code, said = concluded(address, "8")
                 assert (code, said[:20]) == (1, "fail: errors: canary")
                 code, said = concluded(address, "7")
                 assert (code, said[:20]) == (0, "pass: errors: canary")
+                code, said = concluded(address, "6")
+                assert (code, said.splitlines()[-1]) == (
+                    22,
+                    "stable and canary: found '6' twice; expected two versions",
+                )
             told = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
             assert [(each["key"]["canary"], each["outcome"]) for each in told] == [
+                ("8", "running"),
                 ("8", "running"),
                 ("8", "fail"),
                 ("7", "running"),

@@ -1,4 +1,4 @@
-"""The golden set's one look: a drop that is seen passes or not, and fails only when chance is an unlikely reason."""
+"""The one look at a golden set, whose drop is known, and at a sample, whose drop may be chance."""
 
 from __future__ import annotations
 
@@ -21,9 +21,21 @@ def scores(values: list[float]) -> Scores:
     return Scores(by_prompt={f"question {number}": value for number, value in enumerate(values)})
 
 
-def judged(canary: list[float], stable: list[float], *, max_drop: float = 0.03, rollback: float = 0.005) -> Verdict:
+def judged(
+    canary: list[float], stable: list[float], *, max_drop: float = 0.03, sampled: float | None = 0.005
+) -> Verdict:
     evidence = AnswerScores(stable=scores(stable), canary=scores(canary))
-    return judge_quality(QualityGate(max_drop=max_drop), evidence, rollback=rollback)
+    return judge_quality(QualityGate(max_drop=max_drop), evidence, sampled=sampled)
+
+
+@pytest.mark.parametrize(("wrong", "outcome"), [(0, "pass"), (1, "pass"), (2, "fail"), (8, "fail")])
+def test_of_a_golden_set_that_was_asked_whole_the_drop_is_known(wrong: int, outcome: str) -> None:
+    verdict = judged([0.0] * wrong + [1.0] * (40 - wrong), PERFECT, sampled=None)
+    assert (str(verdict.outcome), "by chance" in verdict.reason, "p_value" in verdict.numbers) == (
+        outcome,
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +48,7 @@ def judged(canary: list[float], stable: list[float], *, max_drop: float = 0.03, 
         (8, GateOutcome.FAIL),
     ],
 )
-def test_a_few_wrong_answers_may_be_chance_and_many_may_not(wrong: int, outcome: GateOutcome) -> None:
+def test_of_a_sample_a_few_wrong_answers_may_be_chance_and_many_may_not(wrong: int, outcome: GateOutcome) -> None:
     """Eight of eight changes for the worse happen by chance once in 256 times, seven once in 128."""
     verdict = judged([0.0] * wrong + [1.0] * (40 - wrong), PERFECT)
     assert verdict.outcome is outcome
@@ -65,7 +77,8 @@ def test_the_sentences() -> None:
     few = judged([0.0] * 5 + [1.0] * 7, [1.0] * 12)
     assert few.reason == (
         "canary scores 0.58 against 1.00 of the champion on 12 golden prompts (-0.42, allowed -0.03); "
-        "by chance that happens once in 32 times, and once in 200 would be needed"
+        "by chance that happens once in 32 times, and once in 200 would be needed: "
+        "12 golden prompts decide only if 8 or more are worse and none better; add about 8"
     )
 
 
@@ -126,5 +139,5 @@ def test_a_version_that_is_as_good_is_seldom_taken_back() -> None:
     for _ in range(150):
         skill = rng.uniform(0.3, 1, 10)
         canary, stable = (rng.binomial(1, skill).astype(float).tolist() for _ in range(2))
-        outcomes.append(judged(canary, stable, rollback=0.01).outcome)
+        outcomes.append(judged(canary, stable, sampled=0.01).outcome)
     assert outcomes.count(GateOutcome.FAIL) <= 4

@@ -1,4 +1,4 @@
-"""Compares two endpoints: asks both the golden set, judges after every pair, ends with the first verdict."""
+"""Compares two endpoints: asks both the golden set, judges after every pair, ends when no gate can change."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gates.comparison.comparison import EndpointComparison
 from gates.comparison.model import AnsweredPair, ApiForm
 from gates.comparison.plan import ComparisonPlan, comparison_plan
 from gates.judge.scored_pairs import ScoredPairs
+from gates.model import GateOutcome
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
 from tidegate.app.process import note
@@ -59,6 +60,12 @@ def compare(options: CompareOptions, look: Look) -> EndpointComparison:
     plan = _plan(options)
     golden = load_golden(options.golden, plan.quality.scorer)
     comparison = comparison_of(plan, golden)
+    if len(golden) < plan.quality.min_prompts:
+        raise UsageError(
+            f"--golden {options.golden}: found {len(golden)} prompts; gate quality needs {plan.quality.min_prompts} "
+            "(min_prompts)",
+            hint=f"add {plan.quality.min_prompts - len(golden)}, or lower min_prompts in --gates",
+        )
     with AnswersFile(options.answers) if options.answers else nullcontext() as kept:
         if kept is not None:
             _refuse_other_set(kept, golden, options)
@@ -139,7 +146,9 @@ class _Work:
                             self._kept.add(pair)
                         self._take(pair)
                         if self._comparison.decided:
-                            return
+                            break
+                    if self._comparison.outcome is GateOutcome.RUNNING:
+                        await self._judged()
 
     def _take(self, pair: AnsweredPair) -> None:
         self._comparison.take(pair)

@@ -57,7 +57,7 @@ def serve_gates(options: GateServeOptions) -> None:
     source = evidence_in(options.prometheus, options.access, judged, terms)
     with _own_folder(options.state) as folder, guarded_listener(options.listen) as heard:
         sessions = Sessions(
-            SessionTerms(terms, judged.look),
+            SessionTerms(terms, judged.look, judged.service),
             source,
             folder,
             SystemClock(),
@@ -70,7 +70,7 @@ def serve_gates(options: GateServeOptions) -> None:
 
 async def _answer(options: GateServeOptions, judged: GateSet, sessions: Sessions, heard: GuardedListener) -> None:
     listen = options.listen
-    app = JudgeApp(sessions, retry_seconds=judged.look.total_seconds(), needs_region=judged.by_region)
+    app = JudgeApp(sessions, retry_seconds=judged.look.total_seconds(), needs_region=judged.by_region, refused=note)
     door = app.behind_door(hosts=listen.names(None), login=listen.login)
     async with heard.answering(door):
         gates = ", ".join(judged.terms("proxy").gates)

@@ -24,7 +24,9 @@ audit = typer.Typer(name="audit", help="Check and export the records of deliveri
 
 @audit.command()
 def verify(
-    delivery: Annotated[str | None, typer.Argument(help="The delivery's id.", show_default=False)] = None,
+    delivery: Annotated[
+        str | None, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,
     spec: Annotated[Path | None, typer.Option("--file", "-f", help="The spec that names the model of --all.")] = None,
     against: Annotated[Path | None, typer.Option("--against", help="A chain that `audit export` wrote before.")] = None,
@@ -75,7 +77,7 @@ def _lines(found: Audit) -> Iterator[str]:
 
 @audit.command()
 def export(
-    delivery: Annotated[str, typer.Argument(help="The delivery's id.", show_default=False)],
+    delivery: Annotated[str, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)],
     to: Annotated[Path, typer.Option("--to", help="The file to write.", show_default=False)],
     state: State = STATE,
     tracking_uri: Tracking = None,

@@ -113,7 +113,7 @@ def deliver(
 @spread
 def resume(
     *,
-    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
     state: State = STATE,
@@ -149,7 +149,7 @@ def resume(
 @spread
 def approve(
     *,
-    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
     asked: Annotated[str, typer.Argument(metavar="STEP", help="What to answer: a step's id, wave@2, or freeze.")],
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     reason: Annotated[str, typer.Option(help="Reason; required with --refuse.")] = "",

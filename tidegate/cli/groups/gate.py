@@ -175,7 +175,8 @@ def compare(
     """Compare two OpenAI-compatible endpoints: is the canary worse? Needs no cluster and no MLflow.
 
     Sends every prompt of the golden set to both at the same moment, again and again, and judges after each pair.
-    Ends with the first verdict. Changes nothing.
+    Ends when one gate fails, or when no gate that is open can change. Names the prompts whose scores differ.
+    Changes nothing.
 
     Exit code: 0 every gate passed, 1 one failed, 2 a file or an option is wrong, 3 too little evidence in time,
     4 an endpoint was not reached.
@@ -304,7 +305,9 @@ def plan(
 
 @gate.command("replay")
 def replay(
-    recorded: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A recorded trial, or a delivery's id.")],
+    recorded: Annotated[
+        str, typer.Argument(metavar="FILE|RUN", help="A recorded trial, or a delivery's id or its first 8 characters.")
+    ],
     stage: Annotated[
         str | None, typer.Option("--stage", help="One trial of the delivery only, such as canary@eu-west-1.")
     ] = None,

@@ -12,6 +12,7 @@ from gates.comparison.model import AnsweredPair
 from gates.comparison.plan import comparison_plan
 from gates.model import EngineReply, GateOutcome
 from gates.reports.gate_file import GateFile
+from gates.spec import Gates
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
 
@@ -61,6 +62,33 @@ def test_answers_that_do_not_come_are_errors_of_the_canary_and_no_score() -> Non
     found = outcomes(comparison)
     assert (found["errors"], found["quality"]) == (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
     assert comparison.unanswered == 60
+
+
+def test_it_ends_when_no_open_gate_can_change(delivery: Delivery) -> None:
+    """Quality is settled once the set is asked whole, and a judge is asked once about each prompt."""
+    wanted = Gates(quality=delivery.gates.quality, judge=delivery.gates.judge)
+    comparison = EndpointComparison(comparison_plan("two", wanted), GOLDEN)
+    for number in range(len(GOLDEN) + 2):
+        assert not comparison.decided
+        text = reply(f"number {number % len(GOLDEN)}")
+        comparison.take(pair(number, text, None if number % len(GOLDEN) == 0 else text))
+    comparison.take(pair(2 * len(GOLDEN), reply("number 0"), None))
+    assert comparison.decided
+    assert set(outcomes(comparison).values()) == {GateOutcome.INCONCLUSIVE, GateOutcome.PASS}
+
+
+def test_prompts_whose_scores_differ_are_named_worst_first() -> None:
+    comparison = EndpointComparison(comparison_plan("two", None), GOLDEN)
+    for number in range(len(GOLDEN)):
+        stable = "none" if number == 7 else f"number {number}"
+        comparison.take(pair(number, reply(stable), reply(f"number {number if number < 10 else 99}\n" * 100)))
+    first, *_ = found = comparison.differing
+    assert (len(found), first.prompt, first.expected, first.drop) == (20, "What is 10?", "number 10", 1.0)
+    assert first.canary == "number 99 " * 20
+    assert str(first) == (
+        "0.00 instead of 1.00  What is 10?: expected number 10; stable number 10; canary "
+        "number 99 number 99 number 99 number 99 numbe..."
+    )
 
 
 def test_the_same_pairs_give_the_same_verdicts() -> None:

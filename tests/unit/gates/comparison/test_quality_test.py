@@ -55,7 +55,7 @@ def test_a_small_set_is_judged_as_a_whole_with_its_last_prompt() -> None:
         assert test.verdict().outcome is GateOutcome.RUNNING
         test.take(prompt, stable[prompt], canary[prompt])
     evidence = AnswerScores(stable=Scores(by_prompt=stable), canary=Scores(by_prompt=canary))
-    assert test.verdict() == judge_quality(QualityGate(max_drop=0.02), evidence, rollback=0.005)
+    assert test.verdict() == judge_quality(QualityGate(max_drop=0.02), evidence)
     assert test.verdict().outcome is GateOutcome.PASS
 
 
@@ -78,14 +78,36 @@ def test_without_answers_of_both_nothing_is_known() -> None:
     )
 
 
+def test_a_small_set_fails_as_soon_as_the_other_prompts_cannot_save_it() -> None:
+    test = a_test(12)
+    for number in range(12):
+        test.take(str(number), 1.0, 0.0)
+        if test.verdict().outcome is GateOutcome.FAIL:
+            break
+    assert number + 1 == 7, "7 lost, 5 could be won: 2 of 12 are more than a tenth"
+    assert test.verdict().reason.endswith("worse than allowed whatever the other 5 score")
+
+
+def test_a_prompt_that_stays_without_an_answer_leaves_nothing_to_wait_for() -> None:
+    test = a_test(12, gate=QualityGate(max_drop=0.01))
+    for number in range(11):
+        test.take(str(number), 1.0, 1.0)
+    for _ in range(3):
+        assert not test.asked_whole
+        test.take("11", 1.0, None)
+    verdict = test.verdict()
+    assert (test.asked_whole, verdict.outcome) == (True, GateOutcome.INCONCLUSIVE)
+    assert verdict.reason.endswith("without the other 1, which were asked 3 times, nothing passes")
+
+
 @pytest.mark.parametrize("flips", [long(0.05), 0.3])
-def test_looking_after_each_prompt_keeps_its_half_of_the_budget(flips: float) -> None:
+def test_looking_after_each_prompt_keeps_its_budget(flips: float) -> None:
     random, failed, runs = np.random.default_rng(7), 0, 200
     for _ in range(runs):
-        # One more than are answered: what the whole set says is judged, and tested, as ever.
-        test = a_test(61, gate=QualityGate(max_drop=0.03), rollback=0.1)
+        # Far more than are answered: what is known of the whole set is no matter of chance.
+        test = a_test(200, gate=QualityGate(max_drop=0.03), rollback=0.1)
         for number in range(60):
             stable, canary = random.random(2) < flips
             test.take(str(number), float(stable), float(canary))
         failed += test.verdict().outcome is GateOutcome.FAIL
-    assert failed / runs <= 0.05
+    assert failed / runs <= 0.1

@@ -16,7 +16,7 @@ from gates.reports.gate_file import GateFile
 from gates.sessions.model import SessionAnswer, SessionKey, SessionLimits, TooManySessions
 from gates.sessions.registry import Sessions, SessionTerms
 from gates.transcript import BatchLine, read, replay
-from tidegate.core.errors import OutsideError
+from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.testing import FakeClock, FakeEvidence
 
@@ -25,8 +25,8 @@ KEY = SessionKey(namespace="serving", name="support-llm", stable="6", canary="7"
 LOOK = timedelta(seconds=10)
 
 
-def terms(text: str = GATES) -> SessionTerms:
-    return SessionTerms(parse_spec(text, GateFile, file="gates.yaml").terms(counted_by="proxy"), LOOK)
+def terms(text: str = GATES, service: str = "") -> SessionTerms:
+    return SessionTerms(parse_spec(text, GateFile, file="gates.yaml").terms(counted_by="proxy"), LOOK, service)
 
 
 class Ground:
@@ -42,7 +42,12 @@ class Ground:
 
     def started(self, text: str = GATES) -> Sessions:
         return Sessions(
-            terms(text), self.evidence, self.folder, self.clock, limits=self.limits, changed=self.told.append
+            terms(text, service="support-llm"),
+            self.evidence,
+            self.folder,
+            self.clock,
+            limits=self.limits,
+            changed=self.told.append,
         )
 
     def pass_time(self, seconds: float) -> None:
@@ -69,7 +74,8 @@ def ground(tmp_path: Path) -> Ground:
 def test_a_session_begins_when_it_is_asked_first_and_knows_nothing_then(ground: Ground) -> None:
     answer = ground.sessions.ask(KEY)
     assert (answer.outcome, answer.batches, answer.until) == (GateOutcome.RUNNING, 0, None)
-    assert ground.evidence.windows == []
+    now = ground.clock.now()
+    assert ground.evidence.windows == [(now - LOOK, now)], "one look whether stable has series"
 
 
 @pytest.mark.parametrize("every", [7.0, 50.0])
@@ -83,7 +89,7 @@ def test_however_often_it_is_asked_it_judges_the_same_batches(tmp_path: Path, ev
 
 def test_windows_touch_and_none_is_read_twice(ground: Ground) -> None:
     ground.asked_every(3, 600)
-    windows = ground.evidence.windows
+    windows = ground.evidence.windows[1:]
     assert len(windows) == 60
     assert all(end - start == LOOK for start, end in windows)
     assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
@@ -118,7 +124,7 @@ def test_another_server_goes_on_where_the_last_stopped(ground: Ground, tmp_path:
         ground.pass_time(60)
         answer = ground.sessions.ask(KEY)
     assert answer == whole
-    assert len(ground.evidence.windows) == 180
+    assert len(ground.evidence.windows) == 1 + 180
 
 
 def test_what_it_wrote_can_be_judged_again_bit_for_bit(ground: Ground) -> None:
@@ -184,14 +190,40 @@ def test_a_disk_that_takes_nothing_is_told_and_the_window_is_read_again(ground: 
     assert ground.sessions.ask(KEY).batches == 120
 
 
-def test_a_canary_without_series_never_passes(ground: Ground) -> None:
-    answer = ground.asked_every(600, 0)
-    nobody = KEY.model_copy(update={"canary": "9"})
-    ground.sessions.ask(nobody)
-    ground.pass_time(7200)
-    answer = ground.sessions.ask(nobody)
-    assert answer.outcome is GateOutcome.RUNNING
-    assert "canary version 9" in answer.reason
+def test_a_canary_without_series_is_an_error_after_two_windows_until_it_has_some(ground: Ground) -> None:
+    late = KEY.model_copy(update={"canary": "9"})
+    found = []
+    for _ in range(3):
+        found.append(ground.sessions.ask(late).outcome)
+        ground.pass_time(10)
+    answer = ground.sessions.ask(late)
+    assert found == [GateOutcome.RUNNING, GateOutcome.RUNNING, GateOutcome.ERROR]
+    assert answer.reason == "errors: no requests of the canary: nothing of canary version 9 in eu"
+    ground.evidence.serves("canary", "9")
+    ground.pass_time(10)
+    assert ground.sessions.ask(late).outcome is GateOutcome.PASS
+    with (ground.folder / f"{late.digest}.jsonl").open() as lines:
+        assert replay(read(lines, file="it")) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"canary": "6"}, "stable and canary: found '6' twice; expected two versions"),
+        ({"name": "chat"}, "name: found 'chat'; expected 'support-llm', the metadata.name of the gates"),
+        ({"stable": "5"}, "errors: nothing of stable version 5 in eu"),
+        (
+            {"stable": "5", "canary": "9"},
+            "errors: nothing of stable version 5 in eu; nothing of canary version 9 in eu",
+        ),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_at_the_first_question(
+    ground: Ground, asked: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        ground.sessions.ask(KEY.model_copy(update=asked))
+    assert (refused.value.message, ground.sessions.count()) == (problem, 0)
 
 
 def test_when_its_time_is_over_it_is_inconclusive_and_reads_no_more(tmp_path: Path) -> None:
@@ -201,7 +233,7 @@ def test_when_its_time_is_over_it_is_inconclusive_and_reads_no_more(tmp_path: Pa
         answer = ground.sessions.ask(nobody)
         ground.pass_time(10)
     assert (answer.outcome, answer.batches) == (GateOutcome.INCONCLUSIVE, 3)
-    assert len(ground.evidence.windows) == 3
+    assert len(ground.evidence.windows) == 1 + 3
 
 
 def test_another_weight_asks_for_another_pass_and_forgets_no_harm(ground: Ground) -> None:
@@ -271,4 +303,4 @@ def test_many_who_ask_at_once_feed_it_once(ground: Ground) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ground.sessions.ask(KEY), range(40)))
     assert len({json.dumps(answer.model_dump(mode="json")) for answer in answers}) == 1
-    assert len(ground.evidence.windows) == 60
+    assert len(ground.evidence.windows) == 1 + 60

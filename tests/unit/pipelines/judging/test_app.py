@@ -33,6 +33,8 @@ class Ground:
     def __init__(self, folder: Path, example: str = "argo-rollouts", **limits: object) -> None:
         spec = load_spec(EXAMPLES / example / "gates.yaml", GateFile)
         self.clock, self.evidence = FakeClock(), FakeEvidence()
+        for stable in ("6", "support-llm-primary"):
+            self.evidence.serves("stable", stable)
         look = spec.gates.budget.poll_interval
         assert look is not None
         # Of requests alone: how times are judged, others test.
@@ -44,7 +46,10 @@ class Ground:
             self.clock,
             limits=SessionLimits.model_validate(limits),
         )
-        app = JudgeApp(self.sessions, retry_seconds=look.total_seconds(), needs_region=False)
+        self.refused: list[str] = []
+        app = JudgeApp(
+            self.sessions, retry_seconds=look.total_seconds(), needs_region=False, refused=self.refused.append
+        )
         hosts = {"tidegate-gate.tidegate.svc"}
         self.client = TestClient(
             app.behind_door(hosts=hosts, login=Login(token=TOKEN)),
@@ -142,6 +147,20 @@ def test_argo_rollouts_endures_a_prometheus_that_is_away_for_a_while(tmp_path: P
     assert run.counts["Error"] == 9
     ground.evidence.gone = True
     assert ground.minutes(20, run.measure, until="Error") == "Error"
+
+
+def test_argo_rollouts_counts_a_canary_without_series_as_an_error(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    run = run_of(ground, "tidegate-watch")
+    assert ground.minutes(11, run.measure, until="Error") == "Running"
+    ground.evidence.serves("canary", "7")
+    ground.clock.elapsed += 60
+    assert (run.measure(), run.counts["Error"]) == ("Running", 10)
+    other = run_of(ground, "tidegate-watch", stable="5")
+    assert ground.minutes(11, other.measure, until="Error") == "Error"
+    assert ground.refused[-1] == (
+        "/v1/verdict: 400: errors: nothing of stable version 5; check `metrics.sources` of the gates, and `stable`"
+    )
 
 
 def test_both_templates_are_asked_with_what_the_strategy_gives(tmp_path: Path) -> None:

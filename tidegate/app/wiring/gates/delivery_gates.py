@@ -36,6 +36,7 @@ def gates_of_delivery(spec: Delivery, *, of_prometheus: bool = False) -> GateSet
         not_asked=tuple(gate for gate in kinds if gate not in asked),
         look=spec.look,
         sources=spec.metrics.sources,
+        service=spec.metadata.name,
     )
 
 

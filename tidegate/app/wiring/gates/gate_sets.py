@@ -38,4 +38,5 @@ def read_gates(path: Path, *, of_prometheus: bool = False) -> GateSet:
         not_asked=(),
         look=asked.gates.budget.poll_interval or USUAL_LOOK,
         sources=asked.metrics.sources,
+        service=asked.metadata.name,
     )

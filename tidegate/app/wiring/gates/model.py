@@ -26,6 +26,8 @@ class GateSet:
     """Between two batches."""
     sources: tuple[MetricSource, ...] = ()
     """Which series of a Prometheus are read, where they have other names than vLLM's."""
+    service: str = ""
+    """Whose gates they are, where the file says it: `metadata.name`."""
 
     @property
     def by_region(self) -> bool:

@@ -14,6 +14,7 @@ from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome
 from gates.reports.check_report import CheckReport
 from gates.reports.verdict_stream import EXIT_CODES, VerdictLine, VerdictStream
+from gates.sessions.model import refuse_one_version
 from tidegate.app.gates.continued import ContinuedCheck, continued
 from tidegate.app.process import note
 from tidegate.app.wiring.gates.gate_sets import read_gates
@@ -107,6 +108,7 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
         raise UsageError(
             f"--prometheus needs {'a region and ' if by_region else ''}two versions", hint=f"give {options}"
         )
+    refuse_one_version(asked.stable, asked.canary)
     terms = judged.terms("proxy")
     source = evidence_in(url, asked.access, judged, terms)
     stable = ArmKey(region=asked.region, role="stable", version=asked.stable)

@@ -30,6 +30,7 @@ def compared(options: CompareOptions, *, moving: bool) -> ComparisonReport:
         not_asked=comparison.plan.not_asked,
         likeness=comparison.likeness,
         unanswered=comparison.unanswered,
+        differing=comparison.differing,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -98,6 +98,13 @@ def _changes(line: VerdictsLine, said: dict[str, GateOutcome], time: float | Non
         said[verdict.gate] = verdict.outcome
 
 
+def _fetched(delivery: str, state: StateFolder, tracking_uri: str | None, folder: Path) -> Sequence[Path]:
+    deliveries = open_deliveries(state.root, tracking_uri)
+    delivery = deliveries.whole_id(delivery)
+    local = sorted((state.delivery(delivery) / FOLDER).glob("*.jsonl"))
+    return local or deliveries.fetch(delivery, FOLDER, folder)
+
+
 @contextmanager
 def _transcripts(
     recorded: str, stage: str | None, state: StateFolder, tracking_uri: str | None
@@ -109,9 +116,9 @@ def _transcripts(
     name = f"{stage.replace('/', '.')}.jsonl" if stage else None
     local = sorted((state.delivery(recorded) / FOLDER).glob("*.jsonl"))
     with TemporaryDirectory() as folder:
-        found = local or open_deliveries(state.root, tracking_uri).fetch(recorded, FOLDER, Path(folder))
+        found = local or _fetched(recorded, state, tracking_uri, Path(folder))
         if not found:
-            hint = "give a file, or the whole id of a delivery that reached its first trial"
+            hint = "give a file, or the id of a delivery that reached its first trial"
             raise UsageError(f"{recorded} has no recorded trial", hint=hint)
         chosen = [path for path in found if name in (None, path.name)]
         if not chosen:
