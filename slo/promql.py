@@ -17,6 +17,7 @@ from slo.metrics.exporters import OF_STARTS
 from slo.metrics.vllm import VLLM
 from slo.model import WINDOW_PLACE, Labels
 from tidegate.core.metrics.model import TIMES, MetricSignal
+from tidegate.core.metrics.promql_strings import escaped, without_raw_strings
 from tidegate.core.metrics.sources import MetricSource, literal
 from tidegate.core.model import Value
 
@@ -107,14 +108,12 @@ def series_of_others(sources: Iterable[MetricSource]) -> frozenset[str]:
 def matcher(label: str, pattern: str) -> str:
     """`label=~"pattern"`; `label="text"` where the expression is a text."""
     plain = literal(pattern) == pattern
-    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{label}{"=" if plain else "=~"}"{escaped}"'
+    return f'{label}{"=" if plain else "=~"}"{escaped(pattern)}"'
 
 
 def relabelled(vector: str, label: str, value: str, source: str, pattern: str) -> str:
     """`vector` with `label` set from what `pattern` finds in the label `source`; others are left as they are."""
-    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
-    return f'label_replace({vector}, "{label}", "{value}", "{source}", "{escaped}")'
+    return f'label_replace({vector}, "{label}", "{value}", "{source}", "{escaped(pattern)}")'
 
 
 def series_selector(series: str, *matchers: str) -> str:
@@ -173,14 +172,16 @@ def with_matchers(node: promql.Expr, labels: Labels) -> promql.Expr | None:
         return None
     if node.matchers.or_matchers:
         raise ValueError("alternatives in braces, `{a or b}`, cannot be narrowed")
-    added = [promql.Matcher(promql.MatchOp.Equal, name, value) for name, value in labels.items()]
-    node.matchers = promql.Matchers([*node.matchers.matchers, *added])
-    return promql.parse(str(node))
+    # `str` writes values without their escapes.
+    kept = [promql.Matcher(each.op, each.name, escaped(each.value)) for each in node.matchers.matchers]
+    added = [promql.Matcher(promql.MatchOp.Equal, name, escaped(value)) for name, value in labels.items()]
+    node.matchers = promql.Matchers([*kept, *added])
+    return parse(str(node))
 
 
 def parse(query: str) -> promql.Expr:
     """The syntax tree of a query that may have `{{.window}}` in it."""
-    return promql.parse(WINDOW_PLACE.sub(_STANDS_FOR_WINDOW, query))
+    return promql.parse(without_raw_strings(WINDOW_PLACE.sub(_STANDS_FOR_WINDOW, query)))
 
 
 def with_window(tree: promql.Expr, window: str) -> str:
@@ -268,5 +269,5 @@ def _nodes(query: str) -> list[promql.Expr]:
 
 def _counted(node: promql.Expr) -> promql.Expr | None:
     if isinstance(node, promql.Call) and node.func.name in {"rate", "irate"}:
-        return promql.parse(f"increase({node.args[0].prettify()})")
+        return parse(f"increase({node.args[0].prettify()})")
     return node

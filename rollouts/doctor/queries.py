@@ -11,6 +11,7 @@ from enum import StrEnum
 import promql_parser as promql
 
 from tidegate.core.durations import format_duration
+from tidegate.core.metrics.promql_strings import without_raw_strings
 from tidegate.core.model import Value
 
 STATUS_LABELS = (
@@ -94,7 +95,7 @@ def selectors_of(query: str) -> tuple[MetricSelector, ...]:
         return True
 
     try:
-        promql.walk(promql.parse(query), see)
+        promql.walk(promql.parse(without_raw_strings(query)), see)
     except ValueError:
         return ()
     return tuple(found)

@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from slo.formats.openslo import OpenSlo
-from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1
+from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1, ServicePart
 from slo.model import SloGroup
+from slo.promtool import refusal
 from tidegate.core.model import Loc
 from tidegate.core.spec import Document, Problem, SpecError, parse_documents
 
@@ -37,8 +38,10 @@ def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[Slo
     return read_all({file: text}, default_period=default_period)[file]
 
 
-def read_all(texts: Mapping[str, str], *, default_period: timedelta = MONTH) -> dict[str, list[SloGroup]]:
-    """As `read`, for the texts of all files whose rules go to one Prometheus: no SLO may be in two of them.
+def read_all(
+    texts: Mapping[str, str], *, default_period: timedelta = MONTH, duplicates: bool = False
+) -> dict[str, list[SloGroup]]:
+    """As `read`, for the texts of all files whose rules go to one Prometheus: no SLO is in two, but for `duplicates`.
 
     Raises:
         SpecError: with every problem of every file.
@@ -51,9 +54,9 @@ def read_all(texts: Mapping[str, str], *, default_period: timedelta = MONTH) -> 
         except SpecError as error:
             problems += error.problems
     groups = {file: [_group(item.spec, default_period) for item in found] for file, found in documents.items()}
-    problems += _twice(
-        (item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)
-    )
+    read_so_far = [(item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)]
+    problems += () if duplicates else _twice(read_so_far)
+    problems += (problem for document, _ in read_so_far for problem in _no_promql(document))
     if problems:
         raise SpecError(problems)
     return groups
@@ -74,6 +77,28 @@ def _group(spec: Spec, default_period: timedelta) -> SloGroup:
     return group.model_copy(
         update={"slos": tuple(slo.model_copy(update={"window": default_period}) for slo in group.slos)}
     )
+
+
+def _no_promql(document: Document[Spec]) -> Iterator[Problem]:
+    part = document.spec.spec if isinstance(document.spec, PrometheusServiceLevel) else document.spec
+    unchecked = part.unchecked if isinstance(part, ServicePart) else frozenset()
+    for where, query in _queries(document.spec.model_dump(by_alias=True)):
+        if next(part for part in where if isinstance(part, int)) in unchecked:
+            continue
+        if words := refusal(query):
+            yield document.problem(where, repr(query), f"PromQL; Prometheus says: {words}")
+
+
+def _queries(part: object, where: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """What an SLI asks, whatever the format, each with its place."""
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            if isinstance(value, str) and key.lower().endswith("query"):
+                yield (*where, key), value
+            yield from _queries(value, (*where, key))
+    elif isinstance(part, tuple):
+        for number, each in enumerate(part):
+            yield from _queries(each, (*where, number))
 
 
 def _twice(read_so_far: Iterable[tuple[Document[Spec], SloGroup]]) -> Iterator[Problem]:

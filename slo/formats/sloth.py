@@ -11,13 +11,20 @@ from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
 from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
 from tidegate.core.model import SpecModel, at_odds
 
+VALIDATE = "sloth.dev/core/validate/v1"
+"""Asks whether queries are PromQL."""
+RULES = ("sloth.dev/core/sli_rules/v1", "sloth.dev/core/metadata_rules/v1", "sloth.dev/core/alert_rules/v1")
+"""With the one above Sloth's own chain, which runs unless a chain overrides it."""
+VICTORIA_METRICS = "sloth.dev/contrib/validate_victoria_metrics/v1"
+"""In the place of `VALIDATE`: queries are MetricsQL, which nobody checks here."""
 DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
-"""The one plugin of Sloth whose rules we make."""
+"""The one plugin of others whose rules we make."""
+_PLUGINS = (DENOMINATOR_CORRECTED, VICTORIA_METRICS, VALIDATE, *RULES)
 
 
 def _known_plugin(text: str) -> str:
-    if text != DENOMINATOR_CORRECTED:
-        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
+    if text not in _PLUGINS:
+        raise ValueError(f"{', '.join(_PLUGINS)}; all other plugins are code that only Sloth runs")
     return text
 
 
@@ -96,7 +103,7 @@ class AlertingPart(SpecModel):
 
 
 class NoConfig(SpecModel):
-    """A plugin's settings; the one we know runs without any."""
+    """A plugin's settings; those we know run without any."""
 
 
 class PluginPart(SpecModel):
@@ -108,16 +115,31 @@ class PluginPart(SpecModel):
 
     @model_validator(mode="after")
     def _runs_last(self) -> Self:
-        if self.priority < 0:
+        if self.priority < 0 and self.id == DENOMINATOR_CORRECTED:
             raise at_odds(f"priority {self.priority}", "0 or more: before Sloth's own rules it has no effect")
         return self
 
 
 class PluginsPart(SpecModel):
-    """Steps besides Sloth's own, which always run."""
+    """Steps after those before it, Sloth's own and the group's, or in their place."""
 
-    override_previous: Literal[False] = Field(default=False, alias="overridePrevious")
+    override_previous: bool = Field(default=False, alias="overridePrevious")
     chain: tuple[PluginPart, ...] = ()
+
+    @model_validator(mode="after")
+    def _makes_all_rules(self) -> Self:
+        missing = [rule for rule in RULES if rule not in self.ids]
+        if self.override_previous and missing:
+            raise at_odds(f"a chain that overrides {', '.join(missing)}", "them in the chain too")
+        return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(plugin.id for plugin in self.chain)
+
+    def after(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """The whole chain; `before` are the steps that others say."""
+        return self.ids if self.override_previous else (*before, *self.ids)
 
 
 class SloPart(SpecModel):
@@ -133,12 +155,12 @@ class SloPart(SpecModel):
 
     @model_validator(mode="after")
     def _counts_what_it_corrects(self) -> Self:
-        if self.plugins.chain and self.sli.raw:
+        if DENOMINATOR_CORRECTED in self.plugins.ids and self.sli.raw:
             raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
         return self
 
-    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
-        """`labels` are the group's, over which its own win; `corrected` when the whole group is."""
+    def slo(self, *, service: str, labels: Labels, before: tuple[str, ...]) -> Slo:
+        """`labels` are the group's, over which its own win; `before` the plugins that the group says."""
         alerting = self.alerting
         return Slo(
             service=service,
@@ -149,7 +171,7 @@ class SloPart(SpecModel):
             sli=self.sli.sli(),
             page=alerting.alert(alerting.page_alert),
             ticket=alerting.alert(alerting.ticket_alert),
-            denominator_corrected=corrected or bool(self.plugins.chain),
+            denominator_corrected=DENOMINATOR_CORRECTED in self.plugins.after(before),
         )
 
 
@@ -163,14 +185,22 @@ class ServicePart(SpecModel):
 
     @model_validator(mode="after")
     def _counts_what_it_corrects(self) -> Self:
-        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
+        if DENOMINATOR_CORRECTED in self.slo_plugins.ids and any(slo.sli.raw for slo in self.slos):
             raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
         return self
 
     def merged(self) -> tuple[Slo, ...]:
         """Each SLO with the labels of all of them; its own win."""
-        corrected = bool(self.slo_plugins.chain)
-        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
+        return tuple(part.slo(service=self.service, labels=self.labels, before=self._chain) for part in self.slos)
+
+    @property
+    def unchecked(self) -> frozenset[int]:
+        """The numbers of SLOs whose queries need be no PromQL."""
+        return frozenset(at for at, slo in enumerate(self.slos) if VALIDATE not in slo.plugins.after(self._chain))
+
+    @property
+    def _chain(self) -> tuple[str, ...]:
+        return self.slo_plugins.after((VALIDATE, *RULES))
 
 
 PROMETHEUS_V1 = "prometheus/v1"

@@ -59,6 +59,12 @@ Include = Annotated[
 ]
 
 
+Duplicates = Annotated[
+    bool,
+    typer.Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places."),
+]
+
+
 @slo.command("generate")
 def generate(
     source: Input,
@@ -74,6 +80,7 @@ def generate(
     windows_path: WindowsPath = None,
     exclude: Exclude = None,
     include: Include = None,
+    duplicates: Duplicates = False,
 ) -> int:
     """Write the Prometheus rules of SLOs, as Sloth v0.16 does.
 
@@ -88,7 +95,7 @@ def generate(
     """
     from tidegate.cli.commands.slo.rules import SloInput, generate_rules
 
-    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
+    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include, duplicates)
     return generate_rules(asked, target, recordings=not disable_recordings, alerts=not disable_alerts)
 
 
@@ -100,6 +107,7 @@ def validate(
     windows_path: WindowsPath = None,
     exclude: Exclude = None,
     include: Include = None,
+    duplicates: Duplicates = False,
     output: As = Output.TEXT,
 ) -> int:
     """Check SLO specs and their rules; prints every problem at once. Changes nothing.
@@ -111,7 +119,7 @@ def validate(
     """
     from tidegate.cli.commands.slo.rules import SloInput, validate_slos
 
-    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include)
+    asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include, duplicates)
     return validate_slos(asked, output=output)
 
 

@@ -37,5 +37,9 @@ def test_metrics_are_told_once_each_and_by_either_spelling() -> None:
     assert metrics_of(query) == ("vllm:e2e_count", "all_requests")
 
 
+def test_a_raw_string_is_read() -> None:
+    assert metrics_of(r"rate(a{path=~`/[^/]+\.bin`}[5m])") == ("a",)
+
+
 def test_what_is_no_promql_reads_nothing() -> None:
     assert selectors_of("sum(rate(") == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slo.formats import read, read_all, write_openslo
@@ -48,9 +50,6 @@ def problems(text: str) -> list[str]:
         (slo(sli=EVENTS[:-1] + ", " + RAW[1:]), "slos[0].sli: found both kinds of SLI; expected either events or raw"),
         (slo(sli=EVENTS.replace("b[", "a[")), "slos[0].sli.events: found the same query for errors and for the total"),
         (slo(sli=RAW.replace("{{.window}}", "5m")), "expected PromQL with {{.window}} where its range goes"),
-        (slo(sli=RAW.replace(")", "")), "expected PromQL; of this Prometheus would say: unclosed left parenthesis"),
-        (slo(sli=RAW.replace("avg_over_time(", "(")), "expected PromQL; of this Prometheus would say: "),
-        (slo(sli=RAW.replace(")'", ") # all of it'")), "of this Prometheus would say: unclosed left parenthesis"),
         (slo(sli="{plugin: {id: x}}"), "slos[0].sli.plugin: found an SLI plugin, which is code that only Sloth runs"),
         (slo(alerting="{}"), "slos[0].alerting: found alerts without a name; expected a name, or page and ticket"),
         (slo(alerting="{name: A, labels: {a-b: c}}"), "slos[0].alerting.labels.a-b: found 'a-b'; expected a key of"),
@@ -60,6 +59,10 @@ def problems(text: str) -> list[str]:
         (
             slo()[:-1] + ", plugins: {chain: [{id: x/v1}]}}",
             "plugins.chain[0].id: found 'x/v1'; expected sloth",
+        ),
+        (
+            slo()[:-1] + ", plugins: {overridePrevious: true, chain: [{id: sloth.dev/core/sli_rules/v1}]}}",
+            "plugins: found a chain that overrides sloth.dev/core/metadata_rules/v1, sloth.dev/core/alert_rules/v1",
         ),
         (
             slo(sli=RAW)[:-1] + ", plugins: {chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1}]}}",
@@ -101,6 +104,82 @@ def test_no_two_slos_have_one_id_whatever_files_they_are_in() -> None:
         "b.yaml:4: slos[0].name: found the id chat-b-cd twice; expected it once; it is in a.yaml:4",
         "b.yaml:9: slos[0].name: found the id chat-b-cd twice; expected it once; it is in a.yaml:4",
     ]
+
+
+def test_an_slo_may_be_in_two_files_where_that_is_asked_for() -> None:
+    both = read_all({name: plain(slo()) for name in ("a.yaml", "b.yaml")}, duplicates=True)
+    assert [group.slos[0].id for groups in both.values() for group in groups] == ["chat-one", "chat-one"]
+
+
+ODD = "1 - histogram_share(0.2, rate(a[{{.window}}]))"
+
+
+UNKNOWN = """#!/bin/sh
+for file; do :; done
+/bin/grep -q histogram_share $file || exit 0
+echo 'r.json: 1:9: group "asked": could not parse expression: 1:5: parse error: no such function' >&2
+exit 1
+"""
+OBJECT = """apiVersion: sloth.slok.dev/v1
+kind: PrometheusServiceLevel
+metadata: {name: a}
+spec:
+  service: chat
+  slos:
+"""
+OF_GOOD = f"query: '{ODD}'}}, total: {{source: prometheus, queryType: promql, query: 'b[{{{{.window}}}}]'}}"
+OTHERS = OPEN.replace("Week, count: 4", "Day, count: 30").replace("99", "0.99").replace("datadog", "prometheus")
+RATIO = RAW.replace("avg_over_time(a[{{.window}}])", ODD)
+
+
+@pytest.fixture
+def promtool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Knows no function of MetricsQL, and takes all else."""
+    (tmp_path / "promtool").write_text(UNKNOWN)
+    (tmp_path / "promtool").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("promtool")
+@pytest.mark.parametrize(
+    "text",
+    [
+        plain(slo(sli=RATIO)),
+        f"{OBJECT}    - {slo(sli=RATIO.replace('error_ratio_query', 'errorRatioQuery'))}",
+        OTHERS.replace("query: a}", OF_GOOD),
+    ],
+)
+def test_what_prometheus_takes_for_no_promql_is_refused_in_its_words(text: str) -> None:
+    (found,) = problems(text)
+    assert found.endswith(f"uery: found '{ODD}'; expected PromQL; Prometheus says: 1:5: parse error: no such function")
+
+
+@pytest.mark.usefixtures("promtool")
+def test_what_prometheus_takes_the_library_does_not_refuse() -> None:
+    read(plain(slo(sli=RAW.replace("a[{{.window}}]", "a[{{.window}}] anchored"))), file="s.yaml")
+
+
+def test_without_promtool_what_the_library_does_not_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    read(plain(slo(sli=RATIO)), file="s.yaml")
+    assert f"{ODD}: may be no PromQL" in caplog.text
+
+
+@pytest.mark.usefixtures("promtool")
+@pytest.mark.parametrize("level", ["slo_plugins", "plugins"])
+def test_queries_of_victoria_metrics_are_checked_by_nobody_where_the_chain_says_so(level: str) -> None:
+    ids = "contrib/validate_victoria_metrics", "core/sli_rules", "core/metadata_rules", "core/alert_rules"
+    chain = f"{{overridePrevious: true, chain: [{', '.join(f'{{id: sloth.dev/{each}/v1}}' for each in ids)}]}}"
+    text = plain(slo(sli=RATIO))
+    chained = (
+        f"{text}{level}: {chain}\n"
+        if level == "slo_plugins"
+        else text.replace("{name: one", f"{{plugins: {chain}, name: one")
+    )
+    assert read(chained, file="s.yaml")
+    assert len(problems(chained.replace("overridePrevious: true, ", ""))) == 1
 
 
 def test_problems_of_all_files_are_told_together() -> None:

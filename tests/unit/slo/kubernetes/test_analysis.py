@@ -92,6 +92,16 @@ def test_every_selector_is_narrowed_and_rates_become_counts() -> None:
     assert count_of_arm(query, window="1m", arm={"r": "x"}) == 'sum(increase(a{r="x"}[1m] offset 5m)) / sum(b{r="x"})'
 
 
+@pytest.mark.parametrize(
+    "query",
+    [r"sum(rate(a{path=~`/v1/[^/]+\.bin`}[{{.window}}]))", r'sum(rate(a{path=~"/v1/[^/]+\\.bin"}[{{.window}}]))'],
+)
+def test_a_query_with_escapes_is_narrowed_to_the_same_series(query: str) -> None:
+    assert of_arm(query, window="5m", arm={"role": "canary"}) == (
+        r'sum(rate(a{path=~"/v1/[^/]+\\.bin",role="canary"}[5m]))'
+    )
+
+
 def test_a_pair_that_could_never_fire_is_left_out() -> None:
     assert [m["name"] for m in metrics_of(slo=SLO.model_copy(update={"objective": 90.0}))] == ["availability-slow-burn"]
 

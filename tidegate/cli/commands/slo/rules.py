@@ -34,6 +34,8 @@ class SloInput:
     windows_path: Path | None
     exclude: str | None
     include: str | None
+    duplicates: bool = False
+    """One SLO may be in several places."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def rule_documents(asked: SloInput, *, recordings: bool = True, alerts: bool = T
     # Refused without windows even if every SLO says its own.
     period = windows_among(known, length).period
     texts = _texts(asked)
-    read = read_all({_name(path): text for path, text in texts.items()}, default_period=period)
+    read = read_all(
+        {_name(path): text for path, text in texts.items()}, default_period=period, duplicates=asked.duplicates
+    )
     groups = {path: read[_name(path)] for path in texts}
     _refuse_periods_without_windows(groups, known)
     return {
