@@ -8,13 +8,14 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 from uuid import uuid4
 
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
+from registry.adapters.mlflow_runs import summary_of
 from registry.adapters.mlflow_store import Store, open_store
 from registry.chain import Believed, ChainFinding, Seal
 from registry.conventions import (
@@ -23,7 +24,6 @@ from registry.conventions import (
     HOST,
     IN_PRODUCTION,
     KEY,
-    LAST_STEP,
     MACHINE,
     MODEL,
     ON_TRIAL,
@@ -53,7 +53,6 @@ from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.silence import WATCH_SECONDS, Life, Watch
-from tidegate.core.text import failure_line
 
 log = logging.getLogger(__name__)
 
@@ -461,55 +460,6 @@ def _writer() -> str:
     return uuid4().hex[:8]
 
 
-def summary_of(run: StoredRun) -> DeliverySummary:
-    """What a delivery's run says of it.
-
-    Raises:
-        LedgerForged: its tags are not those of a delivery. Anybody who may write to MLflow may write any.
-    """
-    try:
-        return _summary(run)
-    # Whatever a parser makes of words of others.
-    except Exception as error:
-        raise LedgerForged(
-            f"run {run.id} cannot be read as a delivery: {failure_line(error)}",
-            hint="no command of tidegate wrote it so; see the run in MLflow, and who may write there",
-        ) from error
-
-
-LARGEST_PID = 2**31
-LONGEST_PATIENCE_SECONDS = 366 * 86400.0
-
-
-def _summary(run: StoredRun) -> DeliverySummary:
-    tags = run.tags
-    pid, patience = int(tags[PID]), float(tags.get(PATIENCE, 0))
-    heartbeat = datetime.fromisoformat(tags[HEARTBEAT])
-    if heartbeat.tzinfo is None:
-        raise ValueError(f"{HEARTBEAT}: found a time without a zone")
-    if not (0 < pid < LARGEST_PID and 0 <= patience <= LONGEST_PATIENCE_SECONDS):
-        raise ValueError(f"found {PID} {pid} and {PATIENCE} {patience:g}")
-    return DeliverySummary(
-        id=run.id,
-        name=tags[MODEL],
-        version=tags[VERSION],
-        champion=tags.get(CHAMPION),
-        on_trial=tags.get(ON_TRIAL, ""),
-        in_production=tags.get(IN_PRODUCTION, ""),
-        started=_moment(run.started),
-        ended=_moment(run.ended) if run.status != NOT_ENDED and run.ended else None,
-        outcome=tags.get(OUTCOME),
-        reason=tags.get(REASON),
-        last_step=tags.get(LAST_STEP),
-        host=tags[HOST],
-        pid=pid,
-        machine=tags.get(MACHINE, ""),
-        heartbeat=heartbeat,
-        patience_seconds=patience,
-        key=tags.get(KEY) or None,
-    )
-
-
 def this_machine() -> str:
     """The boot and the PID namespace of this process, as far as the system tells them."""
     try:
@@ -530,10 +480,6 @@ def _may_act(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _refusal(other: DeliverySummary) -> DeliveryRuns:
