@@ -84,7 +84,9 @@ class PrometheusQueries:
         return value if math.isfinite(value) else NoData(reason=f"Prometheus answers {value:g} to {asked}")
 
     def _series(self, selector: str, arm: ArmKey, window: Window) -> Iterator[tuple[str, RawSeries]]:
-        query = f"{filled(selector, arm)}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
+        # Behind a comment there is no range.
+        gap = "\n" if "#" in selector else ""
+        query = f"{filled(selector, arm)}{gap}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
         for series in without_replicas([*map(series_of, self._api(arm.region).query(query, window.until).series)]):
             if series.histograms:
                 hint = "name the counters of a classic histogram, or ask by a gate of kind query"

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tidegate.core.model import Value
 
@@ -29,12 +29,21 @@ class LatencyMetric(StrEnum):
     """Until the last token."""
 
 
+def _whole(count: object) -> object:
+    """500.0 is the integer 500 in JSON's schemas, and how pandas and JavaScript write it."""
+    return int(count) if isinstance(count, float) and count.is_integer() else count
+
+
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=10**12)]
+"""More than anybody serves between two looks would be an error of who counted."""
+
+
 class Events(Value):
     """What happened since the look before."""
 
-    total: int = Field(ge=0, le=10**12)
+    total: Count
     """All events that the SLO counts."""
-    bad: int = Field(ge=0)
+    bad: Count
     """Of these, what spends its budget."""
 
     @model_validator(mode="after")
@@ -49,8 +58,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 SHORTEST_SECONDS = 1e-9
 """No clock tells less; a ratio to it would say nothing."""
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=10**12)]
-"""More than anybody serves between two looks would be an error of who counted."""
+
 
 Total = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -168,7 +176,7 @@ class ArmLoad(Value):
     """Of requests that were answered in full: what is cut off is of no use to anybody."""
     seconds: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
     """From the first request to the end of the last."""
-    engines: Annotated[int, Field(ge=1)] = 1
+    engines: Annotated[int, BeforeValidator(_whole), Field(ge=1)] = 1
     """That shared the load."""
     engine_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """What one of them costs in an hour; None when nobody says."""

@@ -6,7 +6,6 @@ need what was really counted. What belongs together of a pod comes from the same
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import AfterValidator, field_validator, model_validator
 
 from gates.evidence.batch import ArmName, Buckets
-from gates.evidence.selector import PLACE, filled_places
+from gates.evidence.selector import PLACE, filled_places, is_selector
 from gates.model import ArmKey, NoData
 from tidegate.core.model import SpecModel, Value
 
 PLACES = ("region", "role", "version")
 """What a selector may leave open, written as `{{.version}}`."""
-_SELECTOR = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\{[^{}]*\}")
 ARM_LABELS = 'region="{{.region}}",version="{{.version}}"'
 """Of the series of a preset, as tidegate's own scrape configuration has them. Not the role, which engines are given
 when they start: one that is promoted would go on as the canary."""
@@ -33,7 +31,7 @@ def _selector(text: str) -> str:
         raise ValueError(f"only these open places: {', '.join(PLACES)}; not {', '.join(unknown)}")
     if not {"role", "version"} & set(PLACE.findall(text)):
         raise ValueError("a label that tells the arms apart, with {{.role}} or {{.version}} as its value")
-    if not _SELECTOR.fullmatch(PLACE.sub("", text)):
+    if not is_selector(text):
         raise ValueError('one counter with its labels, as name{label="value"}, without a function around it')
     return text
 

@@ -84,6 +84,7 @@ LINE = lines(1)[0]
         (changed(LINE, "arms", 0, "error", to=1), "arms[0].error", "an unknown key", "only keys that are known"),
         (changed(LINE, "arms", 0, "arm", to="blue"), "arms[0].arm", "'blue'", "'stable' or 'canary'"),
         (changed(LINE, "arms", 0, "requests", to=-1), "arms[0].requests", "-1", "greater than or equal to 0"),
+        (changed(LINE, "arms", 0, "requests", to=500.5), "arms[0].requests", "500.5", "a valid integer"),
         (changed(LINE, "arms", 0, "requests", to=True), "arms[0].requests", "True", "a valid integer"),
         (changed(LINE, "arms", 0, "requests", to=10**400), "arms[0].requests", "1000", "less than or equal to 1000"),
         (changed(LINE, "arms", 0, "ttft", 1, to=-0.1), "arms[0].ttft[1]", "-0.1", "greater than or equal to 0"),
@@ -116,6 +117,10 @@ def test_a_line_that_is_no_batch_is_answered_with_what_is_wrong_in_it(
     assert answer.problems[0].found.startswith(found)
     assert answer.problems[0].expected.startswith(expected)
     assert len(answer.written()) < 500
+
+
+def test_a_whole_number_with_a_point_is_a_count() -> None:
+    assert answered(VerdictStream(TERMS), changed(LINE, "arms", 0, "requests", to=500.0)).problems == ()
 
 
 def test_a_line_with_a_thousand_problems_is_answered_in_a_few() -> None:

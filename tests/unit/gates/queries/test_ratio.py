@@ -17,6 +17,7 @@ from gates.analyses.queries.asked import Window, filled
 from gates.analyses.queries.ratio import RatioGate, TrialsTest
 from gates.analyses.queries.reading import WithQueries
 from gates.evidence.batch import ArmName, Batch, PodTrials
+from gates.evidence.selector import is_selector
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.planning.forecast import forecasts
 from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
@@ -116,9 +117,29 @@ def test_what_cannot_be_counted_is_refused(changed: dict[str, Any], problem: str
     assert problem in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ('a{b=~"5[0-9]{2}",c="}"}', True),
+        ("a:b {b='}', c=~`\\d{3}`, }", True),
+        ('{"http.requests", "a.b"!~"x"} # of users', True),
+        ('a{b="\\"}"}', True),
+        ('a{b="c"} or b{}', False),
+        ('a{b="c"}[5m]', False),
+        ('a{b="c",,}', False),
+        ("a{b=c}", False),
+        ("a{" + "#" * 5000, False),
+    ],
+)
+def test_a_selector_is_what_promql_reads_as_one(text: str, is_one: bool) -> None:
+    assert is_selector(text) is is_one
+
+
 def test_a_label_cannot_end_the_selector() -> None:
     arm = ArmKey(region="eu", role="canary", version='7"} or vector(1) #')
     assert filled(TRIALS, arm) == 'rated_total{version="7\\"} or vector(1) #"}'
+    other = ArmKey(region="eu", role="canary", version="7'`")
+    assert filled("""a{b='{{.version}}',c=~`\\d{{.version}}`}""", other) == """a{b='7\\'`',c=~"\\\\d7'`"}"""
 
 
 class Ratings(FakeQueries):
