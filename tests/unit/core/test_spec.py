@@ -75,12 +75,11 @@ def test_a_value_without_its_unit_is_told_what_would_be_right() -> None:
     ]
 
 
-def test_a_bare_number_is_no_percent_in_a_file() -> None:
-    assert problems("name: n\nload: 0.5\n") == ["voyage.yaml:2: load: found 0.5; expected a percent such as 20%"]
-
-
-def test_a_share_without_its_unit_is_not_guessed() -> None:
-    assert problems("name: n\nload: 0.2\n") == ["voyage.yaml:2: load: found 0.2; expected a percent such as 20%"]
+@pytest.mark.parametrize(("said", "meant"), [("0.2", ": did you mean 20%?"), ("20", "")])
+def test_a_bare_number_is_no_percent_in_a_file(said: str, meant: str) -> None:
+    assert problems(f"name: n\nload: {said}\n") == [
+        f"voyage.yaml:2: load: found {said}; expected a percent such as 20%{meant}"
+    ]
 
 
 def test_a_number_out_of_range_says_the_range() -> None:
