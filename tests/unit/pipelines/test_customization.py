@@ -155,7 +155,7 @@ template:
 def on_disk(folder: Path, template: str, trust: str = "") -> Path:
     """A spec with a template and a trust file, and what it names besides."""
     path = folder / "delivery.yaml"
-    path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n").replace("../support", "."))
+    path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n"))
     (folder / "golden.jsonl").write_text('{"prompt": "a", "expected": "b"}\n' * 50)
     (folder / "prompts.txt").write_text("a\n" * 50)
     (folder / "pods").mkdir(exist_ok=True)
