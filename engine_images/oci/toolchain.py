@@ -38,15 +38,18 @@ class PackingList:
         return cls(tuple(said["extras"]), frozenset(said["without"]), tuple(said["leaves"]))
 
 
+INSTALL = "in a clone: `uv pip install --target {folder} '.[deliver,server]'`"
+
+
 def missing(what: str) -> BrokenImage:
     """The refusal of a folder into which somebody forgot to install something."""
-    hint = "`pip install --target FOLDER 'tidegate[deliver]'` puts it there, with any other extra that was asked for"
+    hint = f"{INSTALL.format(folder='FOLDER')}, with any other extra that was asked for"
     return BrokenImage(f"{what} is not in that folder", hint=hint)
 
 
 def missing_folder(folder: Path) -> BrokenImage:
     """The refusal of a folder that is not there."""
-    return BrokenImage(f"{folder} is no folder", hint=f"`pip install --target {folder} 'tidegate[deliver]'` makes it")
+    return BrokenImage(f"{folder} is no folder", hint=INSTALL.format(folder=folder))
 
 
 def packed_distributions(packing: PackingList, requires: Mapping[str, Iterable[str]]) -> frozenset[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import runpy
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import markdown
 import pytest
 import yaml
 from cluster.quickstart import Merged, Typed, merged, shows, steps_of
@@ -213,7 +217,7 @@ def test_every_yaml_in_the_docs_is_yaml() -> None:
 
 @pytest.mark.parametrize("file", ["golden.jsonl", "prompts.txt"])
 def test_what_init_writes_is_the_example_that_we_tried(file: str) -> None:
-    assert (ROOT / "tidegate/cli/templates" / file).read_bytes() == (ROOT / "examples/support" / file).read_bytes()
+    assert (ROOT / "tidegate/cli/templates" / file).read_bytes() == (ROOT / "examples/kubernetes" / file).read_bytes()
 
 
 def test_every_target_that_a_page_asks_make_for_exists() -> None:
@@ -258,6 +262,49 @@ def test_the_first_command_prints_what_is_shown(page: str, capsys: pytest.Captur
     assert main(["gate", "check", str(example / "gates.yaml"), "--evidence", str(example / "evidence.jsonl")]) == 1
     printed = capsys.readouterr().out.split()
     assert " ".join(printed) in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_delivery_on_the_first_page_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Next to the prompts that `tidegate init` writes."""
+    (block,) = re.findall(r"```yaml\n(apiVersion: .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert main(["init", str(tmp_path)]) == 0
+    (tmp_path / "delivery.yaml").write_text(block, encoding="utf-8")
+    assert main(["plan", str(tmp_path / "delivery.yaml"), "--offline"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("example", sorted({path.parent for path in SPECS}), ids=name)
+def test_a_copy_of_an_example_is_whole(example: Path, tmp_path: Path) -> None:
+    shutil.copytree(example, tmp_path / "mine")
+    assert read_delivery(tmp_path / "mine" / "delivery.yaml").regions.names
+
+
+CONSOLE = re.compile(r"^( *)```([^\n]*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def console_blocks() -> Iterator[tuple[str, str, str]]:
+    """Page, kind and text of every block with a command."""
+    for page in PAGES:
+        for margin, kind, text in CONSOLE.findall(page.read_text(encoding="utf-8")):
+            block = "".join(line.removeprefix(margin) for line in text.splitlines(keepends=True))
+            if re.search(r"^\$ ", block, re.MULTILINE):
+                yield name(page), kind, block
+
+
+def test_what_the_copy_button_takes_is_what_is_typed() -> None:
+    """Of the site's HTML without what `site.css` hides while it copies: prompts, and lines that a command prints."""
+    assert "[data-md-copying] .gp, [data-md-copying] span:has(> .go) { display: none; }" in (
+        ROOT / "docs/assets/site.css"
+    ).read_text(encoding="utf-8")
+    extensions = ["pymdownx.highlight", "pymdownx.superfences"]
+    highlight = next(each for each in SITE["markdown_extensions"] if "pymdownx.highlight" in each)
+    for page, kind, block in console_blocks():
+        assert kind == "console", f"{page}: {block}"
+        made = markdown.markdown(f"```console\n{block}```\n", extensions=extensions, extension_configs=highlight)
+        lines = re.findall(r'<span id="__span-[\d-]+">(.*?\n)</span>', made, re.DOTALL)
+        kept = [re.sub(r'<span class="gp">.*?</span>', "", line) for line in lines if 'class="go"' not in line]
+        copied = html.unescape(re.sub("<[^>]+>", "", "".join(kept)))
+        typed = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE)
+        assert copied.split() == "\n".join(typed).split(), page
 
 
 def test_the_quickstart_shows_what_a_region_gets(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_triggers
 from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
+from tidegate.core.durations import format_duration
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
 
@@ -59,7 +60,15 @@ def serve(options: ServeOptions) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM."""
     if not timedelta(seconds=1) <= options.every <= timedelta(days=1):
         raise UsageError(f"--every {options.every}: expected 1s to 1d")
-    spec, secrets = read_delivery(options.spec), _secrets()
+    spec, secrets = (
+        read_delivery(options.spec),
+        _secrets(needed=options.register is not None or not options.listen.is_local),
+    )
+    if not secrets:
+        note(
+            f"{SECRET} is not set: webhooks are refused, and the registry is polled every "
+            f"{format_duration(options.every)}"
+        )
     with listening_sockets(options.listen) as listeners:
         asyncio.run(_serve(options, spec, secrets, listeners))
 
@@ -139,9 +148,13 @@ async def _register(announce: Callable[[str, str, str], str], name: str, url: st
         note(f"webhook {name}: MLflow's test event was answered {answered}")
 
 
-def _secrets() -> tuple[str, ...]:
-    """The one to register with, and the one before it while it is still in use."""
+def _secrets(*, needed: bool) -> tuple[str, ...]:
+    """The one to register with, and the one before it while it is still in use; none where no webhook can come."""
     before = os.environ.get(SECRET_BEFORE)
+    if not needed and not before and SECRET not in os.environ:
+        return ()
+    if SECRET not in os.environ:
+        raise UsageError(f"{SECRET} is not set", hint="export what `openssl rand -hex 32` prints, here and in MLflow")
     said = {SECRET: os.environ.get(SECRET, "")} | ({SECRET_BEFORE: before} if before else {})
     for name, secret in said.items():
         if weak := weakness(secret):

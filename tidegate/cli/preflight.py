@@ -28,7 +28,7 @@ def refuse_shadowed_packages() -> None:
             found = origin.parent if origin else "nowhere"
             raise UsageError(
                 f"the package `{name}` comes from {found}, not from tidegate",
-                hint="start tidegate by its own script, in an environment of its own (`uv tool install tidegate`)",
+                hint="start tidegate by its own script, in an environment of its own (docs/start/install.md)",
             )
 
 

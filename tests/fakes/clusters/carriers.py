@@ -182,7 +182,7 @@ def delivery_in(*waves: Sequence[str]) -> Delivery:
         ],
         "regions": {"waves": [list(wave) for wave in waves], "bake": "4s"},
         "metrics": {"scrape_interval": "2s"},
-        "traffic": {"requests_per_second": USERS_PER_SECOND, "prompts": "../support/prompts.txt"},
+        "traffic": {"requests_per_second": USERS_PER_SECOND, "prompts": "prompts.txt"},
         "fleet": a_fleet(*regions).model_dump(mode="json", exclude_unset=True),
     }
     return parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")

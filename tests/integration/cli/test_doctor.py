@@ -73,7 +73,7 @@ async def look_after(regions: Iterable[Region]) -> None:
 @pytest.fixture
 def spec(tmp_path: Path, prometheus: str) -> Path:
     """The example's delivery, to two small regions."""
-    said = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8").replace("../support/", ""))
+    said = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     said["fleet"] = {
         "kind": "argo",
         "namespace": NAMESPACE,

@@ -70,9 +70,8 @@ def rendered(capsys: pytest.CaptureFixture[str], spec: Path, region: str, part: 
 
 def a_spec_with_braces(folder: Path) -> Path:
     """The example with an annotation that a template would take for its own."""
-    shutil.copytree(ROOT / "examples/support", folder / "support")
+    shutil.copytree(SPEC.parent, folder / "kubernetes")
     spec = folder / "kubernetes" / "delivery.yaml"
-    spec.parent.mkdir()
     told = SPEC.read_text(encoding="utf-8")
     annotated = told.replace("  namespace: serving\n", '  namespace: serving\n  annotations: {team: "{{ .Team }}"}\n')
     spec.write_text(annotated, encoding="utf-8")

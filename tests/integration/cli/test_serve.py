@@ -6,13 +6,18 @@ Deliveries are real ones too; since there is no engine environment here, each op
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
+import httpx
 import pytest
+from e2e.machine import TIDEGATE
 from fakes.services.mlflow_server import TriggerGround
+from fakes.services.sockets import free_address, running
 from fakes.terminal import Tidegate
 
-from pipelines.triggers.webhooks import DELIVER_TAG
+from pipelines.triggers.openapi import WEBHOOK
+from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from registry.adapters.mlflow_library import open_client
 from registry.model import ModelVersion
 
@@ -60,3 +65,21 @@ def test_a_secret_that_could_be_guessed_is_refused(
     said = tidegate("serve", "delivery.yaml")
     assert said.code == 2
     assert "TIDEGATE_WEBHOOK_SECRET has 5 characters; expected at least 16" in said.err
+
+
+@pytest.mark.parametrize(
+    "options", [["--address", "0.0.0.0:0"], ["--register", "https://tidegate.example.com/webhooks/mlflow"]]
+)
+def test_webhooks_from_elsewhere_need_a_secret(tidegate: Tidegate, delivery: Path, options: list[str]) -> None:
+    said = tidegate("serve", "delivery.yaml", *options)
+    assert (said.code, said.err.partition(";")[0]) == (2, "tidegate: TIDEGATE_WEBHOOK_SECRET is not set")
+
+
+def test_on_the_loopback_it_needs_no_secret_and_believes_no_webhook(delivery: Path, tmp_path: Path) -> None:
+    address, moment = free_address(), str(int(time.time()))
+    headers = {SIGNATURE_HEADER: sign("", "1", moment, b"{}"), TIMESTAMP_HEADER: moment, DELIVERY_ID_HEADER: "1"}
+    command = [str(TIDEGATE), "serve", str(delivery), "--address", address, "--tracking-uri", "http://127.0.0.1:9"]
+    log = tmp_path / "log"
+    with running(command, ready=f"http://{address}/healthz", log=log):
+        assert httpx.post(f"http://{address}{WEBHOOK}", content=b"{}", headers=headers).status_code == 401
+        assert "TIDEGATE_WEBHOOK_SECRET is not set: webhooks are refused" in log.read_text()

@@ -121,7 +121,7 @@ def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path
     (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3')\n")
     where = {"PYTHONPATH": str(tmp_path)}
     told = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS, **where)
-    assert told.stderr == "tidegate: this needs boto3, which is not installed; run: pip install 'tidegate[s3]'\n"
+    assert told.stderr == "tidegate: this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'\n"
     assert told.returncode == 2
 
 
@@ -136,7 +136,7 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     spec = tmp_path / "example/delivery.yaml"
     spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
     said = {"TEST_NOT_INSTALLED": "mlflow boto3", **S3_KEYS}
-    lacks = "this needs boto3, which is not installed; run: pip install 'tidegate[s3]'"
+    lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
     planned = tidegate(uri, "plan", str(spec), **said)
     assert f"`deliver` would not begin: {lacks}" in planned.stdout
     begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,7 @@ def spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 @pytest.fixture
 def clusters(tmp_path: Path) -> Path:
     """A spec of two clusters, with the files that it names."""
-    for each in (EXAMPLES / "support").iterdir():
-        (tmp_path / each.name).write_bytes(each.read_bytes())
-    text = (EXAMPLES / "kubernetes/delivery.yaml").read_text().replace("../support/", "")
-    (tmp_path / "delivery.yaml").write_text(text)
+    shutil.copytree(EXAMPLES / "kubernetes", tmp_path, dirs_exist_ok=True)
     return tmp_path / "delivery.yaml"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -40,10 +41,13 @@ BROUGHT_ALONG = {"certifi", "databricks", "httpx2", "jsonpointer", "markupsafe",
         ("azure.storage.blob", "azure"),
     ],
 )
-def test_the_smallest_extra_is_named(module: str, extra: str) -> None:
+def test_the_packages_of_the_smallest_extra_are_named_and_no_index_needs_tidegate(module: str, extra: str) -> None:
     top = module.partition(".")[0]
-    told = f"this needs {top}, which is not installed; run: pip install 'tidegate[{extra}]'"
-    assert str(not_installed(module)) == told
+    told, _, packages = str(not_installed(module)).partition("; run: pip install ")
+    assert told == f"this needs {top}, which is not installed"
+    named = {canonicalize_name(Requirement(each).name) for each in shlex.split(packages)}
+    assert named == extras()[extra]
+    assert "tidegate" not in named
 
 
 def test_what_is_of_no_extra_is_installed_by_its_own_name() -> None:
@@ -53,7 +57,7 @@ def test_what_is_of_no_extra_is_installed_by_its_own_name() -> None:
 def test_a_command_that_needs_it_ends_in_one_line_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     error = ModuleNotFoundError("No module named 'locust'", name="locust")
     assert ended_by(error, [], debug=False) == ExitCode.USAGE
-    told = "tidegate: this needs locust, which is not installed; run: pip install 'tidegate[load]'\n"
+    told = "tidegate: this needs locust, which is not installed; run: pip install 'gevent>=26' 'locust<3,>=2.47'\n"
     assert capsys.readouterr().err == told
 
 
@@ -62,7 +66,7 @@ def test_what_another_process_needs_is_looked_for_before_it_starts(monkeypatch: 
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
     sys.path_importer_cache.clear()
-    with pytest.raises(NotInstalled, match=r"needs uvicorn, .*tidegate\[server\]"):
+    with pytest.raises(NotInstalled, match=r"needs uvicorn, .*'uvicorn<1,>=0\.54'"):
         require("uvicorn")
 
 

@@ -62,7 +62,9 @@ def test_what_is_not_installed_is_named_with_who_needs_it() -> None:
     steps = PackingList(("deliver",), frozenset())
     with pytest.raises(BrokenImage, match=r"^tidegate, which steps\.toml needs, is not in that folder"):
         packed_distributions(steps, {})
-    with pytest.raises(BrokenImage, match=r"^gone, which tidegate needs, .*; `pip install .*tidegate\[deliver\]"):
+    with pytest.raises(
+        BrokenImage, match=r"^gone, which tidegate needs, .*; in a clone: `uv pip install .*\[deliver,server\]"
+    ):
         packed_distributions(steps, {"tidegate": ["gone; extra == 'deliver'"]})
 
 

@@ -171,7 +171,7 @@ def test_an_empty_or_missing_golden_set_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_example_golden_set_is_valid() -> None:
-    assert len(load_golden(Path(__file__).parents[3] / "examples/support/golden.jsonl")) >= 24
+    assert len(load_golden(Path(__file__).parents[3] / "examples/kubernetes/golden.jsonl")) >= 24
 
 
 def test_a_spec_states_its_margins_with_units() -> None:

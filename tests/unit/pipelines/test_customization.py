@@ -201,7 +201,7 @@ def test_pods_are_changed_by_the_operators_word_alone(tmp_path: Path, operator: 
 def on_disk(folder: Path, template: str) -> Path:
     """A spec with a template, and what it names besides."""
     path = folder / "delivery.yaml"
-    path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n").replace("../support", "."))
+    path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n"))
     (folder / "golden.jsonl").write_text('{"prompt": "a", "expected": "b"}\n' * 50)
     (folder / "prompts.txt").write_text("a\n" * 50)
     (folder / "pods").mkdir(exist_ok=True)

@@ -56,7 +56,7 @@ def test_there_is_an_example_of_each_kind() -> None:
         (slo("tokens_per_second: {at_least: 15}"), "found 15; expected one over an edge of vllm:request_time"),
         (slo("tokens_per_second: {at_least: 15}"), "the nearest: 13.3 and 20"),
         (slo("errors: {}", objective=100), "objective: found 100; expected less than 100: a promise of no bad event"),
-        (slo("errors: {}", objective=0.999), "found 0.999; expected at least 50, percent of good events; did"),
+        (slo("errors: {}", objective=0.999), "found 0.999; expected at least 50, percent of good events; did you"),
         (slo("errors: {}", objective="0.999%"), "did you mean 99.9%?"),
         (slo("errors: {}", objective=40), "objective: found 40; expected at least 50, percent of good events"),
         (slo("errors: {}", objective=99.9, more=", window: 7d"), "window: found 7d; expected a period that has alert"),

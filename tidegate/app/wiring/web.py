@@ -38,6 +38,11 @@ class ListenOptions:
     """What the option is called that gave `token`."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether `address` is reached from this machine alone."""
+        return _is_loopback(host_and_port(self.address)[0])
+
+    @property
     def tls(self) -> Tls | None:
         """What both addresses prove themselves with.
 

@@ -98,8 +98,8 @@ def image(
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
 
-    FOLDER is what `pip install --target FOLDER 'tidegate[deliver]'` leaves. The image gets what steps need of it,
-    compiled, with the libraries in a layer of their own. The same folder gives the same digest.
+    FOLDER is what `uv pip install --target FOLDER '.[deliver,server]'` leaves in a clone. The image gets what steps
+    need of it, compiled, with the libraries in a layer of their own. The same folder gives the same digest.
 
     \b
     Examples:

@@ -6,12 +6,18 @@ imported where it is first needed; the `ModuleNotFoundError` is told by `not_ins
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+US = "tidegate"
 
 NAMED_OTHERWISE = {
     "azure": "azure-storage-blob",
@@ -58,12 +64,14 @@ def _is_there(module: str) -> bool:
 
 
 def install_command(module: str) -> str:
-    """The command that brings a top-level module: an extra of tidegate where one has it."""
+    """The command that brings a top-level module, and with it whatever the extra has that has it."""
     name = distribution_of(module)
     # The smallest: others are made of it.
     having = ((len(names), extra) for extra, names in extras().items() if name in names)
     _, extra = min(having, default=(0, ""))
-    return f"pip install 'tidegate[{extra}]'" if extra else f"pip install {name}"
+    # By their own names, since an index need not have tidegate.
+    packages = (f"{each.name}{each.specifier}" for each in _own(extra)) if extra else [name]
+    return f"pip install {shlex.join(packages)}"
 
 
 def distribution_of(module: str) -> str:
@@ -74,20 +82,24 @@ def distribution_of(module: str) -> str:
 @cache
 def extras() -> dict[str, frozenset[str]]:
     """The distributions that each extra names."""
-    try:
-        about = distribution("tidegate")
-    except PackageNotFoundError:
-        return {}
-    named = about.metadata.get_all("Provides-Extra") or ()
-    return {extra: frozenset(_own(extra, about.requires or ())) for extra in named}
-
-
-def _own(extra: str, requirements: list[str] | tuple[()]) -> Iterator[str]:
     # No command that works needs it.
-    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    for requirement in map(Requirement, requirements):
-        marker = requirement.marker
-        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
-            yield canonicalize_name(requirement.name)
+    try:
+        named = distribution(US).metadata.get_all("Provides-Extra") or ()
+    except PackageNotFoundError:
+        return {}
+    return {extra: frozenset(canonicalize_name(each.name) for each in _own(extra)) for extra in named}
+
+
+@cache
+def _own(extra: str) -> tuple[Requirement, ...]:
+    """What an extra requires besides other extras of tidegate."""
+    from packaging.requirements import Requirement
+
+    read = [Requirement(each) for each in distribution(US).requires or () if not each.startswith(f"{US}[")]
+    return tuple(
+        each
+        for each in read
+        if each.marker and each.marker.evaluate({"extra": extra}) and not each.marker.evaluate({"extra": ""})
+    )
