@@ -215,6 +215,8 @@ class RegionState(Value):
     """Percent of user traffic copied to the canary."""
     problem: str | None = None
     """Everything that is down, in one line; None when all is well."""
+    note: str = ""
+    """What the operation that ended in this state met, and is no problem any more; empty for nothing."""
     foreign_change: ForeignChange | None = Field(
         default=None,
         validation_alias=AliasChoices("foreign_change", "foreign_wish"),  # codespell:ignore wish

@@ -178,6 +178,7 @@ class Journal:
     def traffic(self, step: PlanStep, state: RegionState) -> None:
         """User traffic or mirroring changed and was confirmed."""
         message = f"{state.region}: {state.weight} % on the canary, {state.mirror} % mirrored"
+        message += f"; {state.note}" if state.note else ""
         self.tell(step.id, TrafficShift(region=state.region, weight=state.weight, mirror=state.mirror), message)
 
     def progress(self, step: PlanStep, message: str, done: int, total: int) -> None:

@@ -151,7 +151,7 @@ async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]
     traffic = TrafficShift(region=region, weight=state.weight, mirror=state.mirror)
     journal.tell(step, traffic, f"{region}: all users are on version {champion}")
     # Users come first, and are where they belong; what is left to do there must not go unsaid.
-    left = f"; {state.problem}" if state.problem else ""
+    left = "".join(f"; {each}" for each in (state.problem, state.note) if each)
     journal.tell(step, StepDone(), f"{region} serves version {champion}{left}")
     return RollbackAttempt()
 

@@ -7,6 +7,7 @@ controller made of it has to show in the fields that it writes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
@@ -23,19 +24,20 @@ from rollouts.argo.state import (
     waiting_for_controller,
 )
 from rollouts.argo.templates import containers_of, templates_match, with_image
+from rollouts.argo.waking import Waker
 from rollouts.argo.workload import replica_sets_of, workload_of
 from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.model import Request
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.kube.retry import Attempts, Backoff, RetryPolicy
+from rollouts.kube.retry import Attempts, Backoff, RetryPolicy, time_left
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
 
 REACT_SECONDS = 30.0
 """A controller that is well answers within a second or two; the queue of a large cluster takes longer."""
 
-BACKOFF = Backoff(first_seconds=0.1, most_seconds=2.0)
+BACKOFF = Backoff(first_seconds=0.1, most_seconds=1.0)
 """Between looks at a controller's reaction, and after a conflict with its own writes."""
 
 Decide = Callable[[Json, Precondition], Requests]
@@ -67,10 +69,14 @@ class RolloutClient:
         *,
         react_seconds: float = REACT_SECONDS,
         allows: Callable[[Json], None] = _always,
+        waker: Waker | None = None,
     ) -> None:
         """`allows` checks each Rollout before it is written, and raises to refuse the write."""
         self._allows = allows
+        self._waker = waker or Waker(cluster, clock, allows=allows)
         self._cluster = cluster
+        self._clock = clock
+        self._react_seconds = react_seconds
         self._retries = RetryPolicy(clock, seconds=react_seconds, backoff=BACKOFF)
 
     async def get(self, name: str) -> Json:
@@ -190,22 +196,26 @@ class RolloutClient:
         return ActionResult(sent=tuple(sent), rollout=await self._wait(before, converged, attempts, sent=bool(sent)))
 
     async def _wait(self, before: Json, converged: Converged, attempts: Attempts, *, sent: bool) -> Json:
-        """The Rollout once the controller has processed what was sent.
+        """The Rollout once the controller has processed what was sent; one that is silent is woken.
 
         Raises:
             NotConfirmed: it has not in time.
         """
         name = Rollout(before).name
-        while True:
+        for looks in itertools.count(1):
             rollout = await self.get(name)
             if converged(before, rollout):
                 workload = await workload_of(self._cluster, rollout)
                 if workload is None or not waiting_for_controller(rollout, workload=workload):
                     return rollout
-            if not await attempts.pause():
+            left = min(self._react_seconds - attempts.elapsed, time_left())
+            if left <= 0:
                 waited = f"nothing came of it in {attempts.elapsed:.0f} s"
                 said = f"{name}: sent, and {waited}" if sent else f"{name}: said before, and {waited}"
                 raise NotConfirmed(said, hint=likely_cause(Rollout(rollout)))
+            await self._waker.look(rollout)
+            await self._clock.sleep(min(BACKOFF.pause(looks, 1.0), left))
+        raise AssertionError("it waits until there is an end")
 
 
 def _version(rollout: Json) -> Precondition:

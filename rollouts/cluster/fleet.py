@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from rollouts.argo.model import path_to_weight
+from rollouts.argo.waking import Waker
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier, Fence
 from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed, refuse_other_engine
@@ -60,13 +61,16 @@ class ArgoFleet:
         self._render = render
         self._clock = clock
         self._fence = Fence(config, cluster, moving_users(config, routes), clock, carrier)
-        self._observer = RegionObserver(config, cluster, routes, clock, self._fence)
-        self._operations = RegionOperations(config, cluster, routes, self._observer, clock=clock, fence=self._fence)
+        self._waker = Waker(cluster, clock, allows=self._fence.allows)
+        self._observer = RegionObserver(config, cluster, routes, clock, self._fence, waker=self._waker)
+        self._operations = RegionOperations(
+            config, cluster, routes, self._observer, clock=clock, fence=self._fence, waker=self._waker
+        )
         self._verifier = TrafficVerifier(config.region, served, clock)
         self._retries = RetryPolicy(clock, seconds=config.retry_seconds, within=config.operation_seconds)
 
     async def observe(self) -> RegionState:
-        return self._state(await self._retries.run(self._observed))
+        return region_state(self._config, await self._retries.run(self._observed))
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         """Objects of others where this delivery's would be, all kinds of them."""
@@ -372,7 +376,7 @@ class ArgoFleet:
         return engine_of(await self._retries.run(self._observer.observe), version)
 
     def _state(self, snapshot: RegionSnapshot) -> RegionState:
-        return region_state(self._config, snapshot)
+        return region_state(self._config, snapshot).model_copy(update={"note": self._waker.told()})
 
 
 def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:

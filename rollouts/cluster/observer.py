@@ -10,7 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, likely_cause, was_aborted_by_hand
+from rollouts.argo.state import (
+    STUCK_AFTER_SECONDS,
+    HealthState,
+    likely_cause,
+    pending_reaction,
+    was_aborted_by_hand,
+)
+from rollouts.argo.waking import Waker
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.routes import RouteKind
@@ -175,7 +182,18 @@ POLL_SECONDS = 1.0
 class RegionObserver:
     """Takes snapshots of one region."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock, fence: Fence) -> None:
+    def __init__(
+        self,
+        config: RegionConfig,
+        cluster: Cluster,
+        routes: RouteKind,
+        clock: Clock,
+        fence: Fence,
+        *,
+        waker: Waker | None = None,
+    ) -> None:
+        """`waker` is for whoever waits for what was written; nobody else writes."""
+        self._waker = waker
         self._config = config
         self._cluster = cluster
         self._routes = routes
@@ -238,6 +256,8 @@ class RegionObserver:
                 refuse_hopeless(snapshot, what)
             if waited >= within or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
+            if self._waker and snapshot.rollout and pending_reaction(snapshot.rollout):
+                await self._waker.look(snapshot.rollout)
             await self._clock.sleep(POLL_SECONDS)
 
     @property

@@ -10,6 +10,7 @@ from rollouts.argo import compare_and_set
 from rollouts.argo.actions import RolloutClient
 from rollouts.argo.compare_and_set import Precondition
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at
+from rollouts.argo.waking import Waker
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.desired_objects import (
     ApplyTransaction,
@@ -58,6 +59,7 @@ class RegionOperations:
         *,
         clock: Clock,
         fence: Fence,
+        waker: Waker,
     ) -> None:
         self._config = config
         self._cluster = cluster
@@ -65,7 +67,7 @@ class RegionOperations:
         self._observer = observer
         self._clock = clock
         self._fence = fence
-        self._rollouts = RolloutClient(cluster, clock, allows=fence.allows)
+        self._rollouts = RolloutClient(cluster, clock, allows=fence.allows, waker=waker)
 
     async def deploy(
         self, manifests: Sequence[Json], version: str, snapshot: RegionSnapshot, transaction: ApplyTransaction

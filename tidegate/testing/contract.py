@@ -72,7 +72,7 @@ class FleetContract:
         await fleet.shift(50)
         state = await fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
-        assert await fleet.rollback("1") == state
+        assert (await fleet.rollback("1")).model_copy(update={"note": state.note}) == state
 
     async def test_a_rollback_without_a_name_only_takes_the_trial_away(self, fleet: Fleet, engine: MakeEngine) -> None:
         await fleet.deploy(engine("1"))
@@ -93,7 +93,7 @@ class FleetContract:
         await fleet.promote()
         state = await fleet.rollback("1")
         assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
-        assert await fleet.rollback("1") == state
+        assert (await fleet.rollback("1")).model_copy(update={"note": state.note}) == state
 
     async def test_the_next_deploy_retires_the_warm_previous(self, fleet: Fleet, engine: MakeEngine) -> None:
         for version in ("1", "2"):

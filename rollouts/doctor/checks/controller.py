@@ -23,6 +23,7 @@ from rollouts.doctor.strategy import ago, plugins
 from rollouts.kube.objects import at, container_states, containers_of, is_ready, last_written, name_of, said, time_at
 from rollouts.kube.pods import CRASH_LOOP
 from rollouts.kube.resources import EVENTS, ROLLOUTS
+from rollouts.manifests.conventions import WOKEN
 from tidegate.core.model import Json
 
 CONTROLLER_ABSENT = Check(
@@ -67,6 +68,15 @@ RECONCILE_ERRORS = Check(
     severity=Severity.ERROR,
     cause="most looks of the controller at this Rollout end in an error, which its status does not show",
     remediation="read the controller's log for this Rollout",
+)
+
+WRITE_LOST = Check(
+    code="write-lost",
+    severity=Severity.NOTE,
+    cause="Argo Rollouts up to 1.9.1 loses about half of the writes that come within 50 ms after its own, those of "
+    "`kubectl argo rollouts promote` and `abort` too: they show and nothing follows (argo-rollouts#3316, #4073, #4694)",
+    remediation="install 1.10 or later; until then tidegate writes again by itself, and a promote or abort of yours "
+    "that does nothing needs any other write: kubectl annotate rollout NAME woken=1 --overwrite",
 )
 
 LAG = timedelta(seconds=STUCK_AFTER_SECONDS)
@@ -173,6 +183,18 @@ def reconciled(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
         )
     elif seen.errors and seen.reconciles and seen.errors >= max(FEW_LOOKS, seen.reconciles / 2):
         yield RECONCILE_ERRORS.found(f"{said(rollout)}: the controller fails at it", *seen.words)
+
+
+@of_rollout
+def heard(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
+    """No delivery had to write again because the controller had not reacted."""
+    woken = at(rollout, "metadata", "annotations", WOKEN)
+    version = snapshot.controller.version
+    if woken and (version is None or version < (1, 10)):
+        running = ".".join(map(str, version)) if version else "unknown"
+        yield WRITE_LOST.found(
+            f"the controller lost a write to {said(rollout)}", f"{WOKEN}: {woken}, controller's version: {running}"
+        )
 
 
 def _owed(snapshot: Snapshot, rollout: Json) -> ControllerLag | None:
@@ -348,6 +370,7 @@ CHECKS = (
     NO_LEADER,
     NOT_RECONCILED,
     RECONCILE_ERRORS,
+    WRITE_LOST,
     CONFIG_UNREADABLE,
     PLUGIN_UNKNOWN,
     PLUGIN_ADDED_LATER,
@@ -359,6 +382,7 @@ INSPECTIONS = (
     alive,
     led,
     reconciled,
+    heard,
     configured,
     answering,
 )

@@ -351,7 +351,7 @@ def pods_behind(_: Snapshot, rollout: Json) -> Iterator[Finding]:
 
 
 @of_rollout
-def way_back(_: Snapshot, rollout: Json) -> Iterator[Finding]:
+def way_back(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """Going back needs no cold start."""
     if not routers(rollout):
         return
@@ -359,7 +359,8 @@ def way_back(_: Snapshot, rollout: Json) -> Iterator[Finding]:
         yield DYNAMIC_STABLE.found(
             f"{said(rollout)} scales its stable down as the weight rises", "dynamicStableScale: true"
         )
-        if keeps := _keeps_aborted_pods(canary(rollout)):
+        version = snapshot.controller.version
+        if (version is None or version >= (1, 9)) and (keeps := _keeps_aborted_pods(canary(rollout))):
             yield ABORT_CANNOT_FINISH.found(
                 f"an abort of {said(rollout)} leaves users on the version that failed",
                 f"dynamicStableScale: true, {', '.join(keeps)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -47,8 +48,11 @@ async def test_the_demo_reaches_every_region_wave_after_wave_and_the_champion_st
         assert (state.previous.version, state.previous.ready) == (CHAMPION, True)
 
 
-async def test_a_region_where_it_fails_takes_the_earlier_ones_back(world: ClusterWorld) -> None:
+@pytest.mark.parametrize("loses", [0.0, math.inf], ids=["hears", "loses writes"])
+async def test_a_region_where_it_fails_takes_the_earlier_ones_back(world: ClusterWorld, loses: float) -> None:
     last = REGIONS[-1]
+    for region in world.regions.values():
+        region.simulation.loses_writes_within = loses
     world.when(f"canary@{last}/50", "started", lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5))
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
@@ -58,6 +62,8 @@ async def test_a_region_where_it_fails_takes_the_earlier_ones_back(world: Cluste
     ]
     assert world.stable_versions() == NOWHERE
     assert {step for step in world.said("done") if step.startswith("undo")} == {f"undo@{name}" for name in REGIONS}
+    woken = {event.step for event in world.recorder.events if "was woken by another write" in event.message}
+    assert {f"canary@{last}/50", f"undo@{last}"} <= woken if loses else not woken
     assert world.registry.champion == CHAMPION
     for region in world.regions.values():
         state = await region.fleet.observe()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.argo.scene import Scene, blue_green, canary
+from fakes.argo.scene import NAME, Scene, blue_green, canary
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rollouts.argo.state import phase_of
+from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json
 
 
@@ -91,6 +92,24 @@ def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> N
     scene.promote_full()
     scene.wait(120)
     assert (scene.phase, scene.serves["stable"], scene.pods["9"]) == ("Healthy", "9", 4)
+
+
+@pytest.mark.parametrize(("after", "heard"), [(0.01, False), (0.1, True)])
+def test_a_patch_just_after_the_controllers_own_write_is_lost_until_another_one(after: float, heard: bool) -> None:
+    """Up to 1.9.1: `abort` shows, and nothing follows."""
+    scene = Scene()
+    scene.deploy("2")
+    scene.wait(60)
+    scene.simulation.loses_writes_within = 0.05
+    scene.resume()
+    scene.cluster.time.advance(after)  # type: ignore[attr-defined]
+    scene.cluster.patch(ROLLOUTS, NAME, {"status": {"abort": True}}, subresource="status", manager="tidegate")
+    scene.wait(60)
+    assert scene.status.get("abort")
+    assert ("abortedAt" in scene.status) is heard
+    scene.cluster.patch(ROLLOUTS, NAME, {"metadata": {"annotations": {"woken": "1"}}}, manager="tidegate")
+    scene.wait(1)
+    assert "abortedAt" in scene.status
 
 
 @pytest.mark.parametrize(

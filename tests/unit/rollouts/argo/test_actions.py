@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,14 @@ from rollouts.kube.resources import ROLLOUTS
 
 def image(version: str) -> str:
     return f"registry.example/engine:{version}"
+
+
+@pytest.fixture(params=[0.0, math.inf], ids=["hears", "loses"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    """With a controller that hears every write, and one that loses each first one after its own, as up to 1.9.1."""
+    scene = Scene()
+    scene.simulation.loses_writes_within = request.param
+    return scene
 
 
 async def trial(scene: Scene, rollouts: RolloutClient) -> None:

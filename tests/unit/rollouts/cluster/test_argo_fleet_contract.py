@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 
@@ -34,6 +36,16 @@ class OfAClusterRegion(FleetContract):
 
 class TestBehindTheGatewayApi(OfAClusterRegion):
     pass
+
+
+class TestWithAControllerThatLosesWrites(OfAClusterRegion):
+    """Argo Rollouts up to 1.9.1 (argo-rollouts#4073): every first one of tidegate's after its own."""
+
+    @pytest.fixture
+    def region(self) -> ClusterRegion:
+        region = ClusterRegion()
+        region.simulation.loses_writes_within = math.inf
+        return region
 
 
 class TestBehindIstio:

@@ -211,6 +211,15 @@ async def test_a_controller_that_sees_the_rollout_and_fails(region: Region) -> N
     assert await region.found() == {"reconcile-errors"}
 
 
+async def test_a_write_that_the_controller_lost_is_a_note_that_names_the_versions(region: Region) -> None:
+    at = "2026-01-01T00:00:00+00:00"
+    region.cluster.patch(ROLLOUTS, NAME, {"metadata": {"annotations": {"tidegate.dev/woken": at}}})
+    (found,) = await region.examined()
+    assert (found.code, found.severity) == ("write-lost", "note")
+    assert found.evidence == (f"tidegate.dev/woken: {at}, controller's version: 1.9",)
+    assert "up to 1.9.1" in found.cause
+
+
 async def test_a_plugin_that_is_not_in_the_configuration(region: Region) -> None:
     listing(region, '- name: "argoproj-labs/gateway"\n  location: "https://example.com/plugin"\n')
     assert await region.found() == {"plugin-unknown"}
