@@ -125,7 +125,7 @@ def _make(home: Path, progress: Progress, wheels: Path | None, platform: EngineP
     progress(f"making the engine environment at {home} ({SIZE[platform]}, once)")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
     progress("installing vLLM and torch")
-    install = [uv, "pip", "install", "--quiet", "--python", str(python)]
+    install = [uv, "pip", "install", "--python", str(python)]
     digest = _install_all(install, progress, wheels, platform)
     progress("compiling their Python files")
     # unchecked-hash: the files stay valid in an image layer, where every time stamp is 0. Without compiled
@@ -144,7 +144,7 @@ def _install_all(install: list[str], progress: Progress, wheels: Path | None, pl
         install = [*install, "--offline", "--no-index", f"--find-links={wheels.absolute()}"]
     if platform is EnginePlatform.CPU:
         return recipe_digest(platform, _install_packages(install, progress, wheels))
-    _run([*install, "--no-deps", "-r", str(lock_of(platform)), str(RECIPES / "plugin")])
+    _run([*install, "--no-deps", "-r", str(lock_of(platform)), str(RECIPES / "plugin")], progress)
     return recipe_digest(platform)
 
 
@@ -156,34 +156,45 @@ def _install_packages(install: list[str], progress: Progress, wheels: Path | Non
     """
     if wheels is not None:
         release = PYPI_TORCH.replace("==", "-")
-        return _install(install, CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH)
+        return _install(install, CPU_TORCH if any(wheels.glob(f"{release}+cpu-*.whl")) else PYPI_TORCH, progress)
     folders = os.environ.get("PIP_FIND_LINKS", "").split()
     if folders:
         with suppress(EnvironmentMissing):
-            return _install([*install, *(f"--find-links={folder}" for folder in folders)], CPU_TORCH)
+            return _install([*install, *(f"--find-links={folder}" for folder in folders)], CPU_TORCH, progress)
     try:
-        return _install([*install, "--torch-backend", "cpu"], CPU_TORCH)
+        return _install([*install, "--torch-backend", "cpu"], CPU_TORCH, progress)
     except EnvironmentMissing as error:
         if TORCH_INDEX not in (error.detail or ""):
             raise
     progress(f"{TORCH_INDEX} cannot be reached; taking torch from PyPI, built for CUDA: 5.9 GB instead of 0.7 GB")
-    return _install(install, PYPI_TORCH)
+    return _install(install, PYPI_TORCH, progress)
 
 
-def _install(install: list[str], torch: str) -> str:
+def _install(install: list[str], torch: str, progress: Progress) -> str:
     lock = str(lock_of(EnginePlatform.CPU))
-    _run([*install, "--no-deps", torch, "-r", lock, str(RECIPES / "plugin")])
+    _run([*install, "--no-deps", torch, "-r", lock, str(RECIPES / "plugin")], progress)
     if torch == PYPI_TORCH:
         # Its libraries of CUDA, without which it cannot be imported on a machine without a GPU either.
-        _run([*install, "--constraint", lock, torch])
+        _run([*install, "--constraint", lock, torch], progress)
     return torch
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        said = done.stdout.strip()
-        reason = _reason(said) or f"exit code {done.returncode}"
+STEPS = ("Resolved", "Downloading", "Downloaded", "Building", "Built", "Prepared", "Installed")
+"""How the lines begin in which uv, without a terminal, says how far it is."""
+
+
+def _run(command: list[str], progress: Progress | None = None) -> None:
+    """Run it to its end; `progress` hears how far uv is as it says so."""
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line)
+            if progress is not None and (step := line.strip()).startswith(STEPS):
+                progress(step)
+    if running.returncode != 0:
+        said = "".join(lines).strip()
+        reason = _reason(said) or f"exit code {running.returncode}"
         hint = TO_THE_FOLDER if "--offline" in command else OTHER_WAYS if "Failed to fetch" in said else None
         raise EnvironmentMissing(f"the engine environment could not be made: {reason}", hint=hint, detail=said)
 

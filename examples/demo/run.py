@@ -1,7 +1,8 @@
-"""`make demo`: delivers a healthy version to two regions, and takes back a wrong one and a slow one.
+"""`make demo`: delivers a healthy version to two regions, and rolls back a wrong one and a slow one.
 
 Everything in it is real: SmolLM2-135M-Instruct under vLLM on this machine's CPU, Envoy in front of each region,
-Prometheus, MLflow, and users who keep asking all the time. It uses the same commands as anybody would.
+Prometheus, MLflow, and users who keep asking all the time. It uses the same commands as anybody would. At the end the
+fleet stays up, with MLflow's UI and the live page, until `make demo-down`.
 
 With `--accelerator` (`make demo ACCELERATOR=nvidia-h100-80gb`) the same engines share this machine's GPU. That never
 ran: no GPU was at hand.
@@ -10,12 +11,16 @@ ran: no GPU was at hand.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +35,8 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import UnknownModel
 from registry.model_files import digest_files, whole_digest
+from rollouts.adapters.sockets import free_port
+from tidegate.app.wiring.fleets import running_host
 from tidegate.cli import main
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 
@@ -37,6 +44,7 @@ HERE = Path(__file__).parent
 SPEC = str(HERE / "delivery.yaml")
 NAME = "support-llm"
 USERS_SECONDS = 60.0
+PAGE_SECONDS = 120.0
 ON_GPU = {
     "  accelerator: cpu": "  accelerator: {accelerator}",
     # Attention on a GPU computes in 16 bits, and keeps prefixes in blocks of 16 tokens by itself.
@@ -147,13 +155,85 @@ def users(state: Path) -> Iterator[None]:
 
 @contextmanager
 def fleet(state: Path) -> Iterator[None]:
-    """The champion in both regions, until the end, however it comes."""
+    """The champion in both regions; it stays up unless the demo is cut short."""
     if tidegate("fleet", "up", SPEC, "--state", str(state), "--detach") != 0:
         sys.exit(4)
     try:
         yield
-    finally:
-        tidegate("fleet", "down", "--state", str(state))
+    except BaseException:
+        down(state)
+        raise
+
+
+def pages(state: Path, ports: tuple[int, int]) -> Mapping[str, tuple[str, Sequence[str]]]:
+    """MLflow's UI and the live page: by name, where each answers, and the command that serves it."""
+    mlflow, page = ports
+    bin_folder = Path(sys.executable).parent
+    store = ("--backend-store-uri", embedded_uri(state))
+    return {
+        "MLflow": (
+            f"http://127.0.0.1:{mlflow}/",
+            [str(bin_folder / "mlflow"), "ui", *store, "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1"],
+        ),
+        "page": (
+            f"http://127.0.0.1:{page}/",
+            [str(bin_folder / "tidegate"), "serve", SPEC, "--state", str(state), "--address", f"127.0.0.1:{page}"],
+        ),
+    }
+
+
+def serve_pages(state: Path) -> Mapping[str, str]:
+    """Serve both until `down`; returns where each answers, or why it does not."""
+    found: dict[str, str] = {}
+    # Nothing outside starts a delivery here: the page needs no secret that anybody knows. MLflow's jobs cost processes.
+    more = {"TIDEGATE_WEBHOOK_SECRET": secrets.token_hex(16), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    for name, (url, command) in pages(state, (free_port(), free_port())).items():
+        with (state / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **more}
+            )
+        (state / f"{name}.pid").write_text(str(process.pid))
+        found[name] = url if answers(url, process) else f"{url} does not answer yet; see {state / name}.log"
+    return found
+
+
+def show(state: Path) -> None:
+    """Print every address of what stays up."""
+    host = asyncio.run(running_host(state))
+    assert host is not None, "the fleet is up"
+    found = {f"Envoy {region}": entry for region, entry in host.regions().items()}
+    found |= {"Prometheus": host.prometheus_url, **serve_pages(state)}
+    say("still up, until make demo-down")
+    for name, url in found.items():
+        print(f"{name:18} {url}")
+
+
+def answers(url: str, process: subprocess.Popen[bytes]) -> bool:
+    """Whether it answers before `PAGE_SECONDS` are over; not once its process has ended."""
+    deadline = time.monotonic() + PAGE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def down(state: Path) -> None:
+    """Stop everything that a demo left up; nothing when there is nothing."""
+    for name, (_, command) in pages(state, (0, 0)).items():
+        path = state / f"{name}.pid"
+        with suppress(OSError, ValueError):
+            pid = int(path.read_text())
+            # The id may be another process's by now.
+            if command[0] in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0"):
+                os.killpg(pid, signal.SIGTERM)
+                deadline = time.monotonic() + PAGE_SECONDS
+                while time.monotonic() < deadline:
+                    # Raises once it is gone.
+                    os.kill(pid, 0)
+                    time.sleep(0.2)
+        path.unlink(missing_ok=True)
+    tidegate("fleet", "down", "--state", str(state))
 
 
 def wait_for_users(state: Path) -> None:
@@ -181,19 +261,22 @@ def deliver(version: str, state: Path) -> bool:
 
 def run(state: Path, models: Path, report: Path, versions: Sequence[str], accelerator: Accelerator) -> bool:
     """The whole demo; returns whether every version ended as it must."""
+    down(state)
     say("models")
     make_models(models, accelerator)
-    tidegate("fleet", "down", "--state", str(state))
     register(state, models)
     say("fleet: version 1 serves two regions")
-    with fleet(state), users(state):
-        good = [deliver(version, state) for version in versions]
-    tidegate("report", SPEC, "--state", str(state), "--last", str(len(versions)), "--to", str(report))
+    with fleet(state):
+        with users(state):
+            good = [deliver(version, state) for version in versions]
+        tidegate("report", SPEC, "--state", str(state), "--last", str(len(versions)), "--to", str(report))
+        show(state)
     return all(good)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--down", action="store_true", help="only stop what a demo left up")
     parser.add_argument("--only", choices=EXPECTED, action="append", help="deliver only this version; may be repeated")
     parser.add_argument(
         "--accelerator",
@@ -213,6 +296,10 @@ if __name__ == "__main__":
     began = time.monotonic()
     on = Accelerator(arguments.accelerator)
     where = arguments.state or Path(".tidegate", "demo" if on is Accelerator.CPU else f"demo-{on}")
+    if arguments.down:
+        SPEC = str(spec_on(on))
+        down(where)
+        sys.exit(0)
     try:
         require_accelerator(on, 1, hint="name one that is here with --accelerator")
     except TidegateError as error:
@@ -225,7 +312,5 @@ if __name__ == "__main__":
         say("stopped, as asked")
         sys.exit(ExitCode.INTERRUPTED)
     say(f"{'as it must be' if good else 'NOT as it must be'}, in {time.monotonic() - began:.0f} s")
-    print(
-        f"open {arguments.report}, or look at the runs: .venv/bin/mlflow ui --backend-store-uri {embedded_uri(where)}"
-    )
+    print(f"open {arguments.report}")
     sys.exit(0 if good else 1)

@@ -237,5 +237,6 @@ def test_setup_goes_on_without_the_packages_that_only_root_can_install(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("prometheus, g++")
     assert f"made: vLLM 0.32.0 at {tmp_path}/engine" in lines
+    assert any(line.startswith("Installed ") for line in lines), "uv says how far it is"
     assert lines[-1].startswith("tidegate: prometheus, g++")
     assert find_engine_environment().vllm == "0.32.0"
