@@ -26,8 +26,7 @@ def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
             return value
         match = pattern.fullmatch(str(value))
         if match is None:
-            meant = f": did you mean {value * 100:.12g}%?" if isinstance(value, float) and 0 < value < 1 else ""
-            raise ValueError(example + meant * (pattern is _PERCENT))
+            raise ValueError(example)
         return float(match[1]) / 100
 
     return BeforeValidator(parse)
