@@ -28,7 +28,7 @@ _ANY = "registry.example/engines"
 
 
 def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConflict]:
-    """Patches that hit nothing or change what is a delivery's, images and Secrets that nobody allowed, no pod."""
+    """Patches that hit nothing or change what is a delivery's, images and Secrets that the operator did not allow."""
     fleet, repositories = spec.fleet, trust.engines.images
     if not isinstance(fleet, ArgoFleetSpec) or spec.engine.vllm is None:
         return
