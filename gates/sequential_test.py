@@ -90,7 +90,12 @@ class AnalysisPlan(Value):
         gates, kinds = whole.pop("settings", {}), whole.pop("kinds", {})
         first = {"method": whole.pop("method")} if "method" in whole else {}
         named = {"named": {name: {"kind": kind, **gates[name]} for name, kind in kinds.items()}} if kinds else {}
-        return {**first, **{name: gates.get(name) for name in tested_kinds()}, **named, **whole}
+        return {
+            **first,
+            **{name: None if name in kinds else gates.get(name) for name in tested_kinds()},
+            **named,
+            **whole,
+        }
 
     @property
     def gates(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The one list of gate kinds, and what a delivery's spec says of gates: their names, margins, and samples.
 
 Specs, planning, sequential tests and stages ask the list instead of naming gates. A new kind is a module in
-`gates.analyses` and a line here. A gate is called by its kind, or by any other name with `kind` next to its settings,
-so that a delivery can ask several of a kind.
+`gates.analyses` and a line here. A gate is called by its kind, or by any name with `kind` next to its settings, so that
+a delivery can ask several of a kind; the name may be the word of another kind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, Union, cast
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, create_model
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+)
 from pydantic_core import PydanticKnownError
 
 from gates.analyses.agreement import AgreementGate, AgreementKind
@@ -108,7 +118,7 @@ Spec = TypeVar("Spec", bound=SpecModel)
 
 
 class GatesByName(SpecModel):
-    """Gates by name; a key that is a kind's name is a gate of that kind, any other says its `kind`."""
+    """Gates by name; one that does not say its `kind` is called by it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -117,14 +127,18 @@ class GatesByName(SpecModel):
     @property
     def asked(self) -> Mapping[str, SpecModel]:
         """The settings of each gate that has some, by name, in the order of their verdicts."""
-        own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
-        kinds, settings = self.kinds, {**own, **(self.model_extra or {})}
+        kinds, settings = self.kinds, self._settings
         return {gate: settings[gate] for kind in GATE_KINDS for gate in settings if kinds.get(gate, gate) == kind}
 
     @property
     def kinds(self) -> Mapping[str, str]:
         """By name, the kind of each gate that is not called by it."""
-        return {gate: each.kind for gate, each in (self.model_extra or {}).items()}
+        return {gate: kind for gate, each in self._settings.items() if (kind := getattr(each, "kind", None))}
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
+        return {**own, **(self.model_extra or {})}
 
     def kind_of(self, gate: str) -> GateKind[Any]:
         """The kind of the gate with that name."""
@@ -193,9 +207,10 @@ Section = TypeVar("Section", bound=GatesByName)
 
 def section(base: type[Section], title: str, settings: Mapping[str, type[SpecModel]]) -> type[Section]:
     """`base` with a key for each kind, and for gates of any other name; `settings` are the kinds' classes by name."""
-    members: Any = tuple(Annotated[_named(each, kind), Tag(kind)] for kind, each in settings.items())
+    of_kind = {kind: _named(each, kind) for kind, each in settings.items()}
+    members: Any = tuple(Annotated[each, Tag(kind)] for kind, each in of_kind.items())
     named: Any = Annotated[Union[members], Discriminator(_kind_said)]  # noqa: UP007
-    more = {name: each | None for name, each in settings.items() if name not in base.model_fields}
+    more = {name: _called(name, each, of_kind) for name, each in settings.items()}
     body = {
         "__module__": __name__,
         "__doc__": base.__doc__,
@@ -209,6 +224,28 @@ def section(base: type[Section], title: str, settings: Mapping[str, type[SpecMod
 def _named(settings: type[SpecModel], kind: str) -> type[SpecModel]:
     said: Any = (Literal[kind], Field(description="The kind of this gate, which has a name of its own."))
     return create_model(f"Named{settings.__name__}", __base__=settings, __doc__=settings.__doc__, kind=said)
+
+
+def _called(name: str, own: type[SpecModel], of_kind: Mapping[str, type[SpecModel]]) -> Any:
+    """The type of a key that is a kind's name: that kind's settings, or those of the kind that they say."""
+
+    def read(settings: object, handler: ValidatorFunctionWrapHandler) -> object:
+        kind = _kind_said(settings)
+        if kind is None or isinstance(settings, own) or not isinstance(settings, Mapping):
+            return handler(settings)
+        if kind == name:
+            return handler({key: each for key, each in settings.items() if key != "kind"})
+        if kind not in of_kind:
+            known = ", ".join(f"'{each}'" for each in of_kind)
+            raise PydanticKnownError(
+                "union_tag_invalid", {"discriminator": "'kind'", "tag": str(kind), "expected_tags": known}
+            )
+        return of_kind[str(kind)].model_validate(settings)
+
+    # What is called by the word of another kind is of another class; to mypy it is an alias.
+    as_any: Any = SerializeAsAny
+    found: Any = as_any[own] | None
+    return Annotated[found, WrapValidator(read)]
 
 
 def _kind_said(settings: object) -> object:
@@ -226,18 +263,10 @@ else:
     Gates = gates_section()
 
 
-def gate_of_stage(stage: StageKind) -> tuple[AfterValidator, WithJsonSchema]:
+def gate_of_stage(stage: StageKind) -> WithJsonSchema:
     """What makes a text the name of a gate that a stage of a delivery can ask.
 
-    Whether a gate that is not called by its kind is there, and can be asked, only the whole spec tells.
+    Whether a gate of that name is there, and can be asked, only the whole spec tells.
     """
-
-    def known(gate: str) -> str:
-        names = kinds_of_stage(stage)
-        if gate in GATE_KINDS and gate not in names:
-            *first, last = (f"'{name}'" for name in names)
-            raise PydanticKnownError("literal_error", {"expected": f"{', '.join(first)} or {last}" if first else last})
-        return gate
-
-    other = {"type": "string", "pattern": f"^{GATE_NAME.pattern}$", "not": {"enum": sorted(GATE_KINDS)}}
-    return AfterValidator(known), WithJsonSchema({"anyOf": [{"enum": list(kinds_of_stage(stage))}, other]})
+    other = {"type": "string", "pattern": f"^{GATE_NAME.pattern}$"}
+    return WithJsonSchema({"anyOf": [{"enum": list(kinds_of_stage(stage))}, other]})

@@ -28,7 +28,7 @@ from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
 from gates.evidence.batch import USUAL_LOOK
 from gates.model import StageKind
-from gates.spec import Gates, gate_of_stage, kinds_of_stage, stage_sources, tested_kinds, untold_by
+from gates.spec import GATE_KINDS, Gates, gate_of_stage, kinds_of_stage, stage_sources, tested_kinds, untold_by
 from pipelines.spec.approvals import (
     ApprovalSpec,
     FreezeSpec,
@@ -83,10 +83,10 @@ class Metadata(SpecModel):
     name: Name
 
 
-OfflineGate = Annotated[str, *gate_of_stage("offline")]
-LoadGate = Annotated[str, *gate_of_stage("load")]
-ShadowGate = Annotated[str, *gate_of_stage("shadow")]
-CanaryGate = Annotated[str, *gate_of_stage("canary")]
+OfflineGate = Annotated[str, gate_of_stage("offline")]
+LoadGate = Annotated[str, gate_of_stage("load")]
+ShadowGate = Annotated[str, gate_of_stage("shadow")]
+CanaryGate = Annotated[str, gate_of_stage("canary")]
 
 
 class OfflineStage(SpecModel):
@@ -413,7 +413,9 @@ class Delivery(SpecModel):
         usable = [gate for gate in known if self.gates.kind_of(gate).name in kinds]
         for place, gate in enumerate(getattr(stage, stage.name).gates):
             at = (*where, "gates", place)
-            if gate not in known:
+            if gate not in known and gate in GATE_KINDS and gate not in kinds:
+                yield SpecConflict(at, f"'{gate}'", f"a gate of kind {', '.join(kinds)}")
+            elif gate not in known:
                 near = get_close_matches(gate, usable, n=1)
                 expected = f"settings at gates.{gate}" if gate in kinds or not near else f"{near[0]} (the nearest name)"
                 yield SpecConflict(at, f"'{gate}' without settings", expected)

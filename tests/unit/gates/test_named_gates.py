@@ -127,6 +127,20 @@ def test_a_file_of_gates_can_name_them_too() -> None:
         parse_spec(text.replace("sources: {slow", "sources: {slw"), GateFile, file="gates.yaml")
 
 
+def test_a_name_may_be_the_word_of_another_kind() -> None:
+    given = {"latency": {"kind": "latency"}, "quality": {"kind": "errors"}, "errors": TWO["e2e-p50"]}
+    gates = Gates.model_validate(given)
+    assert gates.kinds == {"quality": "errors", "errors": "latency"}
+    assert Gates.model_validate_json(gates.model_dump_json(exclude_unset=True)) == gates
+    plan = plan_of(given)
+    assert plan.gates == ("latency", "errors", "quality") and plan.settings["errors"].quantile == 0.5  # type: ignore[attr-defined]
+    assert AnalysisPlan.model_validate_json(plan.model_dump_json()) == plan
+    slow = "  latency: {}\n  drift: {kind: latency, min_requests: 20}"
+    assert read(slow, "drift").gates.kind_of("drift").name == "latency"
+    with pytest.raises(SpecError, match=r"gates\.drift: found kind latncy"):
+        read(slow.replace("kind: latency", "kind: latncy"), "drift")
+
+
 def test_editors_complete_the_settings_of_each_kind() -> None:
     schema = Gates.model_json_schema()
     kinds = [schema["$defs"][each["$ref"].rsplit("/", 1)[1]] for each in schema["additionalProperties"]["oneOf"]]

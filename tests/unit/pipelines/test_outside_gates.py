@@ -219,7 +219,7 @@ def test_a_spec_that_cannot_be_asked_is_refused_with_its_line(gates: str, asked:
 def test_stages_with_users_do_not_ask_outside(stage: str, gate: str) -> None:
     lines = {"shadow": f"  - shadow: {{gates: [{gate}]}}", "canary": f"  - canary: {{weights: [10], gates: [{gate}]}}"}
     settings = {"command": "{run: [a]}", "eval": "{task: sums}"}
-    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found '{gate}'; expected "):
+    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found '{gate}' of kind {gate}; expected "):
         a_spec(quality=f"  quality: {{}}\n  {gate}: {settings[gate]}", **{stage: lines[stage]})
 
 

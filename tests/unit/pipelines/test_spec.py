@@ -186,8 +186,8 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
         (
             9,
             "  - shadow: {gates: [quality]}",
-            "9: stages[1].shadow.gates[0]: found 'quality'; "
-            "expected 'latency', 'errors', 'agreement', 'judge', 'burn_rate' or 'query'",
+            "9: stages[1].shadow.gates[0]: found 'quality' of kind quality; "
+            "expected a gate of kind latency, errors, agreement, judge, burn_rate, query",
         ),
         (
             10,
