@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from rollouts.argo.model import path_to_weight
 from rollouts.argo.waking import Waker
@@ -248,8 +249,9 @@ class ArgoFleet:
         versions = _both(snapshot, f"mirror {percent} % of requests to") if percent else None
         before = await self._verifier.counts(versions)
         snapshot = await self._operations.set_mirror(snapshot, percent)
-        await self._verifier.check_mirror(percent, before)
-        return snapshot
+        if await self._verifier.check_mirror(percent, before, lambda: self._sends(lambda now: now.mirror == percent)):
+            return snapshot
+        return await self._observer.observe()
 
     async def _shift(self, weight: int) -> RegionSnapshot:
         require_percent(weight)
@@ -259,9 +261,18 @@ class ArgoFleet:
             return snapshot
         for point in path_to_weight(snapshot.argo, weight):
             snapshot = await self._operations.move_to(snapshot, point)
+            if snapshot.is_canary_down:
+                return snapshot
             log.info("%s: %s %% of users are on the canary", self.region, snapshot.weight)
-        await self._verifier.check_share(weight, await self._verifier.counts(versions))
-        return snapshot
+        before = await self._verifier.counts(versions)
+        if await self._verifier.check_share(weight, before, lambda: self._sends(lambda now: now.weight == weight)):
+            return snapshot
+        return await self._observer.observe()
+
+    async def _sends(self, as_set: Callable[[RegionSnapshot], bool]) -> bool:
+        """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
+        now = await self._observer.observe()
+        return as_set(now) and not now.is_canary_down
 
     async def _promote(self) -> RegionSnapshot:
         snapshot = await self._entered()

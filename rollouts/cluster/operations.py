@@ -102,11 +102,13 @@ class RegionOperations:
         )
 
     async def move_to(self, snapshot: RegionSnapshot, point: PausePoint) -> RegionSnapshot:
-        """The Rollout rests at that pause, and the route has its weight."""
+        """The Rollout rests at that pause, and the route has its weight; or the canary has no engine to get there."""
         await self._rollouts.to_step(self._config.name, entry_step(snapshot.argo, point), _same(snapshot))
 
         def rests(now: RegionSnapshot) -> bool:
-            return now.observed and is_resting_at(now.argo, point) and now.weight == point.weight
+            return now.is_canary_down or (
+                now.observed and is_resting_at(now.argo, point) and now.weight == point.weight
+            )
 
         return await self._observer.until(rests, f"a weight of {point.weight} %", within=self._config.start_seconds)
 

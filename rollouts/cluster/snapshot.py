@@ -171,6 +171,11 @@ class RegionSnapshot:
         return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0
 
     @property
+    def is_canary_down(self) -> bool:
+        """Whether no engine of the trial is ready: Argo Rollouts then writes weight 0, and leaves step and status."""
+        return self.trial is not None and not self.trial.available
+
+    @property
     def is_taken_back(self) -> bool:
         """Whether the trial was aborted and has no user: by the route, since the status says `RolloutAborted` before.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -44,6 +44,14 @@ LARGEST_SLACK = 0.15
 
 ENOUGH_COPIES = 20
 """So many copies that were expected, and not one that came: the gateway does not copy."""
+
+Sends = Callable[[], Awaitable[bool]]
+"""Whether the route still sends requests as it was set, and to engines that are ready."""
+
+
+async def _always() -> bool:
+    return True
+
 
 Counts = Mapping[str, float]
 """Requests answered by each engine of a version since it started."""
@@ -128,8 +136,10 @@ class TrafficVerifier:
             return None
         return RequestCounts(stable, canary, by_stable, by_canary)
 
-    async def check_share(self, weight: int, before: RequestCounts | None) -> None:
+    async def check_share(self, weight: int, before: RequestCounts | None, sends: Sends = _always) -> bool:
         """Return once that percent of users is seen to reach the canary, or too few users come to see it.
+
+        False when the route does not send them any more: what arrives then says nothing of the gateway.
 
         Raises:
             FleetError: another share reaches it.
@@ -138,7 +148,10 @@ class TrafficVerifier:
         def proof(stable: float, canary: float) -> Verification:
             return verify_share(weight, canary, stable)
 
-        stable, canary, verification = await self._watch(before, proof)
+        found = await self._watch(before, proof, sends)
+        if found is None:
+            return False
+        stable, canary, verification = found
         if verification is Verification.CONTRADICTED:
             snapshot = 100 * canary / (stable + canary)
             raise FleetError(
@@ -146,9 +159,10 @@ class TrafficVerifier:
                 f"{stable + canary:.0f} requests reached it",
                 hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
             )
+        return True
 
-    async def check_mirror(self, percent: int, before: RequestCounts | None) -> None:
-        """Return once a copy arrived at the canary, or too few requests come to expect one.
+    async def check_mirror(self, percent: int, before: RequestCounts | None, sends: Sends = _always) -> bool:
+        """Return once a copy arrived at the canary, or too few requests come to expect one; false as `check_share`.
 
         Raises:
             FleetError: requests come, and no copy of them.
@@ -157,18 +171,22 @@ class TrafficVerifier:
         def proof(stable: float, canary: float) -> Verification:
             return verify_mirror(percent, canary, stable)
 
-        stable, _, verification = await self._watch(before if percent else None, proof)
+        found = await self._watch(before if percent else None, proof, sends)
+        if found is None:
+            return False
+        stable, _, verification = found
         if verification is Verification.CONTRADICTED:
             raise FleetError(
                 f"{self._region}: the route mirrors {percent} % of requests, and of {stable:.0f} none reached the "
                 "canary",
                 hint="the gateway does not know this filter: see `tidegate doctor`",
             )
+        return True
 
     async def _watch(
-        self, before: RequestCounts | None, proof: Callable[[float, float], Verification]
-    ) -> tuple[float, float, Verification]:
-        """What both gained, and what that says; a contradiction counts once it stays.
+        self, before: RequestCounts | None, proof: Callable[[float, float], Verification], sends: Sends
+    ) -> tuple[float, float, Verification] | None:
+        """What both gained, and what that says; a contradiction counts once it stays. None once nothing is sent.
 
         What was on its way when the route changed is counted where it went.
         """
@@ -184,4 +202,6 @@ class TrafficVerifier:
                 counted_between(before.by_canary, now.by_canary),
             )
             snapshot = stable, canary, proof(stable, canary)
+            if snapshot[2] is not Verification.CONFIRMED and not await sends():
+                return None
         return snapshot

@@ -127,6 +127,8 @@ class Simulation:
 
         Half of them within 0.05 s there; all of them here. Any other write is heard, and wakes it.
         """
+        self.catches_up_after = 0.0
+        """Seconds that it sees nothing after its next outage: up to a minute after one of the API server."""
         self._own_writes: dict[Key, float] = {}
         """When the controller wrote the Rollouts that nobody wrote since."""
         self._simulated = frozenset(kind.plural for kind in works_on)
@@ -169,6 +171,10 @@ class Simulation:
 
     @controller_down.setter
     def controller_down(self, down: bool) -> None:
+        if self._down and not down and self.catches_up_after:
+            seconds, self.catches_up_after = self.catches_up_after, 0.0
+            self.cluster.time.call_later(seconds, lambda: setattr(self, "controller_down", False))
+            return
         self._down = down
         self._again(ROLLOUTS)
 

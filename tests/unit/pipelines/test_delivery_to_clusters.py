@@ -324,3 +324,22 @@ async def test_a_deliverer_whose_region_the_guard_took_back_is_interrupted_and_t
     assert "nothing was heard of its carrier (ci-7 (process 7)) since" in result.reason
     assert world.stable_versions() == NOWHERE
     assert world.registry.marks["tidegate.outcome"] == "interrupted"
+
+
+@pytest.mark.parametrize("seconds", [0.1, 3.0])
+async def test_a_canary_without_an_engine_is_the_versions_fault_and_not_the_gateways(
+    tmp_path: Path, seconds: float
+) -> None:
+    """Argo Rollouts writes weight 0 meanwhile, and leaves step and status: 0 of all requests reach the canary."""
+    world = ClusterWorld(tmp_path, demo_on_clusters(REGIONS[:1]))
+    (region,) = world.regions.values()
+    words = "Xid 79: GPU has fallen off the bus"
+
+    def die() -> None:
+        region.simulation.crash(CHALLENGER, last_words=words)
+
+    world.when(f"canary@{region.region}/50", "started", lambda: world.time.call_later(seconds, die))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK), result.reason
+    assert words in result.reason
+    assert region.versions()[0] == CHAMPION

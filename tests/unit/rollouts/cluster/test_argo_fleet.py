@@ -349,6 +349,20 @@ class TestAControllerThatIsSilent:
         state = await region.fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
 
+    async def test_a_controller_that_sees_the_abort_a_minute_late_holds_nobody(self, region: ClusterRegion) -> None:
+        """After an outage of the API server its watches come back late (client-go's back-off)."""
+        await on_trial(region, weight=50)
+        region.simulation.catches_up_after = 60
+        region.simulation.controller_down = True
+        region.simulation.controller_down = False
+        begun = region.time.elapsed
+        state = await region.fleet.rollback("1")
+        assert region.split_at[-1] - begun < 1
+        assert "all users are on version 1" in (state.problem or "")
+        await region.time.sleep(60)
+        state = await region.fleet.rollback("1")
+        assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
+
     @pytest.mark.parametrize("keeps", [{}, {"abortScaleDownDelaySeconds": 300}], ids=["rendered", "kept after aborts"])
     async def test_an_abort_of_the_region_itself_whose_stable_gave_its_engines_away(self, keeps: Json) -> None:
         """argo-rollouts#4898: `RolloutAborted` in both cases; only the route says where users are."""
@@ -395,6 +409,17 @@ class TestEnginesThatDoNotCome:
         assert state.canary
         assert not state.canary.ready
         assert "fallen off the bus" in (state.canary.problem or "")
+
+    async def test_a_canary_that_dies_on_its_way_to_a_weight_is_not_waited_for(self, region: ClusterRegion) -> None:
+        await on_trial(region)
+        begun = region.time.elapsed
+        region.time.call_later(0.06, lambda: region.simulation.crash("2", last_words="Xid 79: fallen off the bus"))
+        state = await region.fleet.shift(50)
+        assert state.weight == 0
+        assert state.canary
+        assert not state.canary.ready
+        assert "fallen off the bus" in (state.canary.problem or "")
+        assert region.time.elapsed - begun < 15
 
     async def test_a_canary_that_lost_its_users_is_not_ready_though_its_engines_are_up_again(
         self, region: ClusterRegion
