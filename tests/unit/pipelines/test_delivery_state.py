@@ -102,7 +102,7 @@ def test_one_gate_in_two_steps_is_two_gates_of_the_story() -> None:
 
 def test_an_unknown_outcome_is_an_error_and_never_a_pass() -> None:
     delivery = Delivery().open().verdict("offline@eu-west-1", "quality", "fine", "?")
-    with pytest.raises(NotGenuine, match="found .fine.; expected one of"):
+    with pytest.raises(NotGenuine, match=r"found .fine.; expected one of"):
         state_of(delivery.events)
 
 
