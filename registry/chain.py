@@ -191,11 +191,19 @@ def _forks(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
 
 
 def _afterwards(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
-    """Who closes a delivery names all that stands there; only remarks, such as of a report, come later."""
+    """Who closes a delivery names all that stands there; only remarks, such as of a report, come later.
+
+    Or what nobody heard: a request to stop, by `tidegate rollback`, may be written while the delivery is closed.
+    """
     closings = [each for each in entries if (each.link.event.step, each.link.event.kind) == ("delivery", "closed")]
     loose = set(heads_of(entries))
     for entry in entries:
-        if closings and entry.hash in loose and entry not in closings and entry.link.event.kind != "evidence":
+        if (
+            closings
+            and entry.hash in loose
+            and entry not in closings
+            and entry.link.event.kind not in {"evidence", "stop"}
+        ):
             yield ChainFinding(what="inserted", where=entry.place, why="the delivery was closed without it")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tidegate.core.errors import UsageError
 
-_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
+_URI = re.compile(r"models:/(?P<name>[^/:]+)(?:/(?P<version>[0-9]+)|@(?P<alias>[^/:@]+))")
 _STAGED = re.compile(r"(?:models:/(?P<name>[^/@]+)/)?(?P<stage>production|staging|archived|none)", re.IGNORECASE)
 _ALIAS = re.compile(r"[\w-]{1,255}")
 _RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
@@ -88,6 +88,34 @@ def in_filter(name: str) -> str:
     if not set(name).isdisjoint("'\"`\\"):
         raise UsageError(f"`{name}` is no name of a model", hint="names have no quotes and no backslashes")
     return f"'{name}'"
+
+
+_NOT_IN_MODEL_NAMES = frozenset("/:%'\"`\\")
+LONGEST_NAME = 200
+"""Of a model, in characters; MLflow keeps 256 of an experiment's name, which has more in front."""
+MOST_VERSIONS = 2**31 - 1
+"""The highest number that every store keeps."""
+
+
+def refuse_name(name: str) -> None:
+    """Be sure that a text may be a registered model's name, in MLflow and in its filters, addresses and experiments.
+
+    Raises:
+        UsageError: it may not.
+    """
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    if name in ("", ".", "..") or name.isspace() or len(name) > LONGEST_NAME or shown != name:
+        problem = f"expected 1 to {LONGEST_NAME} characters that can be printed, and more than dots"
+    elif bad := sorted(_NOT_IN_MODEL_NAMES & set(name)):
+        problem = f"MLflow takes no {bad[0]} in names of models"
+    else:
+        return
+    raise UsageError(f"`{shown}` is no name of a model: {problem}", hint="name it in letters, digits, - and _")
+
+
+def is_version_number(text: str) -> bool:
+    """Whether it says a version by its number, and not an alias."""
+    return text.isascii() and text.isdecimal()
 
 
 def stage_of(text: str) -> str | None:

@@ -16,7 +16,7 @@ from pipelines.ports import Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.chain import ChainFinding, heads_of
-from registry.conventions import ENGINE_IMAGE
+from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
 from registry.model import DeliverySummary, Event
 from registry.model_files import digest_files
 from registry.record import LedgerRecord
@@ -55,7 +55,7 @@ def audit(
         kept: where its files are kept.
         registry: whose tags are compared with the plan.
     """
-    others = [*_other_findings(summary.id, record.events, kept, registry), *_ending(summary, record.events)]
+    others = [*_other_findings(summary, record.events, kept, registry), *_ending(summary, record.events)]
     return Audit(
         delivery=summary.id,
         chained=record.chained,
@@ -67,8 +67,9 @@ def audit(
 
 
 def _other_findings(
-    delivery: str, events: Sequence[Event], kept: DeliveryArtifacts, registry: Registry
+    summary: DeliverySummary, events: Sequence[Event], kept: DeliveryArtifacts, registry: Registry
 ) -> Iterator[ChainFinding]:
+    delivery = summary.id
     opened = any((event.step, event.kind) == ("delivery", "started") for event in events)
     if not opened:
         return
@@ -82,6 +83,12 @@ def _other_findings(
     with TemporaryDirectory(prefix="tidegate-audit-") as folder:
         yield from _refused("the spec", lambda: _compare_spec(plan, events, delivery, kept, Path(folder)))
         yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder)))
+    for tag, says, planned in (
+        (VERSION, summary.version, plan.version.version),
+        (CHAMPION, summary.champion, plan.champion.version if plan.champion else None),
+    ):
+        if says != planned:
+            yield ChainFinding(what="changed", where=tag, why=f"says {says}; planned was {planned}")
     yield from _tags(plan, registry)
 
 
@@ -134,6 +141,7 @@ def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[Chain
     if summary.ended is None or (result is None and summary.outcome == "interrupted"):
         return  # one that died is closed by the one who finds it, without an event
     said = str(result.ending) if result else "nothing"
-    if said != summary.outcome:
-        why = f"lists say {summary.outcome}, its events say {said}"
+    # MLflow may have less of a long reason.
+    if said != summary.outcome or (result and not result.reason.startswith(summary.reason or "nothing")):
+        why = f"lists say {summary.outcome}: {summary.reason}; its events say {said}: {result and result.reason}"
         yield ChainFinding(what="changed" if result else "removed", where="the ending", why=why)

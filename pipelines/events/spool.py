@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -154,11 +155,23 @@ class Spool:
 
 def _free_one(folder: Path, delivery: str) -> IO[bytes]:
     for number in itertools.count(1):
-        file = (folder / f"{delivery}{f'.{number}' * (number > 1)}{SUFFIX}").open("ab")
-        if lock_open_file(file):
+        file = (folder / f"{delivery}{f'.{number}' * (number > 1)}{SUFFIX}").open("ab+")
+        # Another process may have removed it before it was locked.
+        if lock_open_file(file) and os.fstat(file.fileno()).st_nlink:
+            _cut_torn_line(file)
             return file
         file.close()
     raise AssertionError("numbers do not end")
+
+
+def _cut_torn_line(file: IO[bytes]) -> None:
+    """What a crash cut short is no entry, and must not swallow the next one."""
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        log.warning("%s: its last line was cut short; it is left out", file.name)
+        file.truncate(whole)
 
 
 def read_entries(path: Path) -> Iterator[Entry]:

@@ -152,10 +152,6 @@ class StageEntry(SpecModel):
         return next(name for name in ORDER if name in self.model_fields_set)
 
 
-MOST_REGIONS = 200
-"""Of a delivery. Each has steps, connections and evidence of its own."""
-
-
 class Regions(SpecModel):
     """Where the version goes: wave after wave, the regions of a wave together."""
 
@@ -168,8 +164,9 @@ class Regions(SpecModel):
         names = [region for wave in waves for region in wave]
         if len(names) != len(set(names)):
             raise ValueError("each region in one wave only")
-        if len(names) > MOST_REGIONS:
-            raise ValueError(f"at most {MOST_REGIONS} regions in all waves together")
+        # Each has steps, connections and evidence of its own.
+        if len(names) > 200:
+            raise ValueError("at most 200 regions in all waves together")
         return waves
 
     @property

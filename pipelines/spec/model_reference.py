@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from registry.conventions import alias_problem, stage_of
+from registry.conventions import alias_problem, is_version_number, stage_of
 from registry.model import Alias, ServingAliases
 from tidegate.core.model import SpecModel, at_odds
 
@@ -23,7 +23,7 @@ def _alias(text: str) -> str:
 
 
 def _alias_or_number(text: str) -> str:
-    return text if text.isdecimal() else _alias(text)
+    return text if is_version_number(text) else _alias(text)
 
 
 AliasName = Annotated[str, AfterValidator(_alias)]

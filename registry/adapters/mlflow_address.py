@@ -108,13 +108,25 @@ def access_to(uri: str, environment: Mapping[str, str], home: Path) -> MlflowAcc
 def _basic(uri: str, environment: Mapping[str, str], home: Path) -> tuple[str | None, str | None]:
     """The environment's word goes first, then the file's, then the address's; a name and a password each."""
     kept = configparser.ConfigParser(interpolation=None)
-    kept.read(home / CREDENTIALS)
+    try:
+        kept.read(home / CREDENTIALS, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        raise unreadable_credentials() from None
     parts = urlsplit(uri)
     found = []
     for key, written in (("MLFLOW_TRACKING_USERNAME", parts.username), ("MLFLOW_TRACKING_PASSWORD", parts.password)):
         in_file = kept.get("mlflow", key.lower(), fallback=None)
         found.append(environment.get(key) or in_file or (unquote(written) if written else None))
     return found[0], found[1]
+
+
+def unreadable_credentials() -> UsageError:
+    """What is wrong with the file of a name and a password; nothing of it is quoted."""
+    return UsageError(
+        f"~/{CREDENTIALS}: found no INI file; expected a section [mlflow] with mlflow_tracking_username and "
+        "mlflow_tracking_password",
+        hint="correct the file, or remove it",
+    )
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:

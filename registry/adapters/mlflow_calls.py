@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+from registry.adapters.mlflow_address import unreadable_credentials
 from registry.errors import StoreUnreachable
 from tidegate.core.errors import TidegateError
 from tidegate.core.text import failure_line, redacted
@@ -67,6 +69,9 @@ def _odd_answers(place: str) -> Iterator[None]:
     # A disk of this machine is no fault of the store.
     except (TidegateError, OSError):
         raise
+    # By MLflow's own library, which reads the same file.
+    except configparser.Error:
+        raise unreadable_credentials() from None
     except Exception as error:
         raise StoreUnreachable(
             f"{place}: its answer cannot be read: {failure_line(error)}",

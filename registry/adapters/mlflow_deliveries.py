@@ -17,6 +17,7 @@ from uuid import uuid4
 from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
 from registry.adapters.mlflow_runs import summary_of
 from registry.adapters.mlflow_store import Store, open_store
+from registry.adapters.processes import may_act, this_machine
 from registry.chain import Believed, ChainFinding, Seal
 from registry.conventions import (
     CHAMPION,
@@ -339,7 +340,7 @@ class MlflowDeliveries:
         return delivery.ended is None and self._life(delivery) is Life.ALIVE
 
     def _life(self, delivery: DeliverySummary) -> Life:
-        return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=_may_act)
+        return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=may_act)
 
     def _brought(self, run: StoredRun, path: str, into: Path) -> Path:
         """One artifact, at its own place below `into`."""
@@ -349,7 +350,8 @@ class MlflowDeliveries:
         return target
 
     def _run(self, delivery: str) -> StoredRun:
-        run = self._store.runs.run(delivery)
+        # Bytes of a command line that are no text are refused by some stores, and looked for by others.
+        run = self._store.runs.run(delivery) if delivery.isascii() else None
         if run is None or MODEL not in run.tags:
             raise _unknown(delivery)
         return run
@@ -458,28 +460,6 @@ def _unknown(delivery: str) -> UnknownDelivery:
 def _writer() -> str:
     """Tells the events of one process from those of others."""
     return uuid4().hex[:8]
-
-
-def this_machine() -> str:
-    """The boot and the PID namespace of this process, as far as the system tells them."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        import psutil
-
-        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
-
-
-def _may_act(pid: int) -> bool:
-    """Whether there is such a process; one that is dead and waits for its parent to notice may not act."""
-    # Needed for a delivery of this machine alone.
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _refusal(other: DeliverySummary) -> DeliveryRuns:

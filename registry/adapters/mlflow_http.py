@@ -310,6 +310,7 @@ def _refusal(url: str, response: httpx.Response) -> StoreRefused:
     hint = {
         401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
         403: "MLflow does not let this user do it",
+        400: "MLflow answers, and takes no such value: change what the message names",
     }.get(status, "check the tracking URI and that the store is running")
     return StoreRefused(f"MLflow store {url}: answered {status}: {said}", hint=hint, code=code, status=status)
 

@@ -9,7 +9,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
 from registry.adapters.mlflow_calls import all_pages
 from registry.conventions import in_filter, runs_filter
-from registry.errors import RegistryError, StoreUnreachable
+from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.model import NewVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
 from tidegate.core.errors import without_credentials
+from tidegate.core.files import file_lock
 from tidegate.core.text import redacted
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ LOGGERS = ("mlflow", "alembic", "sqlalchemy", "databricks")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 MALFORMED = "INVALID_PARAMETER_VALUE"
+HTTP_BAD_REQUEST = 400
+TAKES_NOT = "MLflow answers, and takes no such value: change what the message names"
 PAGE_RUNS = 1000
 """Asked for at once at most; MLflow's own default."""
 
@@ -226,7 +229,7 @@ def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowCli
     """
     if tracking_uri.startswith(SQLITE):
         _make_parent(tracking_uri)
-    with store_errors(tracking_uri):
+    with store_errors(tracking_uri), _alone(tracking_uri):
         from mlflow import MlflowClient
 
         hide_names()
@@ -234,6 +237,14 @@ def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowCli
         if registry_uri is None:
             client.search_registered_models(max_results=1)
     return client
+
+
+def _alone(tracking_uri: str) -> AbstractContextManager[None]:
+    """Of several that open a SQLite store for the first time one makes its tables: two leave a half of each."""
+    path = Path(tracking_uri.removeprefix(SQLITE).partition("?")[0])
+    if not tracking_uri.startswith(SQLITE) or not os.access(path.parent, os.W_OK):
+        return nullcontext()
+    return file_lock(path.with_name(f"{path.name}.lock"))
 
 
 def hide_names() -> None:
@@ -322,6 +333,10 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
         reason = _first_line(error).replace(tracking_uri, place)
+        if getattr(error, "error_code", "") == MALFORMED:
+            raise StoreRefused(
+                f"MLflow store {place}: {reason}", hint=TAKES_NOT, code=MALFORMED, status=HTTP_BAD_REQUEST
+            ) from error
         raise StoreUnreachable(
             f"MLflow store {place}: {reason}",
             hint=_LOGIN if place.startswith("databricks") else "check the tracking URI and that the store is running",

@@ -13,7 +13,15 @@ from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
 from registry.adapters.mlflow_store import Store, open_store, registry_of
 from registry.adapters.registering.log import log_version
 from registry.adapters.version_files.adopt import adopt, fetch, survey
-from registry.conventions import DIGEST, MODEL_FOLDER, REPLACED, stage_of
+from registry.conventions import (
+    DIGEST,
+    MODEL_FOLDER,
+    MOST_VERSIONS,
+    REPLACED,
+    is_version_number,
+    refuse_name,
+    stage_of,
+)
 from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
 from registry.layout import find_layout
 from registry.model import (
@@ -156,6 +164,7 @@ class MlflowRegistry:
         Raises:
             UnfitModel: the folder is not one that tidegate serves.
         """
+        refuse_name(name)
         files = digest_files(folder) if files is None else files
         card = read_card(folder, files)
         size = sum((folder / path).stat().st_size for path in files)
@@ -180,7 +189,8 @@ class MlflowRegistry:
             UnknownSource: there is no such run, or nothing in that folder of it.
             UnfitModel: there is no one folder that tidegate serves; no version was made.
         """
-        run = self._store.runs.run(source.run)
+        refuse_name(name)
+        run = self._store.runs.run(source.run) if source.run.isascii() else None
         if run is None:
             raise UnknownSource(
                 f"{source.uri}: there is no such run in {redacted(self._uri)}",
@@ -292,10 +302,12 @@ class MlflowRegistry:
     def _found(self, name: str, reference: str) -> tuple[StoredModel, StoredVersion]:
         """A version is asked for by its number: a model may have thousands."""
         model = self._model(name)
-        number = reference if reference.isdecimal() else model.aliases.get(reference)
+        number = reference if is_version_number(reference) else model.aliases.get(reference)
         if number is None:
             raise _unknown_alias(name, reference, model)
-        found = self._store.models.version(name, str(int(number)))
+        # Python takes no number of thousands of digits.
+        number = str(int(number[:20]))
+        found = self._store.models.version(name, number) if int(number) <= MOST_VERSIONS else None
         if found is None:
             there = _list_versions(self._store.models.versions(name))
             raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
@@ -305,6 +317,7 @@ class MlflowRegistry:
         return self._model(name), self._store.models.versions(name)
 
     def _model(self, name: str) -> StoredModel:
+        refuse_name(name)
         models = self._store.models
         model = models.model(name)
         if model is None:

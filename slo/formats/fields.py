@@ -8,6 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from slo.model import WINDOW_PLACE
+from tidegate.core.model import at_odds
+from tidegate.core.yaml_text import Unclear
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*[A-Za-z0-9]")
@@ -50,6 +52,8 @@ def _some_text(text: str) -> str:
 
 def _as_text(value: object) -> object:
     """YAML reads `tier: 2` and `urgent: true` as no texts; Sloth takes them for the texts that they were."""
+    if isinstance(value, Unclear):
+        raise at_odds(f"{value}, which Sloth reads as YAML 1.1 does: a truth value, or another number", f"'{value}'")
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value).removesuffix(".0") if isinstance(value, int | float) else value

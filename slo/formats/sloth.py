@@ -32,7 +32,18 @@ def _no_plugin(_value: object) -> None:
     raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
 
 
-class EventsPart(SpecModel):
+class SlothPart(SpecModel):
+    """A part of a file of Sloth's, which ignores keys that it does not know: those that begin with `x-` we do too."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if not str(key).startswith("x-")}
+
+
+class EventsPart(SlothPart):
     """Bad events over all events."""
 
     error_query: Query
@@ -45,13 +56,13 @@ class EventsPart(SpecModel):
         return self
 
 
-class RawPart(SpecModel):
+class RawPart(SlothPart):
     """A query that gives the share of bad events itself."""
 
     error_ratio_query: Query
 
 
-class SliPart(SpecModel):
+class SliPart(SlothPart):
     """What is measured, in one of two ways."""
 
     events: EventsPart | None = None
@@ -71,7 +82,7 @@ class SliPart(SpecModel):
         return RawSli(error_ratio_query=self.raw.error_ratio_query)
 
 
-class AlertPart(SpecModel):
+class AlertPart(SlothPart):
     """What one alert has besides what both have."""
 
     disable: bool = False
@@ -79,7 +90,7 @@ class AlertPart(SpecModel):
     annotations: AnnotationTexts = Field(default_factory=dict)
 
 
-class AlertingPart(SpecModel):
+class AlertingPart(SlothPart):
     """Both alerts of an SLO."""
 
     name: str = ""
@@ -102,11 +113,11 @@ class AlertingPart(SpecModel):
         return Alert(name=self.name, labels=labels, annotations=annotations)
 
 
-class NoConfig(SpecModel):
+class NoConfig(SlothPart):
     """A plugin's settings; those we know run without any."""
 
 
-class PluginPart(SpecModel):
+class PluginPart(SlothPart):
     """One step of Sloth's chain."""
 
     id: Annotated[str, AfterValidator(_known_plugin)]
@@ -120,7 +131,7 @@ class PluginPart(SpecModel):
         return self
 
 
-class PluginsPart(SpecModel):
+class PluginsPart(SlothPart):
     """Steps after those before it, Sloth's own and the group's, or in their place."""
 
     override_previous: bool = Field(default=False, alias="overridePrevious")
@@ -142,7 +153,7 @@ class PluginsPart(SpecModel):
         return self.ids if self.override_previous else (*before, *self.ids)
 
 
-class SloPart(SpecModel):
+class SloPart(SlothPart):
     """One promise of a service."""
 
     name: Name
@@ -175,7 +186,7 @@ class SloPart(SpecModel):
         )
 
 
-class ServicePart(SpecModel):
+class ServicePart(SlothPart):
     """The SLOs of one service, whatever the document around them."""
 
     service: Name
@@ -252,7 +263,7 @@ class ObjectSlo(SloPart):
     alerting: ObjectAlerting
 
 
-class ObjectMetadata(SpecModel):
+class ObjectMetadata(SlothPart):
     """Of the object; what a cluster adds to it is not ours to judge."""
 
     model_config = ConfigDict(extra="ignore")
@@ -271,7 +282,7 @@ class ServiceLevelSpec(ServicePart):
     slos: tuple[ObjectSlo, ...] = Field(min_length=1)
 
 
-class PrometheusServiceLevel(SpecModel):
+class PrometheusServiceLevel(SlothPart):
     """The object as a cluster has it."""
 
     api_version: Literal["sloth.slok.dev/v1"] = Field(alias="apiVersion")

@@ -14,6 +14,7 @@ from registry.chain import ChainEntry, ChainFinding, beheaded, entry_of, vanishe
 from tidegate.app.process import note
 from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.core.errors import UsageError
+from tidegate.core.files import write_atomically
 from tidegate.core.spec import load_spec
 from tidegate.core.text import lines_of
 
@@ -70,10 +71,7 @@ def export(delivery: str, to: Path, state: Path, tracking_uri: str | None) -> Se
     delivery = deliveries.whole_id(delivery)
     record, found = deliveries.record(delivery)
     lines = [json.dumps({"body": entry.body, "signature": entry.signature}) + "\n" for entry in record.entries]
-    try:
-        to.write_text("".join(lines), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{to} cannot be written: {error.strerror}", hint="name another file with --to") from error
+    write_atomically({to: "".join(lines)})
     note(f"{to}: {len(lines)} events of delivery {delivery}")
     for finding in found:
         note(f"not genuine: {finding}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import fcntl
 import os
 import secrets
@@ -12,8 +13,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import OutsideError, UsageError
 
+DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -66,6 +68,7 @@ def write_atomically(texts: Mapping[Path, str]) -> None:
 
     Raises:
         UsageError: when one cannot be written.
+        OutsideError: the disk is full or broken.
     """
     whole: dict[Path, Path] = {}
     with ExitStack() as exits:
@@ -111,7 +114,9 @@ def _told(path: Path) -> Iterator[None]:
     except OSError as error:
         # The one in the way may be a folder above it.
         at = error.filename if isinstance(error, FileExistsError | NotADirectoryError) else path
-        raise UsageError(f"{at}: {(error.strerror or 'cannot be written').lower()}") from error
+        # A disk is nobody's wrong argument.
+        kind = OutsideError if error.errno in DISK_FAULTS else UsageError
+        raise kind(f"{at}: {(error.strerror or 'cannot be written').lower()}") from error
 
 
 LOCK_PAUSE_SECONDS = 0.05

@@ -1,4 +1,4 @@
-"""YAML as we read and write it: no YAML 1.1 dates, bounded in size and depth, written with our key order and unfolded.
+"""YAML as we read and write it: plain scalars of YAML 1.2, bounded in size and depth, with our key order, unfolded.
 
 Anchors and aliases are allowed in what is read; what they expand to is counted, each node once, before anything is
 made of it: a few bytes can say more than a machine can hold.
@@ -115,17 +115,40 @@ def _asked(part: dict[object, object] | list[object], depth: int) -> str:
     return _dumped(whole)[sum(len("a:\n") + 2 * level for level in range(above)) + 2 * depth :]
 
 
-TIMESTAMP = "tag:yaml.org,2002:timestamp"
+class Unclear(str):
+    """A text that stands without quotes and that YAML 1.1 reads as something else: `no`, `010`, `1_000`."""
+
+    __slots__ = ()
+
+
+_TAG = "tag:yaml.org,2002:"
+UNCLEAR = "!unclear"
+_SCALARS = (
+    (f"{_TAG}bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
+    (f"{_TAG}int", "-+0123456789", r"[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)"),
+    (
+        f"{_TAG}float",
+        "-+.0123456789",
+        r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    ),
+    (UNCLEAR, "yYnNoO", r"y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF"),
+    (UNCLEAR, "-+0123456789", r"[-+]?(?:0[0-9_]+(?:\.[0-9_]*)?|[0-9][0-9_]*_[0-9_.]*|[0-9]+\.?[0-9]*[eE][-+]?[0-9]+)"),
+)
+"""Plain scalars of YAML 1.2, by what they may begin with: no number of base 60, such as 22:00, and no timestamp, such
+as 2026-02-30. What 1.1, and with it Sloth, would take for another value is told apart."""
 
 
 class PlainLoader(yaml.SafeLoader):
-    """Without YAML 1.1's timestamps: 2026-02-30 is a wrong date, which can be told, and not an error inside PyYAML."""
+    """Reads plain scalars as YAML 1.2 does."""
 
 
 PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}null", f"{_TAG}merge")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+for _tag, _firsts, _pattern in _SCALARS:
+    for _first in _firsts:
+        PlainLoader.yaml_implicit_resolvers.setdefault(_first, []).append((_tag, re.compile(f"^(?:{_pattern})$")))
 
 
 if hasattr(yaml, "CSafeLoader"):
@@ -183,6 +206,14 @@ class _Constructor(SafeConstructor):
     def put_back(self) -> None:
         for node, pairs in reversed(self.before):
             node.value = pairs
+
+
+def _unclear(_constructor: SafeConstructor, node: yaml.ScalarNode) -> Unclear:
+    return Unclear(node.value)
+
+
+_Constructor.add_constructor(UNCLEAR, _unclear)  # type: ignore[type-var]  # PyYAML's stubs want a loader
+PlainLoader.add_constructor(UNCLEAR, _unclear)  # type: ignore[type-var]
 
 
 def content_of(root: yaml.Node) -> object:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from fakes.terminal import Tidegate
 
+from pipelines.events.payloads import Closing
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
@@ -93,6 +94,23 @@ def test_a_plan_that_is_edited_or_taken_out_is_found(tidegate: Tidegate, opened:
         client.delete_tag(opened, key)
     said = tidegate("stage", "build", "--delivery", opened)
     assert (said.code, "is not genuine: removed: before 2" in said.err) == (5, True)
+
+
+@pytest.mark.parametrize("tag", ["tidegate.version", "tidegate.champion"])
+def test_a_tag_beside_the_chain_that_is_edited_is_found(tidegate: Tidegate, opened: str, client: Any, tag: str) -> None:
+    client.set_tag(opened, tag, "9")
+    said = tidegate("audit", "verify", opened)
+    assert (said.code, f"changed: {tag}: says 9; planned was " in said.out) == (5, True)
+
+
+def test_an_ending_whose_reason_is_edited_is_found(tidegate: Tidegate, opened: str, client: Any, state: Path) -> None:
+    ledger = MlflowDeliveries(embedded_uri(state)).join(opened)
+    ledger.append(Closing(outcome="failed", reason="too slow", exit_code=4).event(AT, "delivery", "failed: too slow"))
+    ledger.close("failed", "too slow")
+    assert tidegate("audit", "verify", opened).code == 0
+    client.set_tag(opened, "tidegate.reason", "all was well")
+    said = tidegate("audit", "verify", opened)
+    assert (said.code, "changed: the ending: lists say" in said.out) == (5, True)
 
 
 def test_a_swapped_spec_is_in_the_audit(tidegate: Tidegate, opened: str, client: Any, tmp_path: Path) -> None:

@@ -20,9 +20,15 @@ from mlflow.version import VERSION
 
 from registry.adapters.mlflow_library import as_global_store
 from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.mlflow_store import embedded_uri
 from registry.adapters.registering.description import FORMAT
 from registry.conventions import experiment_name
 
+FIRST_COMMAND = """
+import sys
+from registry.adapters.mlflow_library import LibraryStore
+LibraryStore(sys.argv[1]).names_like("", 1)
+"""
 OF_ONE = {
     "artifact_path",
     "artifact_location",
@@ -144,3 +150,9 @@ def test_a_version_is_registered_without_mlflows_library(
     command = [sys.executable, "-c", script, uri, name, str(folder)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
     assert MlflowRegistry(uri).resolve(name, "champion").version == "2"
+
+
+def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> None:
+    uri = embedded_uri(tmp_path / "state")
+    first = [subprocess.Popen([sys.executable, "-c", FIRST_COMMAND, uri]) for _ in range(2)]
+    assert [process.wait() for process in first] == [0, 0]

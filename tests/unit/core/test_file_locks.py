@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.files import file_lock, is_locked, lock_open_file
+from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.files import file_lock, is_locked, lock_open_file, write_atomically
 
 
 @pytest.fixture(params=["file", "folder"])
@@ -43,3 +44,10 @@ def test_lock_open_file__is_refused_while_another_holds_it(tmp_path: Path) -> No
         assert not lock_open_file(other, seconds=0.06)
         assert not lock_open_file(other, shared=True)
     assert not is_locked(path)
+
+
+def test_a_full_disk_is_no_wrong_argument_and_leaves_what_was_there(tmp_path: Path) -> None:
+    with pytest.raises(OutsideError, match="no space left on device"):
+        write_atomically({Path("/dev/full"): "x" * 100_000})
+    with pytest.raises(UsageError):
+        write_atomically({tmp_path: "x"})

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.model import SpecModel
-from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
-from tidegate.core.yaml_text import MOST_CHARACTERS
+from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_mapping, parse_spec, stated_kind
+from tidegate.core.yaml_text import MOST_CHARACTERS, Unclear
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 11)
@@ -77,3 +77,23 @@ def test_what_is_quoted_is_short_and_holds_no_password() -> None:
         parse_spec("name: [https://ci:hunter2@host/, " + "x" * 500 + "]\n", Ship, file="ship.yaml")
     assert "hunter2" not in str(caught.value)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("22:00", "22:00"), ("9:30:15", "9:30:15"), ("1:30.5", "1:30.5"), ("2026-02-30", "2026-02-30"),
+        ("no", "no"), ("Yes", "Yes"), ("on", "on"), ("OFF", "OFF"), ("y", "y"), ("true", True), ("False", False),
+        ("010", "010"), ("08", "08"), ("0o10", 8), ("0x1f", 31), ("1_000", "1_000"), ("12e5", "12e5"), ("-7", -7),
+        ("0", 0), ("0.5", 0.5), ("-.5", -0.5), ("1.", 1.0), ("1.5e+3", 1500.0), ("10.0.0.1", "10.0.0.1"),
+        ("0.0.0.0", "0.0.0.0"), ("~", None), (".inf", float("inf")), ("'no'", "no"),
+    ],
+)  # fmt: skip
+def test_a_plain_scalar_is_what_yaml_1_2_says(written: str, said: object) -> None:
+    found = parse_mapping(f"a: {written}\n", file="a.yaml").content["a"]
+    assert (found, isinstance(found, type(said))) == (said, True)
+    quoted = written.startswith("'")
+    assert isinstance(found, Unclear) == (not quoted and written in UNCLEAR)
+
+
+UNCLEAR = {"no", "Yes", "on", "OFF", "y", "010", "08", "1_000", "12e5"}

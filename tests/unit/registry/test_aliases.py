@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.conventions import alias_problem, name_and_reference
-from registry.model import Move, ServingAliases, promoted, reinstated, taken_over_from
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.conventions import alias_problem, name_and_reference, refuse_name
+from registry.errors import UnknownAlias, UnknownVersion
+from registry.model import Move, ServingAliases, StoredModel, StoredVersion, promoted, reinstated, taken_over_from
 from tidegate.core.errors import UsageError
 
 NUMBERS = [str(number) for number in range(1, 6)]
@@ -110,3 +114,67 @@ def test_a_stage_is_no_address_of_a_version(uri: str) -> None:
         UsageError, match="names a version by its stage, and MLflow's stages are not read; `tidegate model alias NAME"
     ):
         name_and_reference(uri)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        ".",
+        "..",
+        "it's",
+        "acme/chat",
+        "a:b",
+        "a%b",
+        'a"b',
+        "a`b",
+        "a\\b",
+        "a\x1b[31mb",
+        "a\nb",
+        "a\udcff",
+        "x" * 201,
+    ],
+)
+def test_a_name_that_mlflow_takes_for_no_model_is_a_usage_error_before_it_is_asked(name: str, tmp_path: Path) -> None:
+    registry = MlflowRegistry("http://127.0.0.1:1")
+    for ask in (
+        lambda: registry.register(name, tmp_path),
+        lambda: registry.resolve(name, "1"),
+        lambda: registry.versions(name),
+        lambda: registry.set_alias(name, "champion", "1"),
+    ):
+        with pytest.raises(UsageError, match="is no name of a model") as caught:
+            ask()
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["a b", "模型", "a.b", "a#b", "a+b?", "a=b", "a@b", "models"])
+def test_what_may_be_registered_can_be_named_in_an_address(name: str) -> None:
+    refuse_name(name)
+    assert name_and_reference(f"models:/{name}/7") == (name, "7")
+    assert name_and_reference(f"models:/{name}@champion") == (name, "champion")
+
+
+class OneModel:
+    """A `ModelStore` that keeps numbers as a database does."""
+
+    def model(self, name: str) -> StoredModel:
+        return StoredModel(name=name, aliases={})
+
+    def version(self, name: str, version: str) -> None:
+        int(version).to_bytes(4, signed=True)
+
+    def versions(self, name: str) -> list[StoredVersion]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("reference", "error"),
+    [("99999999999999999999", UnknownVersion), ("9" * 6000, UnknownVersion), ("1\u0661", UnknownAlias)],
+)
+def test_a_number_that_no_version_has_is_said_so(reference: str, error: type[UsageError]) -> None:
+    registry, models = MlflowRegistry("memory:"), OneModel()
+    registry.__dict__["_store"] = SimpleNamespace(models=models)
+    with pytest.raises(error):
+        registry.resolve("m", reference)

@@ -188,6 +188,14 @@ def test_an_answer_from_outside_needs_no_key_of_a_writer() -> None:
     assert found([*signed, said], Keys(OURS)) == []
 
 
+def test_a_request_to_stop_that_came_in_the_moment_of_the_end_is_no_forgery() -> None:
+    entries = a_chain([1])
+    stop = linked(event("delivery", "stop"), entries[:-1], delivery="1", number=9, writer="ann", seal=None)
+    assert found([*entries, stop]) == []
+    late = linked(event("promote@r1", "approved"), entries[:-1], delivery="1", number=9, writer="ann", seal=None)
+    assert found([*entries, late]) == ["inserted: 9 (promote@r1 approved): the delivery was closed without it"]
+
+
 def test_a_link_says_what_it_is() -> None:
     entry = a_chain([1])[1]
     assert isinstance(entry.link, Link)

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,16 @@ def test_then_those_of_mlflows_file(tmp_path: Path) -> None:
     kept = "[mlflow]\nmlflow_tracking_username = bob\nmlflow_tracking_password = 100%sure\n"
     (tmp_path / ".mlflow/credentials").write_text(kept)
     assert access_to(URL, {}, tmp_path).basic == ("bob", "100%sure")
+
+
+@pytest.mark.parametrize("kept", ["hunt3r2\n", "[mlflow\nhunt3r2", "[mlflow]\nhunt3r2\n", "[a]\n[a]\nhunt3r2"])
+def test_a_file_of_another_shape_is_refused_and_not_quoted(kept: str, tmp_path: Path) -> None:
+    (tmp_path / ".mlflow").mkdir()
+    (tmp_path / ".mlflow/credentials").write_text(kept)
+    with pytest.raises(UsageError, match=r"^~/\.mlflow/credentials: found no INI file") as caught:
+        access_to(URL, {}, tmp_path)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "hunt3r2" not in f"{caught.value} {caught.value.detail} {shown}"
 
 
 def test_then_those_of_the_address(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def model_alias(
     _require_alias(alias)
     registry = open_registry(state, tracking_uri)
     registry.set_alias(name, alias, version)
-    _tell(next(each for each in registry.versions(name) if each.version == str(int(version))), output)
+    _tell(next(each for each in registry.versions(name) if alias in each.aliases), output)
     return 0
 
 

@@ -222,3 +222,18 @@ def test_two_processes_of_one_delivery_have_a_file_each(tmp_path: Path) -> None:
     first.end()
     second.end()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_crash_cut_short_does_not_swallow_what_comes_behind_it(tmp_path: Path) -> None:
+    before = Spool(tmp_path, "1")
+    before.add(said("one"))
+    before.add(said("two"))
+    path, whole = before.path, before.path.read_bytes()
+    before.clear()
+    before.end()
+    path.write_bytes(whole[:-20])
+    spool = Spool(tmp_path, "1")
+    spool.add(said("three"))
+    assert spool.left() == [said("one"), said("three")]
+    spool.clear()
+    spool.end()
