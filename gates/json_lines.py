@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError, bounded_lines
+from tidegate.core.text import failure_line, json_of
 
 Line = TypeVar("Line", bound=SpecModel)
 
@@ -38,12 +39,16 @@ def read_json_lines(
         if not line.strip():
             continue
         try:
-            read.append((at, kind.model_validate(json.loads(line))))
+            read.append((at, kind.model_validate(json_of(line))))
         except json.JSONDecodeError as error:
             found = f"text that is no JSON ({error.msg.lower()} at column {error.colno})"
             problems.append(Problem(str(path), at, "", found, "a JSON object"))
         except ValidationError as error:
             problems += line_problems(str(path), at, error)
+        except ValueError as error:
+            problems.append(
+                Problem(str(path), at, "", f"text that is no JSON ({failure_line(error)})", "a JSON object")
+            )
     if not read and not problems:
         raise SpecError([Problem(str(path), 1, "", "no lines", "at least one")])
     return read, problems

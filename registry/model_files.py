@@ -5,7 +5,6 @@ and the digests that prove that files are the registered ones.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from registry.errors import UnfitModel
 from tidegate.core.model import Value
+from tidegate.core.text import json_of
 
 
 class FileDifference(Value):
@@ -143,7 +143,7 @@ def card_of(place: str, paths: Sequence[str], described: Mapping[str, bytes]) ->
     config = read["config.json"]
     architectures = config.get("architectures") or []
     # The flavor names one class; with several, which of them MLflow would load is a guess.
-    if len(architectures) != 1:
+    if not isinstance(architectures, list) or len(architectures) != 1 or not isinstance(architectures[0], str):
         raise UnfitModel(
             f"{place}/config.json: found architectures {architectures}; expected exactly one",
             hint="set `architectures` to one",
@@ -192,7 +192,7 @@ def _refuse_incomplete(place: str, paths: Sequence[str]) -> None:
 
 def _json_of(place: str, content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = json_of(content)
     except ValueError as error:
         raise UnfitModel(f"{place}: not JSON: {error}", hint="download or save the file again") from error
     return found if isinstance(found, dict) else {}

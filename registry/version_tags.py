@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from pydantic import ValidationError
@@ -11,6 +10,7 @@ from registry.conventions import DIGEST, FILE_PREFIX, FOLDERS, SIZE
 from registry.errors import UnfitModel
 from registry.model import ModelVersion, StoredModel, StoredVersion
 from registry.model_files import whole_digest
+from tidegate.core.text import json_of
 
 
 def digest_tags(files: Mapping[str, str], size_bytes: int) -> dict[str, str]:
@@ -52,7 +52,7 @@ def _said(found: StoredVersion, model: StoredModel) -> ModelVersion:
         "aliases": aliases_of(found, model),
     }
     if FOLDERS in found.tags:
-        said["folders"] = json.loads(found.tags[FOLDERS])
+        said["folders"] = json_of(found.tags[FOLDERS])
     return ModelVersion.model_validate(said)
 
 

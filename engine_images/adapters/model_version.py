@@ -25,6 +25,7 @@ from engine_images.checks.files import TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOK
 from engine_images.checks.weights import read_header
 from engine_images.errors import NotAModel
 from engine_images.memory import Tensor
+from tidegate.core.text import json_of
 
 CPU_SECONDS = 5
 """For one conversation; a template of a real model takes milliseconds."""
@@ -136,7 +137,7 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(_read(path))
+        content = json_of(_read(path))
     except ValueError as error:
         raise NotAModel(
             f"{path} is not JSON: {error}", hint="register the version again from a whole Hugging Face folder"
@@ -184,7 +185,7 @@ def _documents(paths: dict[str, Path], damaged: dict[str, str]) -> Iterator[tupl
         if not name.endswith(".json") or path.name == TOKENIZER_FILE:
             continue
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json_of(path.read_text(encoding="utf-8"))
         except ValueError as error:
             damaged[name] = f"no JSON: {error}"
             continue

@@ -45,6 +45,7 @@ from engine_images.oci.model import (
     base_of,
     canonical,
     config_of,
+    documents,
     manifest_for,
     manifest_of,
 )
@@ -127,6 +128,7 @@ def base_at(text: str, platform: Platform, access: Callable[[ImageReference], Re
         ) from error
 
 
+@documents()
 def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:
     """The image `name` in the layout `root` (the only one when None), for `platform` when it is there for several.
 
@@ -160,10 +162,12 @@ def base_in_registry(reference: ImageReference, access: RegistryAccess, platform
                 hint=f"now it is {reference}@{found.digest}",
             )
         if found.media_type in INDEXES:
-            found, content = repository.manifest(manifest_for(json.loads(content), platform).digest)
-        manifest = json.loads(content)
-        config = Descriptor.read(manifest["config"])
-        base = base_of(manifest, json.loads(b"".join(repository.blob(config))))
+            with documents():
+                chosen = manifest_for(json.loads(content), platform)
+            found, content = repository.manifest(chosen.digest)
+        with documents():
+            manifest = json.loads(content)
+            base = base_of(manifest, json.loads(b"".join(repository.blob(Descriptor.read(manifest["config"])))))
     _require(base, platform)
     return base.model_copy(update={"digest": found.digest, "reference": str(reference)})
 

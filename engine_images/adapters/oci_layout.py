@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +30,10 @@ from engine_images.oci.model import (
     Layer,
     Source,
     canonical,
+    documents,
 )
 from tidegate.core.files import file_lock, partial_file, replace_file
+from tidegate.core.text import json_of
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
@@ -187,6 +188,7 @@ class OciLayout:
         wanted = f"an image {reference}" if reference else "one image"
         raise BrokenImage(f"{self.root} has no {wanted}", hint=f"it has: {names}")
 
+    @documents()
     def _entries(self) -> list[Descriptor]:
         path = self.root / INDEX_FILE
         if not path.exists():
@@ -215,7 +217,7 @@ def split_layout(text: str) -> tuple[Path, str | None] | None:
 
 def _json(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        document: Document = json.loads(content)
+        document: Document = json_of(content)
     except ValueError as error:
         raise BrokenImage(f"{path} is not JSON: {error}", hint="build or pull it again") from error
     if not isinstance(document, dict):

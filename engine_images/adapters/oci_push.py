@@ -12,7 +12,7 @@ from typing import TypeVar
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Body, RegistryAccess, Repository
 from engine_images.errors import BadReference, BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
-from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, canonical
+from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, canonical, documents
 from engine_images.oci.reference import FORM, ImageReference
 from engine_images.oci.signatures import (
     Attachment,
@@ -68,11 +68,14 @@ def push_image(  # noqa: PLR0917
     if not target.tag or target.digest:
         raise BadReference(f"`{target}` names no tag to push to", hint=FORM)
     content = layout.content(image)
-    manifest = json.loads(content)
+    with documents():
+        manifest = json.loads(content)
+        base, layers = _base(manifest), [Descriptor.read(layer) for layer in manifest["layers"]]
+        config = Descriptor.read(manifest["config"])
     with Repository(target, access(target)) as repository:
-        push = _Push(layout, repository, _base(manifest), access, progress, sleep)
-        transfers = [push.bring(layer, _title(layer)) for layer in map(Descriptor.read, manifest["layers"])]
-        transfers.append(push.bring(Descriptor.read(manifest["config"]), "configuration"))
+        push = _Push(layout, repository, base, access, progress, sleep)
+        transfers = [push.bring(layer, _title(layer)) for layer in layers]
+        transfers.append(push.bring(config, "configuration"))
         with_retries(partial(repository.publish, target.tag, content), sleep)
         found, _ = with_retries(partial(repository.manifest, target.tag), sleep)
     if found.digest != image.digest:
@@ -199,6 +202,7 @@ def _bring(repository: Repository, attachment: Attachment, name: str) -> None:
     repository.publish(name, attachment.manifest)
 
 
+@documents()
 def _list(repository: Repository, tag: str, attachment: Attachment) -> None:
     repository.publish(tag, canonical(with_referrer(_read(repository, tag), attachment)))
 

@@ -7,7 +7,7 @@ import json
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_registry import Repository
 from engine_images.errors import BrokenImage, NotThere
-from engine_images.oci.model import Descriptor
+from engine_images.oci.model import Descriptor, documents
 from engine_images.oci.signatures import DOCUMENT_LIMIT, PAYLOAD, SIGNATURE, Signed, signature_tag
 
 SIGNATURES_LIMIT = 64
@@ -60,7 +60,8 @@ class InRegistry:
             _, content = self._repository.manifest(signature_tag(Descriptor(media_type="", digest=digest, size=0)))
         except NotThere:
             return ()
-        layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
+        with documents():
+            layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
         found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
         if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
             raise BrokenImage(

@@ -31,6 +31,7 @@ from engine_images.errors import BrokenImage, NotThere, RegistryRefused, Registr
 from engine_images.oci.model import INDEXES, MANIFESTS, Descriptor
 from engine_images.oci.reference import HUB, ImageReference
 from tidegate.core.model import Value
+from tidegate.core.text import foreign
 
 AWAY = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which the same request may well succeed."""
@@ -143,24 +144,15 @@ def find_credentials(registry: str, config: Path) -> Credentials | None:
     """
     if not config.is_file():
         return None
-    settings = _read(config)
     key = HUB_KEY if registry == HUB else registry
-    helper = settings.get("credHelpers", {}).get(key) or settings.get("credsStore")
-    if helper:
-        return _ask(str(helper), key)
-    entry = settings.get("auths", {}).get(key) or settings.get("auths", {}).get(f"https://{key}")
-    return _decode(entry, registry, config) if entry else None
-
-
-def _read(config: Path) -> dict[str, Any]:
-    try:
+    # What is wrong in a file of secrets is not quoted.
+    with foreign(lambda _: RegistryRefused(f"{config} is not what `docker login` writes", hint="run: docker login")):
         settings = json.loads(config.read_bytes())
-    except ValueError:
-        # What is wrong in a file of secrets is not quoted.
-        settings = None
-    if not isinstance(settings, dict):
-        raise RegistryRefused(f"{config} is not what `docker login` writes", hint="run: docker login")
-    return settings
+        helper = settings.get("credHelpers", {}).get(key) or settings.get("credsStore")
+        if helper:
+            return _ask(str(helper), key)
+        entry = settings.get("auths", {}).get(key) or settings.get("auths", {}).get(f"https://{key}")
+        return _decode(entry, registry, config) if entry else None
 
 
 def _decode(entry: dict[str, Any], registry: str, config: Path) -> Credentials | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from engine_images.errors import BrokenImage
 from tidegate.core.model import Value
+from tidegate.core.text import foreign
 
 Document = Mapping[str, Any]
 """JSON of the specification as it was read; a base image's may hold keys that we do not know and must keep."""
@@ -41,6 +43,18 @@ BASE_LAYER = "base layer"
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 BASE_NAME = "org.opencontainers.image.base.name"
 """The annotation that says where the base image can be pulled."""
+
+
+@contextmanager
+def documents() -> Iterator[None]:
+    """Read documents of an image, of whose shape nothing is known.
+
+    Raises:
+        BrokenImage: they are not as they should be, whatever parsing them raised.
+    """
+    hint = "push or pull it again, or name another image"
+    with foreign(lambda why: BrokenImage(f"a document of the image is not one of OCI's: {why}", hint=hint)):
+        yield
 
 
 class Descriptor(Value):

@@ -14,7 +14,7 @@ from engine_images.errors import BadSignature, BrokenImage
 from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT, Digests
 from engine_images.oci.entrypoint_files import entrypoint_digests
 from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
-from engine_images.oci.model import INDEXES, Descriptor, Document
+from engine_images.oci.model import INDEXES, Descriptor, Document, documents
 from engine_images.oci.signatures import (
     DOCUMENT_LIMIT,
     Signed,
@@ -45,6 +45,7 @@ class Images(Protocol):
         ...
 
 
+@documents()
 def read_engine(images: Images) -> EngineImage:
     """What the image holds; every document that is read is proven against its digest.
 
@@ -55,6 +56,7 @@ def read_engine(images: Images) -> EngineImage:
     return engine_image(image.digest, manifest, config_of(images), _engine_files(images, manifest))
 
 
+@documents()
 def config_of(images: Images) -> Document:
     """The image's configuration.
 
@@ -67,6 +69,7 @@ def config_of(images: Images) -> Document:
     return config
 
 
+@documents()
 def read_engine_files(images: Images) -> dict[str, bytes]:
     """The files of the engine layer, by absolute path in the image.
 
@@ -139,6 +142,7 @@ class ImageProof:
     """None for one in a layout, which has no place for signatures of images."""
 
 
+@documents()
 def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
     """Prove all of an image: by the signature of its digest in a registry, else piece by piece.
 

@@ -16,7 +16,7 @@ from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.spec import load_spec
-from tidegate.core.text import lines_of
+from tidegate.core.text import json_of, lines_of
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -92,7 +92,7 @@ def _exported_entries(path: Path) -> Iterator[ChainEntry]:
         ) from error
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
+            said = json_of(line)
             entry = entry_of(f"{said['body']}\n{said['signature']}")
         except (ValueError, TypeError, KeyError):
             entry = None

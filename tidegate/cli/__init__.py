@@ -26,23 +26,46 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Whatever goes wrong is one line on stderr: what happened, what to do."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:
-        # Before anything is imported: scripts ask often.
-        print(f"tidegate {__version__}")
-        return 0
+    _open_closed_streams()
+    code = _main(arguments)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        from tidegate.cli.endings import flushed
 
-    from tidegate.app.process import notes_to
-    from tidegate.cli.global_options import verbosity
-    from tidegate.core.errors import ExitCode
+        return flushed(code)
+    return code
 
-    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-    _leave_out()
+
+def _open_closed_streams() -> None:
+    """Of a process that was started without them (`>&-`): nobody reads, and no file gets their descriptors."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # The lowest free descriptor is that of the first of them.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+
+
+def _main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
+        if arguments == ["--version"]:
+            # Before anything is imported: scripts ask often.
+            print(f"tidegate {__version__}")
+            return 0
+
+        from tidegate.app.process import notes_to
+        from tidegate.cli.global_options import verbosity
+
+        gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
+        _leave_out()
         with verbosity() as chosen, notes_to(chosen.note):
             return _run(arguments or ["--help"])
     except KeyboardInterrupt:
-        print("tidegate: stopped", file=sys.stderr)
+        from tidegate.cli.endings import complain
+        from tidegate.core.errors import ExitCode
+
+        complain("tidegate: stopped")
         return ExitCode.INTERRUPTED
     # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
     except Exception as error:  # noqa: BLE001
@@ -68,7 +91,6 @@ def _run(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from tidegate.cli.completion import VARIABLE, complete
-    from tidegate.core.text import one_line
 
     command = command_tree()
     if VARIABLE in os.environ:
@@ -84,9 +106,12 @@ def _run(arguments: list[str]) -> int:
     except Abort:
         raise KeyboardInterrupt from None
     except TyperException as error:
+        from tidegate.cli.endings import complain
+        from tidegate.core.text import one_line
+
         at = getattr(error, "ctx", None)
         name = at.command_path if at else "tidegate"
-        print(one_line(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`"), file=sys.stderr)
+        complain(one_line(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`"))
         return int(error.exit_code)
 
 

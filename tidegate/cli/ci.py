@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.app.process import note
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, UsageError
 
 if TYPE_CHECKING:
     from pipelines.events.state import DeliveryState
@@ -59,13 +59,34 @@ class Reports:
 def reports_wanted(
     *, ci: bool, junit: Path | None, summary: Path | None, environment: Mapping[str, str] = os.environ
 ) -> Reports:
-    """What the options ask for; with `ci` also what the CI system's variables say."""
+    """What the options ask for; with `ci` also what the CI system's variables say.
+
+    Raises:
+        UsageError: a report could not be written there: better now than once the delivery is over.
+    """
     page = environment.get("GITHUB_STEP_SUMMARY") if ci and summary is None else None
     if page:
         summary = Path(page)
     elif ci and summary is None and environment.get("GITLAB_CI"):
         summary = SUMMARY
-    return Reports(junit or (JUNIT if ci else None), summary, shared=bool(page), plain=ci)
+    junit = junit or (JUNIT if ci else None)
+    for path in filter(None, (junit, summary)):
+        _try(path)
+    return Reports(junit, summary, shared=bool(page), plain=ci)
+
+
+def _try(path: Path) -> None:
+    """Open it as the report will; what was not there is not left behind empty."""
+    there = path.exists()
+    if there and not path.is_file() and not path.is_dir():
+        return  # A pipe would wait for its reader.
+    try:
+        _place(path).open("ab").close()
+        if not there:
+            path.unlink()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"no report can be written to {path}: {why}", hint="name another file") from error
 
 
 @contextmanager

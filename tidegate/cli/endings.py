@@ -36,9 +36,9 @@ SHORT = 20
 def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     """Say what went wrong, with the traceback when `debug`; returns the exit code that means it."""
     if isinstance(error, BrokenPipeError):
-        return _unread()
+        return ExitCode.NO_READER
     if debug:
-        print(printable(_without_secrets("".join(traceback.format_exception(error)))), end="", file=sys.stderr)
+        complain(printable(_without_secrets("".join(traceback.format_exception(error)))).rstrip())
     if isinstance(error, TidegateError):
         return int(error.exit_code) if debug else _refused(error)
     if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
@@ -46,16 +46,16 @@ def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, OSError):
         return _failed_by_system(error)
     if not debug:
-        print(one_line(f"tidegate: {_told(error, _keep(error, arguments))}"), file=sys.stderr)
+        complain(one_line(f"tidegate: {_told(error, _keep(error, arguments))}"))
     return ExitCode.INTERNAL
 
 
 def _refused(error: TidegateError) -> int:
     """An error that a person is meant to read."""
-    print(printable(str(error)) if error.has_places else one_line(f"tidegate: {error}"), file=sys.stderr)
+    complain(printable(str(error)) if error.has_places else one_line(f"tidegate: {error}"))
     if error.detail:
         short = error.detail.count("\n") <= SHORT
-        print(printable(error.detail) if short else "(more with --debug)", file=sys.stderr)
+        complain(printable(error.detail) if short else "(more with --debug)")
     return int(error.exit_code)
 
 
@@ -66,16 +66,28 @@ def _is_ours(module: str | None) -> bool:
 def _failed_by_system(error: OSError) -> int:
     """A file, a folder or a disk that nobody closer to it had a word for."""
     why = (error.strerror or str(error) or type(error).__name__).lower()
-    print(one_line(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}"), file=sys.stderr)
+    complain(one_line(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}"))
     return ExitCode.OUTSIDE
 
 
-def _unread() -> int:
-    """Nobody reads our output any more. Python would try to flush it at its end, and complain."""
-    # Tests have an output of their own, without a descriptor.
+def complain(text: str) -> None:
+    """Tell a person, if anybody can be told: what a command ends with does not hang on a full disk."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.NO_READER
+        print(text, file=sys.stderr, flush=True)
+
+
+def flushed(code: int) -> int:
+    """The exit code once what was printed is out. Python would try again at its end, and make 120 of what fails."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if stream is sys.stdout:
+                code = code or ended_by(error, (), debug=False)
+            # Tests have an output of their own, without a descriptor.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
 
 
 def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
@@ -91,7 +103,7 @@ def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
             file.write(text)
     except OSError:
         # The traceback must not be lost with the disk.
-        print(text, file=sys.stderr)
+        complain(text)
         return None
     return Path(name)
 

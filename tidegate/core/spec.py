@@ -26,7 +26,7 @@ from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
 from tidegate.core.quantities import FROM_FILE
-from tidegate.core.text import lines_of, one_line, shortened
+from tidegate.core.text import failure_line, lines_of, one_line, shortened
 from tidegate.core.yaml_text import (
     MOST_CHARACTERS,
     TooMuch,
@@ -217,7 +217,7 @@ def stated_kind(path: Path) -> str | None:
         text = read_text(path, most_bytes=MOST_BYTES)
         require_bounded(text)
         pair = _entry(composed(text), "kind")
-    except (Unreadable, yaml.YAMLError, TooMuch, RecursionError):
+    except (Unreadable, yaml.YAMLError, ValueError, RecursionError):
         return None
     return pair[1].value if pair and isinstance(pair[1], yaml.ScalarNode) else None
 
@@ -281,6 +281,11 @@ def _bounds(file: str) -> Iterator[None]:
     except (TooMuch, RecursionError) as error:
         bound = error if isinstance(error, TooMuch) else too_deep()
         raise SpecError([Problem(file, 1, "", bound.found, bound.expected)]) from error
+    # As of an integer of thousands of digits, or of what a tag says that it is and it is not.
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SpecError(
+            [Problem(file, 1, "", f"a value that is none ({failure_line(error)})", "valid YAML")]
+        ) from error
 
 
 def _checked(

@@ -5,8 +5,14 @@ Look here before anything that somebody else wrote (a model's name, a server's a
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+from tidegate.core.errors import TidegateError
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 but tabs and line ends, and what turns the direction of writing round."""
@@ -47,6 +53,33 @@ def shortened(text: str) -> str:
 def failure_line(error: Exception) -> str:
     """What a parser made of words of others, in one line that is not long."""
     return one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+
+
+@contextmanager
+def foreign(refused: Callable[[str], TidegateError]) -> Iterator[None]:
+    """Read what somebody else wrote, of whose shape nothing is known: whatever parsing it raises is its source's error.
+
+    Args:
+        refused: makes that error of what is wrong, in one line.
+    """
+    try:
+        yield
+    except (TidegateError, OSError):
+        raise
+    except Exception as error:
+        raise refused(failure_line(error)) from error
+
+
+def json_of(text: str | bytes) -> Any:
+    """What JSON of somebody else says.
+
+    Raises:
+        ValueError: it is none, or is nested too deep, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*")

@@ -122,12 +122,15 @@ def read_kubeconfig(files: str) -> Kubeconfig | None:
     for path in there:
         content = _content(path)
         for part, entries in parts.items():
-            for entry in content.get(part) or []:
-                if not isinstance(entry, dict) or "name" not in entry:
-                    raise BrokenKubeconfig(f"{path}: `{part}` has an entry without a name")
-                of = entry.get(part.removesuffix("s")) or {}
+            listed = content.get(part) or []
+            if not isinstance(listed, list):
+                raise BrokenKubeconfig(f"{path}: `{part}` is no list")
+            for entry in listed:
+                of = (entry.get(part.removesuffix("s")) or {}) if isinstance(entry, dict) else None
+                if not isinstance(of, dict) or not isinstance(entry.get("name"), str):
+                    raise BrokenKubeconfig(f"{path}: `{part}` has an entry without a name, or of another shape")
                 entries.setdefault(entry["name"], KubeconfigEntry(of, path.absolute().parent))
-        current = content.get("current-context") or current
+        current = str(content.get("current-context") or current or "") or None
     return Kubeconfig(current, **parts) if there else None
 
 
@@ -141,7 +144,8 @@ def _content(path: Path) -> dict[str, Any]:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}: not YAML at column {mark.column + 1}" if mark else f"{path}: not YAML"
         raise BrokenKubeconfig(where) from None
-    except yaml.YAMLError:
+    # Also a number of thousands of digits, and lists within lists.
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise BrokenKubeconfig(f"{path}: not YAML") from None
     if content is None:
         raise BrokenKubeconfig(f"{path}: an empty file")

@@ -241,12 +241,41 @@ def test_no_matter_who_stops_reading_hears_nothing(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (ExitCode.NO_READER, "")
 
 
+FULL = "tidegate: no space left on device\n"
+NOWHERE = "nowhere: found no such file; expected a readable YAML file, such as `tidegate init` writes\n"
+
+
 @pytest.mark.long
-def test_an_output_that_is_full_is_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import sys; from tidegate.cli import main; sys.exit(main(['schema']))"]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (4, "tidegate: no space left on device\n")
+@pytest.mark.parametrize(
+    ("arguments", "streams", "code", "told"),
+    [
+        ("schema", ">/dev/full", 4, FULL),
+        ("--help", ">/dev/full", 4, FULL),
+        ("--version", ">/dev/full", 4, FULL),
+        ("schema", ">&-", 0, ""),
+        ("plan nowhere", "2>&-", 2, ""),
+        ("plan nowhere", "2>/dev/full", 2, ""),
+        ("--nonsense", "2>/dev/full", 2, ""),
+        ("plan nowhere", "<&- >&-", 2, NOWHERE),
+        ("plan nowhere", "<&- >&- 2>&-", 2, ""),
+    ],
+)
+def test_an_output_that_is_full_or_closed_changes_no_exit_code_but_to_4(
+    tmp_path: Path, arguments: str, streams: str, code: int, told: str
+) -> None:
+    command = f"{sys.executable} -c 'import sys; from tidegate.cli import main; sys.exit(main())' {arguments} {streams}"
+    ended = subprocess.run(command, shell=True, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, told)
+
+
+@pytest.mark.parametrize("option", ["--junit", "--summary"])
+@pytest.mark.parametrize("place", [".", "/proc/nowhere/report"])
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_done(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, place: str
+) -> None:
+    code, out, err = said(capsys, "deliver", str(tmp_path / "no.yaml"), option, place)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tidegate: no report can be written to {place}: ") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])

@@ -1,0 +1,118 @@
+"""Whatever somebody else wrote ends in the error of its source, in one line, and in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes.bodies import BODIES
+
+from engine_images.adapters.oci_build import base_in_layout
+from engine_images.adapters.oci_layout import INDEX_FILE, OciLayout
+from engine_images.adapters.oci_read import InLayout
+from engine_images.adapters.oci_registry import find_credentials
+from engine_images.errors import BrokenImage, RegistryRefused
+from engine_images.oci.model import CONFIG, LAYER, MANIFEST, Platform, canonical
+from engine_images.oci.reading import read_engine
+from gates.answers.golden import load_golden
+from gates.reports.verdict_stream import VerdictStream
+from gates.sequential_test import AnalysisPlan
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import prompts_in
+from registry.conventions import DIGEST, FOLDERS
+from registry.errors import UnfitModel
+from registry.model import StoredModel, StoredVersion
+from registry.model_files import card_of, whole_digest
+from registry.version_tags import version_of
+from rollouts.adapters.kube.credentials import namespace_of
+from rollouts.errors import FleetError
+from tidegate.app.audit import NotedChain
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.spec import SpecError, load_spec
+
+
+def oci_index(body: bytes, folder: Path) -> None:
+    (folder / INDEX_FILE).write_bytes(body)
+    OciLayout(folder).manifest()
+
+
+def oci_manifest(body: bytes, folder: Path) -> None:
+    layout = OciLayout(folder)
+    layout.name(layout.put(body, MANIFEST), "x")
+    read_engine(InLayout(layout, "x"))
+
+
+def oci_base(body: bytes, folder: Path) -> None:
+    layout = OciLayout(folder)
+    config = layout.put(body, CONFIG).to_dict()
+    layers = [layout.put(b"", LAYER).to_dict()]
+    layout.name(layout.put(canonical({"config": config, "layers": layers}), MANIFEST), "x")
+    base_in_layout(folder, "x", Platform(architecture="amd64"))
+
+
+def docker_config(body: bytes, folder: Path) -> None:
+    (folder / "config.json").write_bytes(body)
+    find_credentials("r", folder / "config.json")
+
+
+def model_config(body: bytes, folder: Path) -> None:
+    card_of("m", ["a.safetensors", "config.json", "tokenizer.json"], {"config.json": body, "tokenizer.json": b"{}"})
+
+
+def version_tags(body: bytes, folder: Path) -> None:
+    said = {DIGEST: whole_digest({}), FOLDERS: body.decode(errors="replace")}
+    version_of(StoredVersion(name="m", version="1", tags=said), StoredModel(name="m", aliases={}))
+
+
+def kubeconfig(body: bytes, folder: Path) -> None:
+    (folder / "config").write_bytes(body)
+    namespace_of(None, kubeconfig=str(folder / "config"))
+
+
+def file(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
+    def reader(body: bytes, folder: Path) -> None:
+        (folder / "file").write_bytes(body)
+        read(folder / "file")
+
+    return reader
+
+
+def evidence(body: bytes, folder: Path) -> None:
+    """A stream goes on behind a bad line, which it answers with its problems."""
+    answer = VerdictStream(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}})).answer(body)
+    if answer and answer.problems:
+        raise UsageError(answer.problems[0].found)
+
+
+READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = {
+    "OCI index": (oci_index, BrokenImage),
+    "OCI manifest": (oci_manifest, BrokenImage),
+    "OCI configuration of a base": (oci_base, BrokenImage),
+    "docker's config.json": (docker_config, RegistryRefused),
+    "config.json of a model": (model_config, UnfitModel),
+    "tags of a version": (version_tags, UnfitModel),
+    "kubeconfig": (kubeconfig, FleetError),
+    "golden set": (file(load_golden), SpecError),
+    "prompts": (file(prompts_in), SpecError),
+    "spec": (file(lambda path: load_spec(path, Delivery)), SpecError),
+    "evidence": (evidence, UsageError),
+    "exported chain": (file(lambda path: list(NotedChain(path).missed("d", ()))), UsageError),
+}
+
+
+@pytest.mark.parametrize("source", READERS)
+def test_a_bad_body_is_the_error_of_its_source(source: str, tmp_path: Path) -> None:
+    read, expected = READERS[source]
+    refused = 0
+    for at, body in enumerate(BODIES):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        try:
+            read(body, folder)
+        except expected as error:
+            refused += 1
+            assert max(map(len, str(error).splitlines())) < 1000, body[:60]
+        except Exception as error:  # noqa: BLE001
+            pytest.fail(f"{body[:60]!r}: {type(error).__name__}: {str(error)[:200]}")
+    assert refused
