@@ -9,11 +9,11 @@ from gates.analyses.quality import GATE as QUALITY
 from gates.analyses.quality_test import QualityTest
 from gates.answers.golden import GoldenPrompt, score_answers
 from gates.answers.likeness import paired_answer
-from gates.comparison.model import LEAST_STEP, AnsweredPair, DifferingPrompt
+from gates.comparison.model import LEAST_STEP, AnsweredPair
 from gates.comparison.plan import ComparisonPlan
 from gates.evidence.batch import Batch
 from gates.judge.scored_pairs import ScoresEvidence
-from gates.model import EngineReply, GateOutcome, Verdict, worst
+from gates.model import DifferingPrompt, EngineReply, GateOutcome, Verdict, worst
 from gates.ports import Embedder, LanguageDetector
 from gates.sequential_test import SequentialTest
 from tidegate.core.text import LONGEST, one_line

@@ -57,35 +57,3 @@ class AnsweredPair(Value):
     stable_error: str = ""
     """Why there is no answer."""
     canary_error: str = ""
-
-
-class DifferingPrompt(Value):
-    """A prompt whose two answers score differently, as a report shows it: texts in one line each, and cut."""
-
-    prompt: str
-    expected: str
-    stable: str
-    canary: str
-    stable_score: float
-    canary_score: float
-
-    @property
-    def drop(self) -> float:
-        """How much lower the canary scores."""
-        return self.stable_score - self.canary_score
-
-    def __str__(self) -> str:
-        texts = (_short(text) for text in (self.prompt, self.expected or "JSON that fits", self.stable, self.canary))
-        prompt, expected, stable, canary = texts
-        return (
-            f"{self.canary_score:.2f} instead of {self.stable_score:.2f}  {prompt}: expected {expected}; "
-            f"stable {stable}; canary {canary}"
-        )
-
-
-SHOWN = 48
-"""Characters of a prompt or answer in a line for people."""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from gates.comparison.model import DifferingPrompt
-from gates.model import GateOutcome, GateVerdict, OutcomeName
+from gates.model import DifferingPrompt, GateOutcome, GateVerdict, OutcomeName
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
 from tidegate.core.model import Value
 from tidegate.core.text import table_cell
