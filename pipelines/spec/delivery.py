@@ -164,7 +164,6 @@ class Regions(SpecModel):
         names = [region for wave in waves for region in wave]
         if len(names) != len(set(names)):
             raise ValueError("each region in one wave only")
-        # Each has steps, connections and evidence of its own.
         if len(names) > 200:
             raise ValueError("at most 200 regions in all waves together")
         return waves
