@@ -36,3 +36,6 @@ REGENERATES_HEADER = "x-tidegate-regenerates"
 
 RESERVED = ("tidegate.dev/", MANAGED_BY_LABEL, POD_TEMPLATE_HASH)
 """How labels and annotations begin that nobody else may set."""
+
+WOKEN = "tidegate.dev/woken"
+"""Annotation of the Rollout: when its controller was last woken, which had not reacted to a write."""
