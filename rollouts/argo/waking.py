@@ -15,9 +15,9 @@ from rollouts.errors import FleetError
 from rollouts.kube.ports import Cluster
 from rollouts.kube.requests import patch
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.manifests.conventions import WOKEN
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
+from tidegate.core.names import WOKEN
 
 SILENT_SECONDS = 1.0
 """A controller that has heard writes within this; one that has much to do is asked for no more than a look."""

@@ -24,9 +24,6 @@ CARRIER = "tidegate.dev/carrier"
 """Annotation of the Rollout and of the route: the number of the one who carries the delivery. Anyone who has a lower
 one was replaced, and writes no more."""
 
-WOKEN = "tidegate.dev/woken"
-"""Annotation of the Rollout: when its controller was last woken, which had not reacted to a write."""
-
 CARRIED_BY = "tidegate.dev/carried-by"
 """Annotation of the Lease: the carrier in words for people."""
 

@@ -40,6 +40,9 @@ REGENERATES_HEADER = "x-tidegate-regenerates"
 RESERVED = ("tidegate.dev/", MANAGED_BY_LABEL, POD_TEMPLATE_HASH)
 """How labels and annotations begin that nobody else may set."""
 
+WOKEN = "tidegate.dev/woken"
+"""Annotation of the Rollout: when its controller was last woken, which had not reacted to a write."""
+
 _WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _FITS = re.compile(rf"{_WORD}([.]{_WORD})*")
 _LONGEST = 63

@@ -23,8 +23,8 @@ from rollouts.doctor.strategy import ago, plugins
 from rollouts.kube.objects import at, container_states, containers_of, is_ready, last_written, name_of, said, time_at
 from rollouts.kube.pods import CRASH_LOOP
 from rollouts.kube.resources import EVENTS, ROLLOUTS
-from rollouts.manifests.conventions import WOKEN
 from tidegate.core.model import Json
+from tidegate.core.names import WOKEN
 
 CONTROLLER_ABSENT = Check(
     code="controller-absent",
