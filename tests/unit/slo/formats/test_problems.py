@@ -151,7 +151,7 @@ def promtool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_prometheus_takes_for_no_promql_is_refused_in_its_words(text: str) -> None:
     (found,) = problems(text)
-    assert found.endswith(f"uery: found '{ODD}'; expected PromQL; Prometheus says: 1:5: parse error: no such function")
+    assert found.endswith(f": found '{ODD}'; expected PromQL; Prometheus says: 1:5: parse error: no such function")
 
 
 @pytest.mark.usefixtures("promtool")
