@@ -14,6 +14,15 @@ from typing import Protocol
 from tidegate.testing import START, FakeClock
 
 
+def sleep_of(clock: FakeClock) -> Callable[[float], None]:
+    """As `time.sleep`, by that clock."""
+
+    def sleep(seconds: float) -> None:
+        clock.elapsed += seconds
+
+    return sleep
+
+
 class LedClock(FakeClock):
     """Time that passes only when the task that made the clock sleeps; who sleeps next to it is woken in its order.
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fakes.clock import sleep_of
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, Steps, World, a_spec, a_version
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 
@@ -43,7 +44,7 @@ class InMlflow:
         )  # fmt: skip
 
     def deliveries(self) -> MlflowDeliveries:
-        return MlflowDeliveries(self._uri, self.world.clock)
+        return MlflowDeliveries(self._uri, self.world.clock, sleep=sleep_of(self.world.clock))
 
 
 @pytest.mark.long

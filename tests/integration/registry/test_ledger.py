@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 from alike import long
+from fakes.clock import sleep_of
 from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
 from fakes.delivery.records import slow
 from fakes.services.mlflow_server import STORES
@@ -39,8 +40,8 @@ def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliverie
     if request.param == "fake":
         return FakeDeliveries(clock)
     if request.param == "memory":
-        return MlflowDeliveries("memory:", clock, store=memory_store())
-    return MlflowDeliveries(request.getfixturevalue(STORES[request.param]), clock)
+        return MlflowDeliveries("memory:", clock, store=memory_store(), sleep=sleep_of(clock))
+    return MlflowDeliveries(request.getfixturevalue(STORES[request.param]), clock, sleep=sleep_of(clock))
 
 
 def version(name: str, number: str = "2") -> ModelVersion:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from fakes.clock import sleep_of
 from fakes.delivery.records import slow
 from mlflow import MlflowClient
 
@@ -33,7 +34,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def deliveries(tracking_uri: str, clock: FakeClock) -> MlflowDeliveries:
-    return MlflowDeliveries(tracking_uri, clock)
+    return MlflowDeliveries(tracking_uri, clock, sleep=sleep_of(clock))
 
 
 def version(name: str, number: str = "2") -> ModelVersion:

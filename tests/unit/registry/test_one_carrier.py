@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
-from fakes.clock import FakeClock
+from fakes.clock import FakeClock, sleep_of
 from fakes.clusters.interleaving import Interleaving
 from fakes.delivery.ledger import memory_store
 from fakes.delivery.records import slow
@@ -148,9 +148,6 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
         if ours.elapsed % 10 < seconds:
             ledger.beat()
 
-    def we_go_on(seconds: float) -> None:
-        ours.elapsed += seconds
-
     other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=both_go_on, store=store)
     for act in (
         lambda: other.open_delivery(VERSION, None, spec_digest="s"),
@@ -160,7 +157,7 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
             act()
     ledger.append(slow()[0])
     # It dies: nothing changes while it is watched.
-    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=we_go_on, store=store)
+    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=sleep_of(ours), store=store)
     begun = ours.elapsed
     assert other.open_delivery(VERSION, None, spec_digest="s").over == {ledger.owner}
     assert ours.elapsed - begun <= WATCH_SECONDS + LIVE_SECONDS
