@@ -62,7 +62,7 @@ def replay_recorded(
         for path in paths:
             held.append(_replay_one(path))
             if not output.is_data:
-                say(f"{held[-1].trial}:", *held[-1].changes, str(held[-1]))
+                say(f"{held[-1].trial}:", *map(str, held[-1].changes), str(held[-1]))
     if output.is_data:
         print_data([_document(each) for each in held], output)
     return ExitCode.ROLLED_BACK if any(each.differences for each in held) else ExitCode.DELIVERED
