@@ -303,7 +303,7 @@ async def test_without_any_kubeconfig(tmp_path: Path, time: SimulatedTime) -> No
         (b"a: [s3cret", "config:1: not YAML at column 11"),
         (b"just words", "config: a file without contexts, clusters and users"),
         (b"\xff\xfea\x00", "config: UTF-16 text"),
-        (b"contexts: [words]", "config: `contexts` has an entry without a name"),
+        (b"contexts: [words]", "config: `contexts` has an entry without a name, or of another shape"),
     ],
     ids=["empty", "no-yaml", "words", "utf-16", "no-name"],
 )
