@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -188,8 +188,8 @@ class DeliveryHistory(Protocol):
         """What its ledger holds, oldest first."""
         ...
 
-    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
-        """Copy the files below one folder of what was kept with it."""
+    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
+        """Where the files below one folder of what was kept with it would be; those `named` are copied there."""
         ...
 
 

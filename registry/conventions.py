@@ -79,6 +79,10 @@ def experiment_name(model: str) -> str:
     return f"tidegate/{model}"
 
 
+MOST_ARTIFACT_BYTES = 64 * 1024 * 1024
+"""Of one file that is kept with a delivery: its spec, what that names, a transcript."""
+
+
 def in_filter(name: str) -> str:
     """A model's name as MLflow's filters take it; they know no escapes.
 

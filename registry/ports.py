@@ -59,8 +59,8 @@ class ArtifactStore(Protocol):
         """Keep a file in a folder of the run's artifacts; "" is the top."""
         ...
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
-        """The paths of all files below a folder, sorted; none when there is no such folder."""
+    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
+        """The size in bytes of every file below a folder, by its path, sorted; none when there is no such folder."""
         ...
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:

@@ -8,7 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.events.artifacts import FOLDER as EVIDENCE
-from pipelines.events.artifacts import SPEC, DeliveryArtifacts, bring_spec, owed, proven, refuse_shorter, vouched
+from pipelines.events.artifacts import (
+    SPEC,
+    DeliveryArtifacts,
+    bring_spec,
+    owed,
+    proven,
+    refuse_shorter,
+    transcripts,
+    vouched,
+)
 from pipelines.events.history import outcome_of, plan_of, spec_file_of
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
@@ -82,7 +91,7 @@ def _other_findings(
         return
     with TemporaryDirectory(prefix="tidegate-audit-") as folder:
         yield from _refused("the spec", lambda: _compare_spec(plan, events, delivery, kept, Path(folder)))
-        yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder)))
+        yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder), transcripts(vouched(events))))
     for tag, says, planned in (
         (VERSION, summary.version, plan.version.version),
         (CHAMPION, summary.champion, plan.champion.version if plan.champion else None),
@@ -94,7 +103,7 @@ def _other_findings(
 
 def _evidence(events: Sequence[Event], files: Sequence[Path]) -> Iterator[ChainFinding]:
     """Transcripts that are others, or less, than what verdicts were told of."""
-    told, found = vouched(events), {path.stem: path.read_bytes() for path in files}
+    told, found = vouched(events), {path.stem: path.read_bytes() for path in files if path.exists()}
     for trial, content in found.items():
         yield from _refused(trial, partial(proven, trial, content, told.get(trial, ())))
     for trial, least in owed(events).items():
@@ -105,7 +114,7 @@ def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: Deli
     spec_file = spec_file_of(events)
     if spec_file is None:
         return
-    path = bring_spec(kept, delivery, spec_file, folder)
+    path = bring_spec(kept, delivery, spec_file, folder, plan.resolved.files if plan.resolved else ())
     refuse_other_files(plan.resolved, digest_files(folder / SPEC), spec_file, delivery)
     spec = load_spec(path, Delivery)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=delivery)

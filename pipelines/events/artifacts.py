@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,7 @@ from pipelines.events.history import done_steps
 from pipelines.events.payloads import VerdictPayload
 from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
+from registry.conventions import MOST_ARTIFACT_BYTES
 from registry.model import Event
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
@@ -271,8 +272,8 @@ SPEC = "spec"
 class DeliveryArtifacts(Protocol):
     """Where the files of deliveries are kept."""
 
-    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
-        """Copy the files below one folder of a delivery's artifacts."""
+    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
+        """Where the files below one folder of a delivery's artifacts would be; those `named` are copied there."""
         ...
 
 
@@ -312,6 +313,8 @@ def keep_spec(ledger: Ledger, spec_path: Path, spec: Delivery) -> str:
     """
     spec_file, paths = laid_out(spec_path, spec)
     for place, path in paths.items():
+        if (size := path.stat().st_size) > MOST_ARTIFACT_BYTES:
+            raise UsageError(f"{path} has {size:,} bytes; a delivery keeps files of at most {MOST_ARTIFACT_BYTES:,}")
         ledger.attach(path, folder=str(PurePosixPath(SPEC, place).parent))
     return spec_file
 
@@ -334,18 +337,30 @@ def digests_of(paths: Mapping[str, Path]) -> dict[str, str]:
     return {place: sha256(path.read_bytes()).hexdigest() for place, path in paths.items()}
 
 
-def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: Path) -> Path:
-    """The spec of a delivery, brought to `folder` with the files that it names.
+def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: Path, files: Collection[str]) -> Path:
+    """The spec of a delivery, brought to `folder` with the other `files` with which it was opened.
 
     Raises:
         UsageError: it was not kept.
+        NotAsPlanned: there are others, which are not brought.
     """
     shutil.rmtree(folder / SPEC, ignore_errors=True)
-    kept.fetch(delivery, SPEC, folder)
+    named = {f"{SPEC}/{place}" for place in files}
+    found = [path.relative_to(folder).as_posix() for path in kept.fetch(delivery, SPEC, folder, named)]
+    if others := [place for place in found if place not in named]:
+        raise NotAsPlanned(
+            f"delivery {delivery}: its kept files are not those it was opened with: {others[0]} is not among them",
+            hint="deliver the version again",
+        )
     path = folder / SPEC / spec_file
     if not path.exists():
         raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
     return path
+
+
+def transcripts(told: Vouched) -> frozenset[str]:
+    """The artifacts of the trials that the ledger vouches for; nothing of others is ever read."""
+    return frozenset(f"{FOLDER}/{trial}.jsonl" for trial in told)
 
 
 def bring_evidence(
@@ -367,8 +382,8 @@ def bring_evidence(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as fresh:
-        for path in kept.fetch(delivery, FOLDER, Path(fresh)):
-            trial, content = path.stem, path.read_bytes()
+        for path in kept.fetch(delivery, FOLDER, Path(fresh), transcripts(told)):
+            trial, content = path.stem, path.read_bytes() if path.exists() else b""
             content = content[: proven(trial, content, told.get(trial, ()))]
             here = folder / FOLDER / path.name
             # A process that died here may have written more than it had kept; another's may have gone another way.

@@ -13,15 +13,17 @@ from registry.adapters.mlflow_sqlite import NotReadHere
 from registry.adapters.version_files.folder import UNFINISHED
 
 
-def list_files(address: str, folder: str) -> list[str]:
-    """The paths of all files below a folder of that address, sorted; none when there is no such folder.
+def list_files(address: str, folder: str) -> dict[str, int]:
+    """The bytes of all files below a folder of that address, by path, sorted; none when there is no such folder.
 
     Raises:
         NotReadHere: they are elsewhere, or a link leads there.
         OSError: a folder cannot be read.
     """
     root = _root(address)
-    return sorted(path.relative_to(root).as_posix() for path in _walk(_inside(root, folder)))
+    return dict(
+        sorted((path.relative_to(root).as_posix(), path.stat().st_size) for path in _walk(_inside(root, folder)))
+    )
 
 
 def copy_file(address: str, path: str, target: Path) -> None:

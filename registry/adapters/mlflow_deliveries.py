@@ -27,6 +27,7 @@ from registry.conventions import (
     KEY,
     MACHINE,
     MODEL,
+    MOST_ARTIFACT_BYTES,
     ON_TRIAL,
     OUTCOME,
     OWNER,
@@ -52,7 +53,7 @@ from registry.ownership import (
 )
 from registry.record import LedgerRecord, read_events, read_record
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.errors import Refused, UsageError
+from tidegate.core.errors import NotGenuine, Refused, UsageError
 from tidegate.core.silence import WATCH_SECONDS, Life, Watch
 
 log = logging.getLogger(__name__)
@@ -326,10 +327,27 @@ class MlflowDeliveries:
         record = read_record(self._run(delivery).tags)
         return record, record.findings(delivery, self._keys["believed"])
 
-    def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
-        """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery."""
+    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> list[Path]:
+        """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery.
+
+        Returns where each would be; only those `named`, or all for None, were copied.
+
+        Raises:
+            NotGenuine: one of them is larger than any that is kept.
+        """
         run = self._store.runs.run(delivery)
-        return [self._brought(run, path, into) for path in self._store.artifacts.files(run, folder)] if run else []
+        found = self._store.artifacts.files(run, folder) if run else {}
+        for path, size in found.items():
+            if run is None or (named is not None and path not in named):
+                continue
+            if size > MOST_ARTIFACT_BYTES:
+                raise NotGenuine(
+                    f"delivery {delivery}: {path} has {size:,} bytes; none of its files has more than "
+                    f"{MOST_ARTIFACT_BYTES:,}",
+                    hint="find out who wrote it into the run's artifacts; then deliver the version again",
+                )
+            self._bring(run, path, into / path)
+        return [into / path for path in found]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and its process still shows signs of life.
@@ -342,12 +360,9 @@ class MlflowDeliveries:
     def _life(self, delivery: DeliverySummary) -> Life:
         return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=may_act)
 
-    def _brought(self, run: StoredRun, path: str, into: Path) -> Path:
-        """One artifact, at its own place below `into`."""
-        target = into / path
+    def _bring(self, run: StoredRun, path: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         self._store.artifacts.download(run, path, target)
-        return target
 
     def _run(self, delivery: str) -> StoredRun:
         # Bytes of a command line that are no text are refused by some stores, and looked for by others.

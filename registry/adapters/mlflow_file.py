@@ -52,7 +52,7 @@ class FileStore(LibraryStore):
     ) -> Sequence[StoredRun]:
         return self._read(Tables.search_runs, super().search_runs, experiment, tags, status=status, last=last)
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
         return self._here(lambda: list_files(run.artifacts, folder), lambda: super(FileStore, self).files(run, folder))
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:

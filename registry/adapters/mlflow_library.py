@@ -130,16 +130,16 @@ class LibraryStore:
         with store_errors(self._uri), files_move():
             self._client.log_artifact(run.id, str(path), folder or None)
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
         with store_errors(self._uri):
             from mlflow.exceptions import MlflowException
 
             try:
-                return sorted(self._below(run.id, folder))
+                return dict(sorted(self._below(run.id, folder)))
             except MlflowException as error:
                 if error.error_code != NOT_FOUND:
                     raise
-                return []
+                return {}
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         within = tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-")
@@ -211,12 +211,12 @@ class LibraryStore:
         with store_errors(self._uri):
             return list(all_pages(page))
 
-    def _below(self, run: str, folder: str) -> Iterator[str]:
+    def _below(self, run: str, folder: str) -> Iterator[tuple[str, int]]:
         for file in self._client.list_artifacts(run, folder):
             if file.is_dir:
                 yield from self._below(run, file.path)
             else:
-                yield file.path
+                yield file.path, int(file.file_size or 0)
 
 
 def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowClient:

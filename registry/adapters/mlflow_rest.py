@@ -243,11 +243,11 @@ class ProxiedArtifacts:
         else:
             self._server.upload(artifact_path(root, folder, path.name), path)
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
         root = root_on(self._server.url, run.artifacts)
         if root is None:
             return self._elsewhere.files(run, folder)
-        return sorted(path for path, _ in files_below(self._server, root, folder, may_lack=True))
+        return dict(sorted(files_below(self._server, root, folder, may_lack=True)))
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         root = root_on(self._server.url, run.artifacts)

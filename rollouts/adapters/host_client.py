@@ -65,6 +65,22 @@ class LocalRegionClient:
             reply = await self._http.get(f"{BASE}/regions/{self.region}", timeout_seconds=10)
         return _state(reply.status, reply.json())
 
+    async def way_back(self) -> str:
+        """The version that served before the delivery that is open here; empty where none is."""
+        async with _host_lives(self._layout):
+            reply = await self._http.get(f"{BASE}/regions/{self.region}/way-back", timeout_seconds=10)
+        if not reply.ok:
+            raise error_from_json(reply.json())
+        return str(reply.json()["version"])
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays."""
+        await self._operate("settle", {})
+
+    async def restart(self, version: str) -> RegionState:
+        """All users to the version of before the delivery, which is no longer warm."""
+        return await self._operate("restart", {"version": version})
+
     async def carried(self) -> CarrierHeartbeat | None:
         """Who carries the delivery on this machine; None when nobody does."""
         async with _host_lives(self._layout):

@@ -121,7 +121,8 @@ class Host:
             await proxy.stop()
             raise
         self._proxies[name] = proxy
-        self.regions[name] = LocalRegion(name, proxy=proxy, engines=engines, clock=self._clock)
+        kept = self._layout.way_back(name)
+        self.regions[name] = LocalRegion(name, proxy=proxy, engines=engines, clock=self._clock, kept=kept)
         return self.regions[name].stop
 
     async def _reconcile(self, region: LocalRegion) -> None:

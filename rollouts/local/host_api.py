@@ -44,14 +44,25 @@ async def _rollback(region: LocalRegion, body: Any) -> RegionState:
     return await region.rollback(body["to"])
 
 
+async def _settle(region: LocalRegion, _: Any) -> RegionState:
+    await region.settle()
+    return await region.observe()
+
+
+async def _restart(region: LocalRegion, body: Any) -> RegionState:
+    return await region.restart(body["version"])
+
+
 OPERATIONS: Mapping[str, Operation] = {
     "deploy": _deploy,
     "mirror": _mirror,
     "shift": _shift,
     "promote": _promote,
     "rollback": _rollback,
+    "settle": _settle,
+    "restart": _restart,
 }
-"""The last part of an operation's URL, and what it does: one for each call of the port `Fleet`."""
+"""The last part of an operation's URL, and what it does: one for each call of a fleet that changes something."""
 
 
 class HostApp:
@@ -76,6 +87,7 @@ class HostApp:
         return Starlette(
             routes=[
                 Route("/regions/{region}", self._observe),
+                Route("/regions/{region}/way-back", self._way_back),
                 Route("/regions/{region}/{operation}", self._operate, methods=["POST"]),
                 Route("/rules", self._load_rules, methods=["POST"]),
                 Route("/scrape", self._scrape_also, methods=["POST"]),
@@ -89,6 +101,9 @@ class HostApp:
 
     async def _observe(self, request: Request) -> Response:
         return _state(await self._region(request).observe())
+
+    async def _way_back(self, request: Request) -> Response:
+        return JSONResponse({"version": await self._region(request).way_back()})
 
     async def _operate(self, request: Request) -> Response:
         operation = OPERATIONS[request.path_params["operation"]]

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
 
 from rollouts.arms import Arms, state
-from rollouts.errors import FleetError
+from rollouts.errors import FleetError, NotPossible
 from rollouts.local.routes import routes
 from rollouts.local.supervisor import RestartSupervisor
 from rollouts.model import Engine, RegionState, Role
 from rollouts.ports import EngineRunner, Proxy, RunningEngine
 from rollouts.starting import CancellableStart
 from tidegate.core.clock import Clock
+from tidegate.core.files import replace_file
 
 DRAIN_SECONDS = 60.0
 """How long streams in flight may take before their engine stops all the same."""
@@ -33,9 +37,16 @@ log = logging.getLogger(__name__)
 class LocalRegion:
     """A `Fleet` of processes on this machine."""
 
-    def __init__(self, region: str, *, proxy: Proxy, engines: EngineRunner, clock: Clock) -> None:
-        """`proxy` is open already, with nothing behind it."""
+    def __init__(
+        self, region: str, *, proxy: Proxy, engines: EngineRunner, clock: Clock, kept: Path | None = None
+    ) -> None:
+        """`proxy` is open already, with nothing behind it; `kept` is where the way back is noted, None for nowhere."""
         self.region = region
+        self._kept = kept
+        self._before = _noted(kept)
+        """What served before the delivery that is open here; None while none is."""
+        self._returning = False
+        """Whether what starts is the way back, which is no trial."""
         self._proxy = proxy
         self._engines = engines
         self._clock = clock
@@ -54,7 +65,8 @@ class LocalRegion:
     @property
     def on_trial(self) -> bool:
         """Whether a canary is up or coming up."""
-        return self._arms.canary is not None or (self._start.under_way and self._arms.stable is not None)
+        starting = self._start.under_way and self._arms.stable is not None
+        return not self._returning and (self._arms.canary is not None or starting)
 
     @property
     def service(self) -> str | None:
@@ -68,6 +80,7 @@ class LocalRegion:
     async def deploy(self, engine: Engine) -> RegionState:
         async with self._operation:
             if not self._arms.serves(engine):
+                self._note_way_back(engine)
                 await self._bring_up(engine)
             return await self.observe()
 
@@ -91,6 +104,44 @@ class LocalRegion:
         self._start.cancel()
         async with self._operation:
             await self._become(lambda arms: arms.rolled_back(to))
+            stable = self._arms.stable
+            # A region that was promoted stays so where only its trial is taken away.
+            if to is not None or (self._before and stable and stable.engine.version == self._before.version):
+                self._note(None)
+            return await self.observe()
+
+    async def way_back(self) -> str:
+        """The version that served before the delivery that is open here; empty where none is."""
+        return self._before.version if self._before else ""
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays."""
+        async with self._operation:
+            self._note(None)
+
+    async def restart(self, version: str) -> RegionState:
+        """All users to the version of before the delivery, which is no longer warm, as this host keeps it.
+
+        Raises:
+            NotPossible: it is another one.
+            EngineDidNotStart: it did not come up; users are where they were.
+        """
+        # As in `rollback`: it waits for no engine that nobody wants any more.
+        self._start.cancel()
+        async with self._operation:
+            engine = self._before
+            if engine is None or engine.version != version:
+                raise NotPossible(
+                    f"nothing of version {version} is kept here",
+                    hint="start it by what MLflow keeps: `tidegate rollback --to VERSION --start`",
+                )
+            self._returning = True
+            try:
+                await self._bring_up(engine)
+                await self._become(Arms.promoted)
+            finally:
+                self._returning = False
+            self._note(None)
             return await self.observe()
 
     async def end_trial(self, why: str) -> RegionState:
@@ -143,6 +194,20 @@ class LocalRegion:
         running = await self._start.run(engine.version, self._start_engine(engine))
         await self._become(lambda arms: arms.started(running))
 
+    def _note_way_back(self, engine: Engine) -> None:
+        """What serves now, unless `engine` is what a delivery that was left half done goes back to."""
+        stable = self._arms.stable.engine if self._arms.stable else None
+        if stable and engine.version not in {stable.version, (self._before or stable).version}:
+            self._note(stable)
+
+    def _note(self, before: Engine | None) -> None:
+        self._before = before
+        if self._kept is not None and before is not None:
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._kept, before.model_dump_json(indent=1))
+        elif self._kept is not None:
+            self._kept.unlink(missing_ok=True)
+
     async def _start_engine(self, engine: Engine) -> RunningEngine:
         return await self._engines.start(engine)
 
@@ -184,6 +249,17 @@ class LocalRegion:
         except FleetError:
             # No answer says nothing about streams: look again until the deadline.
             return False
+
+
+def _noted(kept: Path | None) -> Engine | None:
+    """As an earlier host of the same delivery left it."""
+    if kept is None or not kept.exists():
+        return None
+    try:
+        return Engine.model_validate_json(kept.read_bytes())
+    except (OSError, ValidationError) as error:
+        log.warning("%s is no note of a way back, and is left alone: %s", kept, error)
+        return None
 
 
 def _with_users(arms: Arms[RunningEngine]) -> list[RunningEngine]:

@@ -54,6 +54,10 @@ class Layout:
         """Configuration and data of Prometheus."""
         return self.fleet / "prometheus"
 
+    def way_back(self, region: str) -> Path:
+        """The engine that served before the delivery that is open there; gone while none is."""
+        return self.fleet / "way-back" / f"{region}.json"
+
     def proxy(self, region: str) -> Path:
         """Configuration and log of a region's proxy."""
         return self.fleet / "regions" / region

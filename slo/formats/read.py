@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from slo.adapters.promtool import refusal
 from slo.formats.openslo import OpenSlo
 from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1, ServicePart
 from slo.model import SloGroup
-from slo.promtool import refusal
 from tidegate.core.model import Loc
 from tidegate.core.spec import Document, Problem, SpecError, parse_documents
 

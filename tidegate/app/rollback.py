@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -364,16 +364,16 @@ async def move_region(rollback: Rollback, region: str, to: str, *, by_image: boo
         note(f"{region}: version {to} is no longer warm and is started again")
         await _start_again(rollback, fleet, to, by_image=by_image)
     rollback.say(region, f"all users are on version {to}")
+    if isinstance(fleet, RemembersWayBack):
+        # No later rollback goes further back by itself.
+        with suppress(NotTheCarrier):
+            await fleet.settle()
 
 
 async def _start_again(rollback: Rollback, fleet: Fleet, to: str, *, by_image: bool) -> None:
     if isinstance(fleet, RemembersWayBack):
-        try:
+        with suppress(NotPossible) if by_image else nullcontext():
             await fleet.restart(to)
-        except NotPossible:
-            if not by_image:
-                raise
-        else:
             return
     await fleet.deploy(await rollback.engine_before(fleet, to))
     await fleet.promote()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.ports import Fleet
+from pipelines.ports import Fleet, RemembersWayBack
 from rollouts.errors import EngineDidNotStart, NotPossible
 from rollouts.model import Engine, RegionPhase, RegionState, Role
 from tidegate.testing.fleet import an_engine
@@ -94,6 +94,23 @@ class FleetContract:
         state = await fleet.rollback("1")
         assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
         assert (await fleet.rollback("1")).model_copy(update={"note": state.note}) == state
+
+    async def test_a_region_that_remembers_says_where_an_open_delivery_goes_back_to(
+        self, fleet: Fleet, engine: MakeEngine
+    ) -> None:
+        if not isinstance(fleet, RemembersWayBack):
+            return
+        await fleet.deploy(engine("1"))
+        assert not await fleet.way_back()
+        await fleet.deploy(engine("2"))
+        await fleet.promote()
+        assert await fleet.way_back() == "1"
+        state = await fleet.restart("1")
+        assert versions(state)[:2] == ("1", None)
+        await fleet.settle()
+        assert not await fleet.way_back()
+        with pytest.raises(NotPossible):
+            await fleet.restart("9")
 
     async def test_the_next_deploy_retires_the_warm_previous(self, fleet: Fleet, engine: MakeEngine) -> None:
         for version in ("1", "2"):

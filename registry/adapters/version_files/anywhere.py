@@ -5,7 +5,7 @@ So it is of files of versions, of runs, and of versions that are being registere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -96,11 +96,11 @@ class ObjectArtifacts:
         else:
             self._elsewhere.upload(run, path, folder)
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
+    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
         if not is_in_object_store(run.artifacts):
             return self._elsewhere.files(run, folder)
         below = "/".join(filter(None, (run.artifacts.rstrip("/"), folder)))
-        return ["/".join(filter(None, (folder, path))) for path in self._objects.listed(below)]
+        return {"/".join(filter(None, (folder, path))): size for path, size in self._objects.listed(below).items()}
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         if not is_in_object_store(run.artifacts):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -156,13 +156,14 @@ class FakeDeliveries:
             raise UnknownDelivery(f"there is no delivery {delivery}")
         return found
 
-    def fetch(self, delivery: str, folder: str, into: Path) -> list[Path]:
+    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> list[Path]:
         found = []
         for place, content in sorted(self.join(delivery).files.items()):
             if Path(folder) in Path(place).parents:
-                (into / place).parent.mkdir(parents=True, exist_ok=True)
-                (into / place).write_bytes(content)
                 found.append(into / place)
+                if named is None or place in named:
+                    (into / place).parent.mkdir(parents=True, exist_ok=True)
+                    (into / place).write_bytes(content)
         return found
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
@@ -304,8 +305,8 @@ class NoFiles:
 
     def upload(self, run: StoredRun, path: Path, folder: str) -> None: ...
 
-    def files(self, run: StoredRun, folder: str) -> Sequence[str]:
-        return ()
+    def files(self, run: StoredRun, folder: str) -> dict[str, int]:
+        return {}
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
         raise FileNotFoundError(path)

@@ -6,7 +6,7 @@ In one process, or each step in surroundings of its own, as fresh processes on o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -283,13 +283,14 @@ class Attached:
     def __init__(self, files: dict[str, bytes]) -> None:
         self._files = files
 
-    def fetch(self, delivery: str, folder: str, into: Path) -> Sequence[Path]:
+    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
         found = []
         for place, content in sorted(self._files.items()):
             if Path(folder) in Path(place).parents:
-                (into / place).parent.mkdir(parents=True, exist_ok=True)
-                (into / place).write_bytes(content)
                 found.append(into / place)
+                if named is None or place in named:
+                    (into / place).parent.mkdir(parents=True, exist_ok=True)
+                    (into / place).write_bytes(content)
         return found
 
 

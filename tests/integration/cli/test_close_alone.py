@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -138,7 +139,31 @@ def add_run_without_a_version(client: MlflowClient, delivery: str) -> None:
     client.create_run(run.info.experiment_id, tags={MODEL: run.data.tags[MODEL]})
 
 
-@pytest.mark.parametrize(("done", "code"), [(forge_verdict, 5), (delete_run, 0), (add_run_without_a_version, 130)])
+def artifact_root(client: MlflowClient, delivery: str) -> Path:
+    return Path(urlsplit(client.get_run(delivery).info.artifact_uri).path)
+
+
+def put_a_large_file(client: MlflowClient, delivery: str) -> None:
+    """Next to the spec, where nobody has named it; larger than most disks."""
+    with (artifact_root(client, delivery) / "spec" / "huge.bin").open("wb") as file:
+        file.truncate(1 << 42)
+
+
+def make_the_spec_large(client: MlflowClient, delivery: str) -> None:
+    with (artifact_root(client, delivery) / "spec" / "delivery.yaml").open("ab") as file:
+        file.truncate(1 << 42)
+
+
+RECORDS = [
+    (forge_verdict, 5),
+    (delete_run, 0),
+    (add_run_without_a_version, 130),
+    (put_a_large_file, 5),
+    (make_the_spec_large, 5),
+]
+
+
+@pytest.mark.parametrize(("done", "code"), RECORDS)
 def test_users_are_back_whatever_somebody_did_to_the_records(
     scene: Scene, done: Callable[[MlflowClient, str], None], code: int
 ) -> None:

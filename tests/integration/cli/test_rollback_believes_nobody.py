@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,15 @@ import pytest
 import yaml
 from fakes.clusters.region import an_image
 from fakes.clusters.served import Clusters, clusters, delivery_to
+from fakes.engines.local_fleet import delivery as delivery_runs
+from fakes.engines.local_fleet import stand_in
 from fakes.terminal import Said, Tidegate
 from mlflow import MlflowClient
 
 from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION, experiment_name
+from rollouts.adapters import host_client
+from rollouts.adapters.host_client import FleetHost
 from rollouts.kube.resources import ROLLOUTS
 
 REGIONS = ("eu-west-1", "us-east-1")
@@ -129,3 +134,57 @@ def test_a_trust_file_that_nobody_named_keeps_nobody_from_going_back(scene: Scen
     assert (said.code, "a trust file next to a spec does not count" in said.err) == (2, True)
     assert scene.rollback().code == 0
     assert scene.there.versions() == ["1", "1"]
+
+
+@dataclass
+class ThisMachine:
+    """A fleet of this machine, as `tidegate fleet up` starts it."""
+
+    state: Path
+    host: FleetHost | None = None
+
+    async def up(self) -> FleetHost:
+        await self.down()
+        self.host = await host_client.start(self.state, dict.fromkeys(REGIONS), owned=True)
+        return self.host
+
+    async def down(self) -> None:
+        if self.host is not None:
+            await self.host.stop()
+
+    async def promote_one(self) -> None:
+        """A delivery of version 7 has promoted eu-west-1, is on trial in us-east-1, and its process died."""
+        with delivery_runs(self.state):
+            host = await self.up()
+            for region in REGIONS:
+                for version in ("6", "7"):
+                    await host.fleet(region).deploy(stand_in(version))
+            await host.fleet(REGIONS[0]).promote()
+            await host.close()
+
+    async def serve_anew(self) -> None:
+        """The host has ended too, and another one serves what somebody has made the champion."""
+        host = await self.up()
+        await asyncio.gather(*(host.fleet(region).deploy(stand_in("7")) for region in REGIONS))
+        await host.close()
+
+
+@pytest.mark.slow(reason="a fleet host, Prometheus and engines, which end and come up again")
+@pytest.mark.parametrize("store", [None, b"no database"], ids=["deleted", "malformed"])
+def test_a_fleet_of_this_machine_goes_back_by_what_its_host_keeps(
+    tidegate: Tidegate, delivery: Path, tmp_path: Path, store: bytes | None
+) -> None:
+    machine = ThisMachine(tmp_path / "own")
+    asyncio.run(machine.promote_one())
+    try:
+        if store is not None:
+            (machine.state / "mlflow.db").write_bytes(store)
+        for _ in range(2):
+            said = tidegate("rollback", "delivery.yaml", "--state", str(machine.state))
+            assert (said.code, said.out) == (0, "eu-west-1: version 6\nus-east-1: version 6\n"), said.err
+        asyncio.run(machine.promote_one())
+        asyncio.run(machine.serve_anew())
+        said = tidegate("rollback", "delivery.yaml", "--state", str(machine.state))
+        assert (said.code, said.out) == (0, "eu-west-1: version 6\nus-east-1: version 6\n"), said.err
+    finally:
+        asyncio.run(machine.down())

@@ -84,7 +84,7 @@ async def test_every_process_finds_the_plan_the_spec_and_the_evidence(tracking_u
     ledger = there.deliveries().join(there.id)
     spec_file = keep_spec(ledger, source / "delivery.yaml", load_spec(source / "delivery.yaml", type(world.spec)))
     assert spec_file == "eu/delivery.yaml"
-    path = bring_spec(there.deliveries(), there.id, spec_file, tmp_path / "elsewhere")
+    path = bring_spec(there.deliveries(), there.id, spec_file, tmp_path / "elsewhere", (spec_file, "golden.jsonl"))
     assert path.read_text() == (source / "delivery.yaml").read_text()
     assert (path.parent / "../golden.jsonl").read_text() == (tmp_path / "specs" / "golden.jsonl").read_text()
     assert plan_of(ledger.recorded()).version == world.plan.version

@@ -191,10 +191,10 @@ def test_artifacts_are_listed_and_copied_as_by_the_library(
         (tmp_path / file).write_text(f"{folder}/{file}")
         store.upload(run, tmp_path / file, folder)
 
-    assert store.files(run, "") == ["b.txt", "report/more/a b%20.txt", "report/z.txt"]
-    assert store.files(run, "report") == ["report/more/a b%20.txt", "report/z.txt"]
+    assert list(store.files(run, "")) == ["b.txt", "report/more/a b%20.txt", "report/z.txt"]
+    assert list(store.files(run, "report")) == ["report/more/a b%20.txt", "report/z.txt"]
     assert [each.path for each in client.list_artifacts(run.id, "report")] == ["report/more", "report/z.txt"]
-    assert store.files(run, "nowhere") == []
+    assert store.files(run, "nowhere") == {}
     store.download(run, "report/z.txt", tmp_path / "fetched")
     assert (tmp_path / "fetched").read_text() == "report/z.txt"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a b%20.txt", "b.txt", "fetched", "z.txt"]
@@ -236,7 +236,7 @@ def test_reading_makes_nothing(tmp_path: Path, never: None) -> None:
     assert (store.runs.run("r"), store.runs.search_runs("tidegate/m", {}), store.artifacts.files(run, "")) == (
         None,
         [],
-        [],
+        {},
     )
     assert (store.models.model("m"), store.models.versions("m"), store.models.names_like("", 9)) == (None, [], [])
     assert store.models.version("m", "1") is None

@@ -150,11 +150,11 @@ def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path
     report.write_text("<p>delivered</p>")
     run = store.runs.create_run(name, name="a delivery", started=1, tags={}, params={})
     assert run.artifacts.startswith(f"s3://{BUCKET}/mlflow/")
-    assert store.artifacts.files(run, "reports") == []
+    assert store.artifacts.files(run, "reports") == {}
     store.artifacts.upload(run, report, "reports")
     store.artifacts.upload(run, report, "")
-    assert store.artifacts.files(run, "reports") == ["reports/report.html"]
-    assert store.artifacts.files(run, "") == ["report.html", "reports/report.html"]
+    assert list(store.artifacts.files(run, "reports")) == ["reports/report.html"]
+    assert list(store.artifacts.files(run, "")) == ["report.html", "reports/report.html"]
     store.artifacts.download(run, "reports/report.html", tmp_path / "again")
     assert (tmp_path / "again").read_text() == "<p>delivered</p>"
 

@@ -153,9 +153,17 @@ def test_files_lie_side_by_side_as_they_did(tmp_path: Path) -> None:
     assert (spec_file, sorted(ledger.files)) == (
         "specs/delivery.yaml", ["spec/data/golden.jsonl", "spec/specs/delivery.yaml"],
     )  # fmt: skip
-    path = bring_spec(Attached(ledger.files), "1", spec_file, tmp_path / "b")
+    files = "data/golden.jsonl", "specs/delivery.yaml"
+    path = bring_spec(Attached(ledger.files), "1", spec_file, tmp_path / "b", files)
     assert path.read_text() == "the spec"
     assert (path.parent / "../data/golden.jsonl").read_text() == "the questions"
+
+
+def test_of_what_others_put_next_to_the_files_of_a_delivery_nothing_is_brought(tmp_path: Path) -> None:
+    kept = Attached({"spec/delivery.yaml": b"the spec", "spec/huge.bin": b"nobody knows how much"})
+    with pytest.raises(NotAsPlanned, match=r"spec/huge.bin is not among them"):
+        bring_spec(kept, "1", "delivery.yaml", tmp_path, ("delivery.yaml",))
+    assert not (tmp_path / "spec" / "huge.bin").exists()
 
 
 def test_what_other_machines_do_not_have_is_refused(tmp_path: Path) -> None:
@@ -164,4 +172,4 @@ def test_what_other_machines_do_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"the spec names /data/golden.jsonl, which other machines do not have"):
         keep_spec(ledger, tmp_path / "delivery.yaml", spec)
     with pytest.raises(UsageError, match="the spec of delivery 1 was not kept"):
-        bring_spec(Attached(ledger.files), "1", "delivery.yaml", tmp_path)
+        bring_spec(Attached(ledger.files), "1", "delivery.yaml", tmp_path, ("delivery.yaml",))

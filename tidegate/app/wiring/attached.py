@@ -50,7 +50,8 @@ def attach_delivery(
     if spec_file is None:
         raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
     own = folder.delivery(ledger.delivery)
-    path = bring_spec(deliveries, ledger.delivery, spec_file, own)
+    files = plan.resolved.files if plan.resolved else ()
+    path = bring_spec(deliveries, ledger.delivery, spec_file, own, files)
     refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)

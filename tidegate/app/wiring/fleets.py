@@ -61,8 +61,13 @@ async def standing_fleets(
         async with opened as fleets:
             yield fleets
         return
-    host = await running_host(state.root)
-    yield {region: host.fleet(region) for region in host.regions()} if host else {}
+    if (host := await running_host(state.root)) is None:
+        yield {}
+        return
+    try:
+        yield {region: host.fleet(region) for region in host.regions()}
+    finally:
+        await host.close()
 
 
 def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bool = False) -> None:

@@ -136,6 +136,7 @@ def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) ->
     if spec_file is None:
         raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
     with TemporaryDirectory(prefix="tidegate-") as folder:
-        path = bring_spec(deliveries, delivery, spec_file, Path(folder))
-        refuse_other_files(plan_of(events).resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
+        resolved = plan_of(events).resolved
+        path = bring_spec(deliveries, delivery, spec_file, Path(folder), resolved.files if resolved else ())
+        refuse_other_files(resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
         return with_pod_template(load_spec(path, Delivery), path.parent)

@@ -147,7 +147,7 @@ async def test_looking_is_the_only_thing_that_a_browser_can_do(host: Host) -> No
 
 
 def test_every_call_of_the_port_that_changes_something_is_an_operation() -> None:
-    assert set(OPERATIONS) == {"deploy", "mirror", "shift", "promote", "rollback"}
+    assert set(OPERATIONS) == {"deploy", "mirror", "shift", "promote", "rollback", "settle", "restart"}
 
 
 async def test_no_matter_who_carries_a_delivery_is_heard_until_he_says_that_it_is_over() -> None:

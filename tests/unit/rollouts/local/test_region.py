@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -217,3 +218,56 @@ async def test_a_weight_beyond_a_hundred_is_refused(trial: FakeFleet) -> None:
         with pytest.raises(NotPossible, match="no percentage"):
             await operation
     assert (await trial.observe()).weight == 50
+
+
+def opened(kept: Path) -> tuple[LocalRegion, FakeEngines]:
+    """An empty region of a host that has just come up."""
+    engines = FakeEngines()
+    return LocalRegion(
+        "eu-west-1", proxy=FakeProxy("eu-west-1"), engines=engines, clock=FakeClock(), kept=kept
+    ), engines
+
+
+async def test_the_next_host_knows_the_way_back_and_starts_it_itself(tmp_path: Path) -> None:
+    region, _ = opened(tmp_path / "way-back" / "eu-west-1.json")
+    for version in ("6", "7"):
+        await region.deploy(an_engine(version))
+    await region.promote()
+    region, engines = opened(tmp_path / "way-back" / "eu-west-1.json")
+    await region.deploy(an_engine("7"))
+    assert await region.way_back() == "6"
+    trials: list[bool] = []
+    start = engines.start
+
+    async def watched(engine: Engine, *, port: int | None = None) -> FakeEngine:
+        trials.append(region.on_trial)
+        return await start(engine, port=port)
+
+    engines.start = watched  # type: ignore[method-assign]
+    state = await region.restart("6")
+    # A host ends the trials of nobody: this is none.
+    assert (state.stable and state.stable.version, trials) == ("6", [False])
+    assert (await region.way_back(), list((tmp_path / "way-back").iterdir())) == ("", [])
+
+
+async def test_there_is_no_way_back_once_users_are_back_or_have_been_sent_elsewhere(tmp_path: Path) -> None:
+    region, _ = opened(tmp_path / "note")
+    for version in ("6", "7"):
+        await region.deploy(an_engine(version))
+    await region.rollback(None)
+    assert not await region.way_back()
+    await region.deploy(an_engine("7"))
+    await region.promote()
+    # Only the trial goes, of which there is none.
+    await region.rollback(None)
+    assert await region.way_back() == "6"
+    await region.rollback("6")
+    assert not await region.way_back()
+    with pytest.raises(NotPossible, match="nothing of version 7 is kept here"):
+        await region.restart("7")
+
+
+async def test_a_note_that_cannot_be_read_keeps_no_host_from_coming_up(tmp_path: Path) -> None:
+    (tmp_path / "note").write_text('{"version"')
+    region, _ = opened(tmp_path / "note")
+    assert not await region.way_back()

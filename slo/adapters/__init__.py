@@ -1,0 +1,1 @@
+"""Programs that SLOs are asked about."""
