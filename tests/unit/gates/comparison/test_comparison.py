@@ -85,10 +85,10 @@ def test_prompts_whose_scores_differ_are_named_worst_first() -> None:
     first, *_ = found = comparison.differing
     assert (len(found), first.prompt, first.expected, first.drop) == (20, "What is 10?", "number 10", 1.0)
     assert first.canary == "number 99 " * 20
-    assert str(first) == (
-        "0.00 instead of 1.00  What is 10?: expected number 10; stable number 10; canary "
-        "number 99 number 99 number 99 number 99 numbe..."
+    assert str(first).startswith(
+        "0.00 instead of 1.00  What is 10?: expected number 10; stable number 10; canary number 99 number 99 "
     )
+    assert str(first).endswith("...")
 
 
 def test_the_same_pairs_give_the_same_verdicts() -> None:
