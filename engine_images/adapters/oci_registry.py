@@ -31,7 +31,7 @@ from engine_images.errors import BrokenImage, NotThere, RegistryRefused, Registr
 from engine_images.oci.model import INDEXES, MANIFESTS, Descriptor
 from engine_images.oci.reference import HUB, ImageReference
 from tidegate.core.model import Value
-from tidegate.core.text import foreign
+from tidegate.core.text import foreign, json_of
 
 AWAY = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which the same request may well succeed."""
@@ -108,7 +108,7 @@ def _answered(error: HTTPError, where: str, what: str, login: str) -> RegistryRe
 def _reason(response: Response | None) -> str:
     """What the registry says in its own format; nothing of pages that others put in front of it."""
     try:
-        first = json.loads(response.content)["errors"][0] if response is not None else {}
+        first = json_of(response.content)["errors"][0] if response is not None else {}
         said = f"{first['code']}: {first.get('message', '')}".strip(": ")
         detail = first.get("detail")
         return f" ({said}{f', {detail}' if isinstance(detail, str) else ''})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from gates.comparison.model import ApiForm, Endpoint
 from gates.errors import BadAnswer
 from gates.model import EngineReply
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.text import parsed, redacted
+from tidegate.core.text import json_of, parsed, redacted
 
 RETRIES = 5
 """Of a request that met 429: anyone who lets so few through a minute says nothing of the model."""
@@ -244,7 +243,7 @@ def _retry_after(response: httpx.Response, attempt: int) -> float:
 
 def _json(text: str) -> object:
     try:
-        found = json.loads(text)
+        found = json_of(text)
     except ValueError:
         return None
     return found.get("error", found) if isinstance(found, dict) else None

@@ -6,7 +6,6 @@ people), or whatever a proxy before the server said.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
@@ -14,6 +13,7 @@ from rollouts.kube.model import MANAGER, AccessReview, Body, PatchKind, Request,
 from rollouts.kube.resources import ACCESS_REVIEWS, PODS, resource_of
 from tidegate.core.durations import read_retry_after
 from tidegate.core.model import Json
+from tidegate.core.text import json_of
 
 PAGE = 500
 """Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""
@@ -231,7 +231,7 @@ def _no_such_field(reply: Json) -> bool:
 
 def _status_in(body: bytes) -> Json | None:
     try:
-        reply = json.loads(body)
+        reply = json_of(body)
     except ValueError:
         return None
     return reply if isinstance(reply, dict) and reply.get("kind") == "Status" else None

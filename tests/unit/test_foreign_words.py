@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.bodies import BODIES
+from fakes.services.http import page
 
 from engine_images.adapters.oci_build import base_in_layout
 from engine_images.adapters.oci_layout import INDEX_FILE, OciLayout
@@ -28,6 +29,7 @@ from registry.version_tags import version_of
 from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
 from tidegate.app.audit import NotedChain
+from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.spec import SpecError, load_spec
 
@@ -85,6 +87,11 @@ def evidence(body: bytes, folder: Path) -> None:
         raise UsageError(answer.problems[0].found)
 
 
+def prometheus(body: bytes, folder: Path) -> None:
+    with page(lambda: body, "application/json") as address:
+        PrometheusClient(f"http://{address}", timeout_seconds=5).query("x")
+
+
 READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = {
     "OCI index": (oci_index, BrokenImage),
     "OCI manifest": (oci_manifest, BrokenImage),
@@ -97,6 +104,7 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = 
     "prompts": (file(prompts_in), SpecError),
     "spec": (file(lambda path: load_spec(path, Delivery)), SpecError),
     "evidence": (evidence, UsageError),
+    "Prometheus": (prometheus, PrometheusUnreachable),
     "exported chain": (file(lambda path: list(NotedChain(path).missed("d", ()))), UsageError),
 }
 

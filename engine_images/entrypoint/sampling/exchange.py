@@ -102,7 +102,7 @@ def read_exchange(request: bytes, answer: bytes, *, streams: bool) -> Exchange |
             text = _text(choice.get("message") or choice)
             return None if text is None else Exchange(prompt, text, choice.get("finish_reason") or "", ended=True)
         return _of_stream(prompt, answer)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -6,7 +6,6 @@ on the standard output or as its last line, is the answer in full; of two that d
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from gates.adapters.outside.process import NOT_THERE, EndedProgram, Programs
 from gates.analyses.outside.answer import OUTCOMES, Answer, Question, Reply, answer_in
 from gates.analyses.outside.spec import CommandGate
 from gates.errors import NotAnswered
+from tidegate.core.text import json_of
 
 OUTCOME_OF = {0: "pass", 1: "fail", 3: "inconclusive"}
 KEPT = "what it said is kept as outside/STEP.GATE.txt of the delivery"
@@ -65,7 +65,7 @@ def _document(said: str) -> Answer | None:
 
 def _is_one(text: str) -> bool:
     try:
-        json.loads(text)
+        json_of(text)
     except ValueError:
         return False
     return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from gates.evidence.request_record import Failure
 from gates.text import OPENING_CHARACTERS
+from tidegate.core.text import json_of
 
 PATH = "/v1/chat/completions"
 HEADERS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
@@ -56,7 +56,7 @@ class StreamMeter:
             self.done = True
             return
         try:
-            event = json.loads(payload)
+            event = json_of(payload)
         except ValueError:
             self.broken = True
             return

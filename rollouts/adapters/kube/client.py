@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -17,6 +16,7 @@ from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Reque
 from rollouts.kube.retry import BACKOFF, RetryPolicy
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
+from tidegate.core.text import json_of
 
 RETRY_SECONDS = 20.0
 """No request is retried for longer; an operation above it is repeated for longer, until its deadline."""
@@ -160,7 +160,7 @@ def _describe(request: Request) -> str:
 
 def _json(body: str | bytes, description: str) -> Json:
     try:
-        answer = json.loads(body)
+        answer = json_of(body)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

@@ -19,7 +19,6 @@ since Kubernetes 1.35, KEP-5504, and so since etcd 3). Should a version be no nu
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -41,6 +40,7 @@ from rollouts.kube.requests import error_of, watch_stream
 from rollouts.kube.retry import Backoff, requested_pause
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
+from tidegate.core.text import json_of
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -208,7 +208,7 @@ def _changes(cache: WatchCache, line: bytes, whole: Request) -> list[WatchEvent]
         Unreachable: when the line is no event; it was cut, or something else than an API server speaks.
     """
     try:
-        event = json.loads(line)
+        event = json_of(line)
         if event["type"] != "ERROR":
             return cache.apply(event["type"], event["object"])
     except (ValueError, KeyError, TypeError) as error:

@@ -6,7 +6,6 @@ in a few shared threads, and those that wait for a Prometheus that is away would
 
 from __future__ import annotations
 
-import json
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from tidegate.core.access.secrets import SecretStore, scrubbed
 from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
 from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import request_hook
-from tidegate.core.text import LONGEST, one_line, parsed, redacted
+from tidegate.core.text import LONGEST, json_of, one_line, parsed, redacted
 
 
 class PrometheusUnreachable(OutsideError):
@@ -137,7 +136,7 @@ class PrometheusClient:
                 detail=text[:200],
             )
         try:
-            answer = json.loads(text)
+            answer = json_of(text)
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or "status" not in answer:
