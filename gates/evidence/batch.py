@@ -34,7 +34,7 @@ def _whole(count: object) -> object:
     return int(count) if isinstance(count, float) and count.is_integer() else count
 
 
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=10**12)]
+Count = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_whole)]
 """More than anybody serves between two looks would be an error of who counted."""
 
 
@@ -176,7 +176,7 @@ class ArmLoad(Value):
     """Of requests that were answered in full: what is cut off is of no use to anybody."""
     seconds: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
     """From the first request to the end of the last."""
-    engines: Annotated[int, BeforeValidator(_whole), Field(ge=1)] = 1
+    engines: Annotated[int, Field(ge=1), BeforeValidator(_whole)] = 1
     """That shared the load."""
     engine_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """What one of them costs in an hour; None when nobody says."""
