@@ -147,7 +147,8 @@ def test_every_comparison_of_pairs_describes_itself() -> None:
     asked = [question for _, question in metric_tests(AnalysisPlan(agreement=gate))]
     assert [question.describe() for question in asked] == [
         "no pairs to tell how many prompts that stable answered were answered by the canary",
-        "no pairs to tell the similarity of answers",
+        "no pairs to tell the similarity of answers; where answers are empty, "
+        "are they cut off at max_tokens, before the answer that follows a reasoning begins?",
         "no pairs to tell how many pairs are in one language",
         "no pairs to tell how many pairs end for the same reason",
         "no pairs to tell how often the canary declines",
