@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import yaml
 from fakes.delivery.world import a_spec
 
 from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
@@ -176,7 +177,9 @@ def test_a_delivery_and_a_file_of_gates_can_ask_it() -> None:
 def test_a_stage_that_cannot_ask_it_says_so() -> None:
     given = a_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
     given["stages"] = [{"shadow": {"gates": ["refusals"]}}]
-    with pytest.raises(ValueError, match="'agreement', 'judge', 'burn_rate' or 'query'"):
-        Delivery.model_validate(given)
+    with pytest.raises(
+        SpecError, match=r"gates\[0\]: found 'refusals'; expected a gate of kind latency, errors, agreement, judge"
+    ):
+        parse_spec(yaml.safe_dump(given), Delivery, file="delivery.yaml")
     with pytest.raises(SpecError, match="refusal"):
         parse_spec("apiVersion: tidegate/v1\nkind: Gates\ngates: {refusal: {}}\n", GateFile, file="gates.yaml")
