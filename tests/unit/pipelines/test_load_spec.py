@@ -54,7 +54,7 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
             {"gates": ["cost"]},
             "stages[1].load.gates[0]: found 'cost' without settings; expected settings at gates.cost",
         ),
-        ({"gates": ["latency"]}, "stages[1].load.gates[0]: found 'latency'; expected 'throughput' or 'cost'"),
+        ({"gates": ["latency"]}, "found 'latency' of kind latency; expected a gate of kind throughput, cost"),
         ({"block": "1s"}, "stages[1].load.block: found "),
     ],
 )
