@@ -67,7 +67,7 @@ def _odd_answers(place: str) -> Iterator[None]:
     try:
         yield
     # A disk of this machine is no fault of the store.
-    except (TidegateError, OSError):
+    except (TidegateError, OSError, ImportError):
         raise
     # By MLflow's own library, which reads the same file.
     except configparser.Error:

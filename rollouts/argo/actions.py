@@ -209,7 +209,8 @@ class RolloutClient:
                 if workload is None or not waiting_for_controller(rollout, workload=workload):
                     return rollout
             left = min(self._react_seconds - attempts.elapsed, time_left())
-            if left <= 0:
+            # What is left of a difference of two clocks' floats may be too little for either to move on.
+            if left < 1e-6:
                 waited = f"nothing came of it in {attempts.elapsed:.0f} s"
                 said = f"{name}: sent, and {waited}" if sent else f"{name}: said before, and {waited}"
                 raise NotConfirmed(said, hint=likely_cause(Rollout(rollout)))

@@ -387,7 +387,9 @@ class ArgoFleet:
         return engine_of(await self._retries.run(self._observer.observe), version)
 
     def _state(self, snapshot: RegionSnapshot) -> RegionState:
-        return region_state(self._config, snapshot).model_copy(update={"note": self._waker.told()})
+        state, woken = region_state(self._config, snapshot), self._waker.told()
+        # A controller that has not reacted was woken in vain, and is told as the problem.
+        return state if state.problem else state.model_copy(update={"note": woken})
 
 
 def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:

@@ -93,7 +93,7 @@ def test_without_its_rights_it_lives_is_not_ready_and_says_which_it_lacks(there:
             "may not create leases, update leases support-llm-carrier, get rollouts support-llm"
             in process.stdout.readline()
         )
-        assert "may not update leases support-llm-carrier" in until(port, "/readyz", 503)
+        assert "may not create leases, update leases support-llm-carrier" in until(port, "/readyz", 503)
     assert there.splits() == [(50, 0)]
 
 

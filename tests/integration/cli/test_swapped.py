@@ -45,4 +45,4 @@ def test_a_file_that_was_put_next_to_the_spec_is_found(
     planted.write_text("kind: Trust")
     log(state, opened, planted, "spec")
     said = tidegate("stage", "build", "--delivery", opened)
-    assert (said.code, "extra: trust.yaml" in said.err) == (5, True)
+    assert (said.code, "spec/trust.yaml is not among them" in said.err) == (5, True)

@@ -255,7 +255,7 @@ TABLE: dict[Callable[[Scene], None], Found] = {
     swapped_terms: CHANGED,
     swapped_spec: Found(f"{FILES}: changed: delivery.yaml", "changed: the spec"),
     swapped_questions: Found(f"{FILES}: changed: golden.jsonl", "changed: the spec"),
-    added_file: Found(f"{FILES}: extra: trust.yaml", "changed: the spec"),
+    added_file: Found(f"{FILES}: spec/trust.yaml is not among them", "changed: the spec"),
     forged_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was changed after", f"changed: {TRANSCRIPT.stem}"),
     cut_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was cut off after", f"removed: {TRANSCRIPT.stem}"),
 }
