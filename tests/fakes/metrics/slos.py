@@ -135,7 +135,7 @@ def _slos(service: str) -> st.SearchStrategy[Slo]:
             service=st.just(service),
             name=_NAME,
             description=st.one_of(st.just(""), _TEXT),
-            objective=st.integers(1, 99_999).map(lambda thousandths: thousandths / 1000),
+            objective=st.integers(50_000, 99_999).map(lambda thousandths: thousandths / 1000),
             window=st.just(timedelta(days=30)),
             labels=labels(),
             sli=st.just(known[0]),
