@@ -31,6 +31,9 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+# What reads YAML 1.1 to the letter takes these for truth values, as Go's first readers do; PyYAML does not.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?0o[0-7]+$"), list("-+0"))
 
 
 def yaml_text(document: Mapping[str, object]) -> str:
