@@ -79,10 +79,14 @@ class Dimension(StrEnum):
     SAFETY = "safety"
 
 
+MOST_EDGES = 500
+"""Of a histogram: what a comparison costs grows with their square, and how many there are is the canary's own word."""
+
+
 class Buckets(Value):
     """A histogram's counts, not cumulated."""
 
-    edges: tuple[Seconds, ...] = Field(min_length=1, max_length=500)
+    edges: tuple[Seconds, ...] = Field(min_length=1, max_length=MOST_EDGES)
     """Upper ends in seconds, rising; a count belongs to the first edge that it does not exceed."""
     counts: tuple[Count, ...]
     """One more than edges: the last counts what exceeded the last edge."""

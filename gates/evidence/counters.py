@@ -20,7 +20,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from gates.evidence.batch import Buckets
+from gates.evidence.batch import MOST_EDGES, Buckets
 
 Sample = tuple[float, float]
 """Unix time in seconds, and the counter's value."""
@@ -171,10 +171,6 @@ def buckets(edges: Sequence[float], counts: Sequence[int], common: Sequence[floa
     for edge, count in zip((*edges, math.inf), counts, strict=True):
         merged[bisect_left(common, edge)] += count
     return Buckets(edges=tuple(common), counts=tuple(merged))
-
-
-MOST_EDGES = 500
-"""What a comparison costs grows with their square, and how many there are is the canary's own word."""
 
 
 def _refuse_many(edges: int) -> None:

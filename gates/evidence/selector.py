@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from tidegate.core.metrics.promql_strings import escaped
+
 NAME = "__name__"
 """The label that holds a series' name."""
 
@@ -32,14 +34,14 @@ def is_selector(query: str) -> bool:
 def filled_places(query: str, places: Mapping[str, str]) -> str:
     """The query with nothing left open; `places` has a text for each, which ends no string that it stands in."""
 
-    def fill(text: str, escaped: Callable[[str], str] = _escaped) -> str:
-        return PLACE.sub(lambda place: escaped(places[place[1]]), text)
+    def fill(text: str, written: Callable[[str], str] = escaped) -> str:
+        return PLACE.sub(lambda place: written(places[place[1]]), text)
 
     def quoted(found: re.Match[str]) -> str:
         text = found[0]
         if text.startswith("`") and PLACE.search(text):
-            return f'"{_escaped(fill(text[1:-1], str))}"'
-        return fill(text, lambda value: _escaped(value, text[0]))
+            return f'"{escaped(fill(text[1:-1], str))}"'
+        return fill(text, lambda value: escaped(value, text[0]))
 
     parts, end = [], 0
     for found in _QUOTED.finditer(query):
@@ -50,10 +52,6 @@ def filled_places(query: str, places: Mapping[str, str]) -> str:
 
 def selector(match: Mapping[str, str], *, like: Mapping[str, str] | None = None) -> str:
     """`{name="value",other=~"expression",...}`; those in `like` are regular expressions."""
-    pairs = [f'{name}="{_escaped(value)}"' for name, value in match.items()]
-    pairs += [f'{name}=~"{_escaped(value)}"' for name, value in (like or {}).items()]
+    pairs = [f'{name}="{escaped(value)}"' for name, value in match.items()]
+    pairs += [f'{name}=~"{escaped(value)}"' for name, value in (like or {}).items()]
     return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(value: str, quote: str = '"') -> str:
-    return value.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")

@@ -5,7 +5,6 @@ No error, log line or traceback of this module holds a password or a token.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import re
@@ -26,6 +25,7 @@ from registry.adapters.mlflow_address import TRANSFER_SECONDS, MlflowAccess
 from registry.errors import StoreRefused, StoreUnreachable
 from tidegate import __version__
 from tidegate.core.durations import read_retry_after
+from tidegate.core.text import json_of
 
 Transport = httpx.BaseTransport
 
@@ -238,8 +238,8 @@ class MlflowServer:
 
     def _read(self, response: httpx.Response) -> dict[str, Any]:
         try:
-            content = response.json()
-        except (ValueError, RecursionError):
+            content = json_of(response.content)
+        except ValueError:
             content = None
         if not isinstance(content, dict):
             raise StoreUnreachable(
@@ -279,9 +279,9 @@ def _said(response: httpx.Response) -> tuple[str, str]:
     # Nobody reads more of a refusal.
     body = b"".join(islice(response.iter_bytes(PART_BYTES), 1))
     try:
-        said = json.loads(body)
+        said = json_of(body)
         message, code = str(said["message"]), str(said.get("error_code", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         message, code = body.decode(errors="replace"), ""
     return (message.strip().splitlines() or ["nothing more"])[0][:200], code
 

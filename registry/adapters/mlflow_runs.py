@@ -23,7 +23,7 @@ from registry.conventions import (
 )
 from registry.errors import LedgerForged
 from registry.model import DeliverySummary, StoredRun
-from tidegate.core.text import failure_line
+from tidegate.core.text import foreign
 
 
 def summary_of(run: StoredRun) -> DeliverySummary:
@@ -32,14 +32,9 @@ def summary_of(run: StoredRun) -> DeliverySummary:
     Raises:
         LedgerForged: its tags are not those of a delivery. Anybody who may write to MLflow may write any.
     """
-    try:
+    hint = "no command of tidegate wrote it so; see the run in MLflow, and who may write there"
+    with foreign(lambda why: LedgerForged(f"run {run.id} cannot be read as a delivery: {why}", hint=hint)):
         return _summary(run)
-    # Whatever a parser makes of words of others.
-    except Exception as error:
-        raise LedgerForged(
-            f"run {run.id} cannot be read as a delivery: {failure_line(error)}",
-            hint="no command of tidegate wrote it so; see the run in MLflow, and who may write there",
-        ) from error
 
 
 LARGEST_PID = 2**31

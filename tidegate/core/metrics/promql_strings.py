@@ -15,6 +15,6 @@ def without_raw_strings(query: str) -> str:
     return _STRING.sub(lambda found: found[0] if found["raw"] is None else f'"{escaped(found["raw"])}"', query)
 
 
-def escaped(text: str) -> str:
-    """Return `text` as it stands between double quotes."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def escaped(text: str, quote: str = '"') -> str:
+    """Return `text` as it stands between two of `quote`, which is `"` or `'`."""
+    return text.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
