@@ -149,9 +149,17 @@ async def test_offline_counts_the_answers_of_both_arms(world: World) -> None:
 
 async def test_offline_forgives_a_challenger_what_the_champion_does_not_know_either(world: World) -> None:
     for url in (CHAMPION_URL, CHALLENGER_URL):
-        world.chat.scripts[url] = lambda prompt: "no idea"
+        knows = world.chat.scripts[url]
+        world.chat.scripts[url] = lambda prompt, knows=knows: "no idea" if "3" in prompt else knows(prompt)
     await run(world, StageName.OFFLINE)
     assert verdicts(world) == [("quality", "pass")]
+
+
+async def test_offline_decides_nothing_where_neither_knows_anything(world: World) -> None:
+    for url in (CHAMPION_URL, CHALLENGER_URL):
+        world.chat.scripts[url] = lambda prompt: "no idea"
+    stop = await stopped(world, StageName.OFFLINE)
+    assert (stop.ending, verdicts(world)) == (Ending.INCONCLUSIVE, [("quality", "inconclusive")])
 
 
 async def test_offline_does_not_score_an_engine_that_stops_answering(world: World) -> None:

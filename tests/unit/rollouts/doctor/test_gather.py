@@ -43,9 +43,14 @@ async def test_nothing_is_changed(canary: Region) -> None:
 
 async def test_what_a_controller_is_just_putting_right_is_not_told(canary: Region) -> None:
     halves = [{"name": f"{NAME}-{arm}", "port": 80, "weight": 50} for arm in ("stable", "canary")]
-    canary.at_last.append(
-        lambda: canary.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(backendRefs=halves))
-    )
+
+    def drift() -> None:
+        """The route changes, and so does the Rollout, which is what its controller notices."""
+        canary.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(backendRefs=halves))
+        version = canary.cluster.get(ROLLOUTS, NAME)["metadata"]["resourceVersion"]
+        canary.edit(ROLLOUTS, NAME, lambda it: it["metadata"].update(annotations={"at": version}))
+
+    canary.at_last.append(drift)
     assert await canary.found() == {"weight-differs"}
     assert await canary.found(twice=True) == set()
 
