@@ -55,4 +55,4 @@ class NoImage(Refused):
 
 
 class UntrustedImage(NotGenuine):
-    """An engine image is not one that the trust file allows, or serves another model version; nothing was deployed."""
+    """An engine is not one that the trust file allows, or is of another model version; nothing was deployed."""

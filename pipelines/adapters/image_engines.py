@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine_images.spec import EngineSettings
-from pipelines.authority.engine_images import TrustedImages, pinned_image
+from pipelines.authority.engine_images import TrustedImages, pinned_image, recorded_settings
 from pipelines.ports import Registry
+from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion
@@ -39,6 +40,8 @@ class ImageEngines:
     settings: EngineSettings | None = None
     """Of the spec; None where every version has an image of its own, which its tags name."""
     launch_of: LaunchOf = _known_by_itself
+    allowed: SpecTrust = field(default_factory=SpecTrust)
+    """What records of engines may say, as specs may."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
@@ -49,10 +52,10 @@ class ImageEngines:
 
         Raises:
             NoImage: none was pushed, or it is named by a tag, behind which another may be tomorrow.
-            UntrustedImage: it is not what the trust file asks for, or an engine of another version.
+            UntrustedImage: it, or its record, is not what the trust file allows, or is of another version.
         """
         tags = await call_in_thread(self.registry.tags, version)
-        settings = EngineSettings.model_validate(record.settings) if record else self.settings
+        settings = recorded_settings(version, record, self.allowed) if record else self.settings
         image = self._image(version, tags, record)
         prebuilt = settings.image if settings else None
         proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted else ""

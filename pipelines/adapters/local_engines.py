@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine_images.adapters.model_version import read_version
@@ -23,7 +23,9 @@ from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.model import Scorer
 from gates.ports import Embedder, LogLikelihood
 from pipelines.adapters.samples.local import file_of
+from pipelines.authority.engine_images import recorded_settings
 from pipelines.ports import Chat, Registry
+from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
 from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
@@ -140,6 +142,8 @@ class LocalEngines:
     """Where files that the settings name lie."""
     golden: GoldenTerms | None = None
     """What quantization may cost on the golden set; None asks it nothing."""
+    allowed: SpecTrust = field(default_factory=SpecTrust)
+    """What records of engines may say, as specs may."""
     shares_gpus: bool = False
     """Whether an engine leaves room on its GPUs for others, as in a fleet of this machine."""
 
@@ -148,10 +152,14 @@ class LocalEngines:
         return self._workdir(version) / "model"
 
     async def prepare(self, version: ModelVersion, progress: Progress, record: EngineRecord | None = None) -> Engine:
-        """That of the record, or of the spec's settings."""
+        """That of the record, or of the spec's settings.
+
+        Raises:
+            UntrustedImage: the record says what the trust file does not allow.
+        """
         if record is None:
             return await self._prepare(version, progress, version.version)
-        recorded = replace(self, settings=EngineSettings.model_validate(record.settings))
+        recorded = replace(self, settings=recorded_settings(version, record, self.allowed))
         return await recorded._prepare(version, progress, record.name)
 
     async def _prepare(self, version: ModelVersion, progress: Progress, name: str) -> Engine:

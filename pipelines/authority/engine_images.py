@@ -7,13 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine_images.arguments.validation import external_references
 from engine_images.errors import BadKey, BadSignature, BrokenImage
 from engine_images.oci.reading import Images, prove_image
 from engine_images.oci.reference import ImageReference
+from engine_images.spec import EngineSettings
 from pipelines.errors import NoImage, UntrustedImage
-from pipelines.spec.trust import EngineTrust
+from pipelines.spec.trust import EngineTrust, SpecTrust
 from registry.conventions import ENGINE_IMAGE
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
+from tidegate.core.text import foreign
 
 Open = Callable[[ImageReference], AbstractContextManager[Images]]
 
@@ -57,6 +60,29 @@ class TrustedImages:
                 hint="build this version, and `tidegate engine push --mark` it",
             )
         return f"signed by {proof.manifest_by}"
+
+
+def recorded_settings(version: ModelVersion, record: EngineRecord, trust: SpecTrust) -> EngineSettings:
+    """What a record says of `engine`; whoever may write to MLflow may write one, so it may say no more than a spec.
+
+    Raises:
+        UntrustedImage: it is no record, or changes arguments or pods that the trust file leaves to the operator.
+    """
+
+    def refused(why: str) -> UntrustedImage:
+        return UntrustedImage(
+            f"{version.uri}: its recorded engine {record.name}: {why}",
+            hint="see who wrote it; `tidegate engine record SPEC` records the spec's engine in its place",
+        )
+
+    with foreign(refused):
+        settings = EngineSettings.model_validate(record.settings)
+    for argument, said in external_references(settings.vllm.args if settings.vllm else {}):
+        if said not in trust.plugins.get(argument, ()):
+            raise refused(f"{argument} {said!r} is not under `spec.plugins` of trust.yaml")
+    if not trust.pods and (changed := sorted(record.pods.keys() & {"patches", "template"})):
+        raise refused(f"{' and '.join(changed)} of its pods need `spec.pods: true` in trust.yaml")
+    return settings
 
 
 def keys_in(trust: EngineTrust, folder: Path) -> dict[str, bytes]:

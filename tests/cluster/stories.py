@@ -178,7 +178,7 @@ def _back_in_spite_of(model: DeliveredModel, killed: Command, *command: str) -> 
     killed.finish()
     client, delivery = MlflowClient(model.bed.tracking_uri), model.delivery()
     experiment = client.get_run(delivery.id).info.experiment_id
-    evil = client.create_model_version(model.name, "file:///nowhere").version
+    evil = client.create_model_version(model.name, "s3://nowhere/model").version
     client.set_model_version_tag(model.name, evil, ENGINE_IMAGE, f"evil.example.net/miner@sha256:{'6' * 64}")
     client.create_run(experiment, tags={MODEL: model.name})
     tags = {MODEL: model.name, VERSION: "2", CHAMPION: str(evil), HOST: "ci", PID: "1", STATE: "running"}

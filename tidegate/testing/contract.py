@@ -19,6 +19,11 @@ def versions(state: RegionState) -> tuple[str | None, ...]:
     return tuple(arm.version if arm else None for arm in (state.stable, state.canary, state.previous))
 
 
+def region(state: RegionState) -> RegionState:
+    """What the region is, without the note on how it came there."""
+    return state.model_copy(update={"note": ""})
+
+
 @pytest.mark.asyncio
 class FleetContract:
     """Inherit it and bring the fixtures `fleet` (an empty region), `engine` and `broken` (makes a deploy fail).
@@ -38,9 +43,9 @@ class FleetContract:
 
     async def test_the_same_deploy_twice_changes_nothing(self, fleet: Fleet, engine: MakeEngine) -> None:
         first = await fleet.deploy(engine("1"))
-        assert await fleet.deploy(engine("1")) == first
+        assert region(await fleet.deploy(engine("1"))) == region(first)
         trial = await fleet.deploy(engine("2"))
-        assert await fleet.deploy(engine("2")) == trial
+        assert region(await fleet.deploy(engine("2"))) == region(trial)
 
     async def test_the_second_engine_is_a_canary_without_traffic(self, fleet: Fleet, engine: MakeEngine) -> None:
         await fleet.deploy(engine("1"))
@@ -64,7 +69,7 @@ class FleetContract:
         state = await fleet.promote()
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("2", None, "1"), 0)
         assert state.previous and state.previous.ready
-        assert await fleet.promote() == state
+        assert region(await fleet.promote()) == region(state)
 
     async def test_a_rollback_takes_the_canary_away(self, fleet: Fleet, engine: MakeEngine) -> None:
         await fleet.deploy(engine("1"))
@@ -72,7 +77,7 @@ class FleetContract:
         await fleet.shift(50)
         state = await fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
-        assert (await fleet.rollback("1")).model_copy(update={"note": state.note}) == state
+        assert region(await fleet.rollback("1")) == region(state)
 
     async def test_a_rollback_without_a_name_only_takes_the_trial_away(self, fleet: Fleet, engine: MakeEngine) -> None:
         await fleet.deploy(engine("1"))
@@ -93,7 +98,7 @@ class FleetContract:
         await fleet.promote()
         state = await fleet.rollback("1")
         assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
-        assert (await fleet.rollback("1")).model_copy(update={"note": state.note}) == state
+        assert region(await fleet.rollback("1")) == region(state)
 
     async def test_a_region_that_remembers_says_where_an_open_delivery_goes_back_to(
         self, fleet: Fleet, engine: MakeEngine
@@ -131,7 +136,7 @@ class FleetContract:
         for operation in (fleet.promote(), fleet.shift(5), fleet.mirror(5), fleet.rollback("9")):
             with pytest.raises(NotPossible):
                 await operation
-        assert await fleet.observe() == before
+        assert region(await fleet.observe()) == region(before)
 
     async def test_an_engine_that_does_not_start_changes_nothing_for_users(
         self, fleet: Fleet, engine: MakeEngine, broken: MakeEngine
@@ -140,7 +145,7 @@ class FleetContract:
         with pytest.raises(EngineDidNotStart) as caught:
             await fleet.deploy(broken("2"))
         assert "out of memory" in (caught.value.detail or "")
-        assert await fleet.observe() == steady
+        assert region(await fleet.observe()) == region(steady)
 
 
 def fleet_contract(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,10 +21,10 @@ from engine_images.oci.reference import ImageReference
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import Open, TrustedImages, keys_in
 from pipelines.errors import UntrustedImage
-from pipelines.spec.trust import EngineTrust
+from pipelines.spec.trust import EngineTrust, SpecTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
-from registry.model import ModelVersion
+from registry.model import EngineRecord, ModelVersion
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
 
@@ -111,6 +112,48 @@ async def test_every_region_asks_before_it_serves(
     engines = ImageEngines(registry=registry, state=StateFolder(tmp_path), name="support-llm", trusted=trusted)
     with pytest.raises(UntrustedImage, match=r"evil\.example/miner"):
         await engines.prepare(version, print)
+
+
+def _args(**args: Any) -> dict[str, Any]:
+    return {"vllm": {"version": "0.32.0", "args": args}}
+
+
+def _record(settings: Any, pods: Any) -> EngineRecord:
+    return EngineRecord(name="1", fingerprint="a" * 64, settings=settings, image=f"{GOOD}@sha256:{'6' * 64}", pods=pods)
+
+
+RECORDS = [
+    (
+        _args(middleware=["acme.Steals"]),
+        {},
+        r"middleware 'acme\.Steals' is not under `spec\.plugins`",
+    ),
+    (_args(**{"tool-server": "10.1.2.3:80"}), {}, "tool-server"),
+    ({}, {"patches": [{"target": {"kind": "Rollout"}, "patch": {"spec": {"template": {}}}}]}, "patches of its pods"),
+    ({}, {"template": {"container": "engine", "pod": {}}}, "template of its pods"),
+    ({"vllm": {"args": 3}}, {}, "recorded engine 1: "),
+    ({"no such setting": True}, {}, "recorded engine 1: "),
+]
+"""Settings and pods, as anybody may write them who may write to MLflow, and what is said of them."""
+
+
+@pytest.mark.parametrize(("record", "said"), [(_record(settings, pods), said) for settings, pods, said in RECORDS])
+async def test_a_recorded_engine_may_say_no_more_than_a_spec(
+    registry: FakeRegistry, version: ModelVersion, tmp_path: Path, record: EngineRecord, said: str
+) -> None:
+    engines = ImageEngines(registry=registry, state=StateFolder(tmp_path), name="support-llm")
+    with pytest.raises(UntrustedImage, match=said):
+        await engines.prepare(version, print, record)
+
+
+async def test_what_the_operator_allows_to_specs_a_recorded_engine_may_say(
+    registry: FakeRegistry, version: ModelVersion, tmp_path: Path
+) -> None:
+    pods = {"labels": {"team": "ml"}, "template": {"container": "engine", "pod": {}}}
+    settings = _args(middleware=["acme.Limits"])
+    allowed = SpecTrust(pods=True, plugins={"middleware": ("acme.Limits",)})
+    engines = ImageEngines(registry=registry, state=StateFolder(tmp_path), name="support-llm", allowed=allowed)
+    assert (await engines.prepare(version, print, _record(settings, pods))).pods == pods
 
 
 def test_keys_lie_next_to_the_trust_file(tmp_path: Path) -> None:

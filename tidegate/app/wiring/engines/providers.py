@@ -25,6 +25,7 @@ from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ImageLaunch
 from tidegate.app.process import note
+from tidegate.app.wiring.trust import named_trust
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
 
@@ -55,7 +56,7 @@ def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) 
     def launch_of(version: ModelVersion, settings: EngineSettings) -> ImageLaunch | None:
         return image_launch(spec, fleet, settings, version=version.version, digest=version.digest)
 
-    return replace(engines, settings=spec.engine, launch_of=launch_of)
+    return replace(engines, settings=spec.engine, launch_of=launch_of, allowed=named_trust().trust.spec)
 
 
 def local_engines(
@@ -98,6 +99,7 @@ def local_engines(
         threads=threads,
         spec_folder=spec_folder,
         golden=terms,
+        allowed=named_trust().trust.spec,
         shares_gpus=isinstance(spec.fleet, LocalFleet),
     )
 
