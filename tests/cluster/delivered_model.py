@@ -54,8 +54,8 @@ GATES: Mapping[str, Any] = {
 
 STAGES: Sequence[Mapping[str, Any]] = (
     {"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},
-    {"shadow": {"pairs_per_second": 4, "at_least": "5s", "within": "5m", "gates": ["latency", "errors", "agreement"]}},
-    {"canary": {"weights": [50], "within": "5m", "gates": ["latency", "errors"]}},
+    {"shadow": {"pairs_per_second": 4, "at_least": "5s", "within": "15m", "gates": ["latency", "errors", "agreement"]}},
+    {"canary": {"weights": [50], "within": "15m", "gates": ["latency", "errors"]}},
 )
 
 
@@ -289,7 +289,7 @@ class DeliveredModel:
             "previous": {"versions": 1, "keep": "30m"},
             "pod": {
                 **{"cpu": "20m", "memory": "192Mi", "shared_memory": "16Mi", "cache": {"size": "64Mi"}},
-                **{"start_within": "60s", "drain": "8s", "linger": "2s"},
+                **{"start_within": "180s", "drain": "8s", "linger": "2s"},
             },
             "regions": {region: self._place(region) for region in self.regions},
         }

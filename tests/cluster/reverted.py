@@ -24,7 +24,7 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
-PATIENT = [*UNGATED, {"canary": {"weights": [50], "at_least": "2m", "within": "5m", "gates": ["errors"]}}]
+PATIENT = [*UNGATED, {"canary": {"weights": [50], "at_least": "2m", "within": "15m", "gates": ["errors"]}}]
 """Users are on the canary for as long as somebody needs to write it back."""
 
 

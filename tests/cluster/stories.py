@@ -25,7 +25,7 @@ from registry.model import Event
 
 UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
 """Stages that take seconds: what a story is about comes before or after them."""
-CANARY = ({"canary": {"weights": [50], "within": "5m", "gates": ["latency", "errors"]}},)
+CANARY = ({"canary": {"weights": [50], "within": "15m", "gates": ["latency", "errors"]}},)
 """Users meet the version before anything else could judge it."""
 BACK_SECONDS = 10.0
 """From a verdict to the last user request that begins on the canary, for a broken product only: the figure itself is
@@ -108,7 +108,7 @@ def aborted(bed: Bed) -> Told:
 
 def killed(bed: Bed) -> Told:
     """`kill -9` of tidegate in each step, and `resume` each time; it is delivered in the end."""
-    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
+    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "15m", "gates": ["errors"]}}]
     model, first = model_served(bed, "killed", stages=stages)
     with model.users():
         second = model.version()
@@ -126,7 +126,7 @@ def killed(bed: Bed) -> Told:
 
 def interrupted(bed: Bed) -> Told:
     """Ctrl-C, a closed terminal, or a node that drains, in each step: every time all users are back on the champion."""
-    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "5m", "gates": ["errors"]}}]
+    stages = [*UNGATED, {"canary": {"weights": [50], "at_least": "3s", "within": "15m", "gates": ["errors"]}}]
     model, first = model_served(bed, "interrupted", stages=stages)
     with model.users():
         model.version()

@@ -39,7 +39,7 @@ def _keeps(bed: Bed, promise: str) -> None:
     """In a region of its own."""
     (region, *_) = bed.around.clusters
     model = DeliveredModel(bed, f"promise-{PROMISES.index(promise)}", [[region]])
-    model.change(stages=[{"canary": {"weights": [5, 25, 50], "within": "5m", "gates": ["errors"]}}])
+    model.change(stages=[{"canary": {"weights": [5, 25, 50], "within": "15m", "gates": ["errors"]}}])
     serves, fails = _image(model, "serves"), _image(model, "fails", fail="torch.OutOfMemoryError: CUDA out of memory")
 
     def engine(version: str, image: str = serves) -> Engine:

@@ -106,7 +106,7 @@ class WorkflowModel(DeliveredModel):
         }
 
 
-PATIENT = ({"canary": {"weights": [50], "at_least": "20s", "within": "5m", "gates": ["latency", "errors"]}},)
+PATIENT = ({"canary": {"weights": [50], "at_least": "20s", "within": "15m", "gates": ["latency", "errors"]}},)
 
 
 def workflow_delivers(bed: Bed) -> Told:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -61,6 +60,28 @@ def function_lengths() -> dict[str, int]:
     }
 
 
+LINES = {
+    "engine_images": 14082,
+    "gates": 14749,
+    "pipelines": 21800,
+    "registry": 6759,
+    "rollouts": 25367,
+    "slo": 4300,
+    "tidegate": 19933,
+    "tests": 98652,
+}
+"""Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
+SLACK = 150
+"""Below a figure by more than this, and the figure is to be lowered."""
+
+
+@pytest.mark.parametrize("part", LINES)
+def test_no_part_grows(part: str) -> None:
+    lines = sum(len(path.read_text().splitlines()) for path in (ROOT / part).rglob("*.py"))
+    assert lines <= LINES[part], "take out as many lines of it"
+    assert lines > LINES[part] - SLACK, f"write {lines} into LINES"
+
+
 def test_no_module_is_longer_than_a_reader_can_bear() -> None:
     assert {str(path): len(text.splitlines()) for path, text in MODULES.items() if len(text.splitlines()) > 500} == {}
 
@@ -96,14 +117,6 @@ def test_every_package_is_in_the_wheel() -> None:
 def test_every_package_is_typed_and_says_what_it_is(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
     assert ast.get_docstring(trees()[Path(package, "__init__.py")])
-
-
-def test_the_http_library_can_be_replaced_in_one_module_of_a_folder() -> None:
-    users = defaultdict(list)
-    for path, tree in trees().items():
-        if "httpx" in imports(tree):
-            users[path.parent].append(str(path))
-    assert {package: modules for package, modules in users.items() if len(modules) > 1} == {}
 
 
 def test_deciding_touches_nothing_outside() -> None:
