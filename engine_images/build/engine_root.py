@@ -61,7 +61,6 @@ def serve(
     *,
     threads: int | None = None,
     model_infos: Path | None = None,
-    fork_server: Path | None = None,
     samples: Path | None = None,
     known_as: str | None = None,
     arguments: Iterable[str] = (),
@@ -75,7 +74,6 @@ def serve(
         run: the process' own folder; `{port}` in it is replaced like the port itself.
         threads: for computing on a CPU; all cores when None.
         model_infos: a folder that engines share; with it an engine without a compile cache starts 8 s sooner.
-        fork_server: a folder that engines share; with it all eager engines of a CPU import vLLM once.
         samples: the file in which a delivery says what to keep of users' requests.
         known_as: by what name that file knows the engine; its model version when None.
         arguments: added to vLLM's.
@@ -86,8 +84,6 @@ def serve(
         options += ["--threads", str(threads)]
     if model_infos is not None:
         options += ["--model-infos", str(model_infos)]
-    if fork_server is not None:
-        options += ["--fork-server", str(fork_server)]
     if samples is not None:
         options += ["--samples", str(samples)]
     if known_as is not None:

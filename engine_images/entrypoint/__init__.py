@@ -5,7 +5,5 @@ of tidegate, only the standard library and what vLLM itself depends on. In an im
 `tidegate_entrypoint` below `/engine/entrypoint`.
 
 process 1   `serve`, which prepares (`manifest`, `weights`, `runtime_directory`, `compile_key`), then watches its child
-server      `forked`, for an eager engine on a CPU: vLLM's server and its engine core import vLLM once
-            `fork_client` and `fork_server`: eager engines of one machine import vLLM once
 vLLM        with `gate.EngineGate` as ASGI middleware: counts, readiness, health and draining without a proxy's hop
 """

@@ -19,7 +19,6 @@ from itertools import chain
 from pathlib import Path
 
 from . import compile_key, manifest, weights
-from .channel import VARIABLE
 from .journal import BadSettings, EventLog, OtherMachine
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
 from .runtime_directory import RuntimeDirectory, compiled_files
@@ -54,7 +53,6 @@ class Settings(ModelSettings):
     health_deadline: float
     threads: int | None
     model_infos: Path | None
-    fork_server: Path | None
     samples: Path | None
     known_as: str | None
     spot: str
@@ -102,7 +100,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--health-every", type=float, default=10.0, help="seconds for which a proof of health holds")
     option("--health-deadline", type=float, default=10.0, help="seconds for one test inference")
     option("--model-infos", type=Path, help="folder shared by engines: what vLLM has found out about model classes")
-    option("--fork-server", type=absolute_path, help="folder in which engines on a CPU find what has imported vLLM")
     option("--samples", type=absolute_path, help="file in which a delivery says what to keep of users' requests")
     option("--known-as", help="by what name that file knows this engine; else its model version")
     option("--threads", type=int, help="for computing on a CPU; else the cores that this container may use")
@@ -136,9 +133,6 @@ ARENAS = "4"
 GPU_CACHES = {"TRITON_CACHE_DIR": "triton", "FLASHINFER_WORKSPACE_BASE": "flashinfer", "CUDA_CACHE_PATH": "cuda"}
 """Where compilers of kernels besides inductor keep them, as folders of the compile cache: so they are kept with it."""
 
-PRELOADED = "LD_PRELOAD"
-"""Libraries that a program has before its own, for all that is started from it."""
-
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -150,7 +144,6 @@ def child_environment(
     packages: Path,
     threads: int | None,
     allocator: str | None,
-    openmp: str | None = None,
     on_cpu: bool = True,
 ) -> dict[str, str]:
     """What vLLM's process sees.
@@ -162,13 +155,11 @@ def child_environment(
         packages: the folder that holds this package, for the middleware.
         threads: for computing on a CPU; None leaves them to vLLM.
         allocator: a library to allocate memory with; None means the C library's own.
-        openmp: the library to compute with by several threads; None leaves it to vLLM.
         on_cpu: whether nothing is compiled for a GPU, whose compilers keep what they made below the home otherwise.
     """
     merged = {**manifest, **inherited}
-    tuned = {"OMP_WAIT_POLICY": "passive"} | ({} if allocator else {"MALLOC_ARENA_MAX": ARENAS})
-    if preloaded := [library for library in (allocator, openmp) if library]:
-        tuned[PRELOADED] = os.pathsep.join(preloaded)
+    tuned = {"OMP_WAIT_POLICY": "passive"}
+    tuned |= {"LD_PRELOAD": allocator} if allocator else {"MALLOC_ARENA_MAX": ARENAS}
     if not on_cpu:
         tuned |= {name: str(cache / folder) for name, folder in GPU_CACHES.items()}
     if threads is not None:
@@ -195,22 +186,13 @@ def usable_cores(quota: Path = CGROUP_QUOTA) -> int:
 
 def find_allocator() -> str | None:
     """tcmalloc, where this machine or the installed vLLM has it."""
-    ours = (path for path in TCMALLOC if Path(path).exists())
-    return next(ours, None) or next(_libraries("vllm", "libs/libtcmalloc*.so*"), None)
-
-
-def find_openmp() -> str | None:
-    """The OpenMP that torch brings, found as vLLM finds it: another one would not compute with the threads of torch."""
-    return next(chain(_libraries("torch", "../torch.libs/libgomp*.so*"), _libraries("torch", "lib/libgomp*.so*")), None)
-
-
-def _libraries(package: str, pattern: str) -> Iterator[str]:
-    """Files of an installed package, which is not imported for that."""
-    found = find_spec(package)
-    if found is None or found.origin is None:
-        return
-    folder, _, names = pattern.rpartition("/")
-    yield from map(str, sorted((Path(found.origin).parent / folder).resolve().glob(names)))
+    if ours := next((path for path in TCMALLOC if Path(path).exists()), None):
+        return ours
+    # vLLM is not imported for that.
+    vllm = find_spec("vllm")
+    if vllm is None or vllm.origin is None:
+        return None
+    return next(map(str, sorted((Path(vllm.origin).parent / "libs").glob("libtcmalloc*.so*"))), None)
 
 
 PACKAGE = Path(__file__).resolve().parent
@@ -221,25 +203,6 @@ QUIET_PATHS = ",".join(
 
 EAGER = "--enforce-eager"
 """Of vLLM: nothing is compiled, whatever a cache holds."""
-
-FORK_CLIENT = PACKAGE / "server" / "fork_client.py"
-
-IMPORTED_ONCE = (
-    VLLM,
-    "vllm.v1.engine.async_llm",
-    "vllm.v1.engine.utils",
-    "vllm.v1.worker.cpu_worker",
-    "vllm.v1.worker.cpu_model_runner",
-    "vllm.v1.sample.ops.penalties",
-    "vllm.model_executor.layers.quantization.online.base",
-)
-"""What a fork server imports: vLLM's server, and what it and its core import later for any model."""
-
-READ_LATE = ("VLLM_CACHE_ROOT", "PYTHONPATH", "TMPDIR", VARIABLE)
-"""Variables that are another engine's own, and that nothing reads while it is imported."""
-
-ONE_WORKER = "VLLM_ENABLE_V1_MULTIPROCESSING"
-"""Of vLLM, if it is 0: on a CPU the engine core computes itself."""
 
 TOKEN_VARIABLE = "TIDEGATE_WEIGHTS_TOKEN"
 """A secret is no option: everybody may read a process's arguments."""
@@ -275,10 +238,6 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     if settings.model_infos is not None:
         run.share_model_infos(settings.model_infos)
     inherited = _inherited(settings, run)
-    on_cpu = compile_key.computes_on_cpu()
-    arguments = (*engine.arguments, *settings.vllm)
-    openmp = find_openmp() if on_cpu else None
-    forks = forks_core(settings.server, arguments, {**engine.environment, **inherited}, openmp=openmp)
     environment = child_environment(
         inherited,
         engine.environment,
@@ -286,11 +245,10 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         packages=PACKAGE.parent,
         threads=_threads(settings),
         allocator=find_allocator(),
-        openmp=openmp if forks else None,
-        on_cpu=on_cpu,
+        on_cpu=compile_key.computes_on_cpu(),
     )
     differing = _differences(settings, engine, environment, model, journal)
-    command = _command(settings, engine, forks=forks)
+    command = _command(settings, engine)
     written = None if EAGER in command else cache
     return PreparedEngine(
         engine=engine,
@@ -306,8 +264,8 @@ def _inherited(settings: Settings, run: RuntimeDirectory) -> dict[str, str]:
     """What vLLM gets of our own environment."""
     # It has no use for our secret.
     inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-    # A pod's /tmp goes with it; a machine's fills with what killed engines leave.
-    if settings.fork_server is not None and (temporary := run.temporary()):
+    # A pod's /tmp goes with it; that of a machine, where engines share things, fills with what killed ones leave.
+    if settings.model_infos is not None and (temporary := run.temporary()):
         inherited["TMPDIR"] = str(temporary)
     return inherited
 
@@ -382,19 +340,7 @@ def _threads(settings: Settings) -> int | None:
     return usable_cores()
 
 
-def forks_core(server: str, arguments: Container[str], variables: Mapping[str, str], *, openmp: str | None) -> bool:
-    """Whether vLLM's engine core may be a fork of its server; `server.forked` says why not always."""
-    return (
-        server == VLLM
-        and EAGER in arguments
-        and openmp is not None
-        and variables.get(ONE_WORKER) == "0"
-        # vLLM adds to the operator's for its core, and a fork would not have it.
-        and PRELOADED not in variables
-    )
-
-
-def _command(settings: Settings, engine: ServedEngine, *, forks: bool) -> tuple[str, ...]:
+def _command(settings: Settings, engine: ServedEngine) -> tuple[str, ...]:
     ours = {
         "--host": settings.host,
         "--port": str(settings.port),
@@ -406,14 +352,7 @@ def _command(settings: Settings, engine: ServedEngine, *, forks: bool) -> tuple[
         ours["--logging-config.formatter"] = "json"
     theirs = without(ours.keys(), [*engine.arguments, *settings.vllm])
     gate = ["--middleware", f"{PACKAGE.name}.gate.EngineGate"]
-    rest = (settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
-    if not forks:
-        return (sys.executable, "-m", *rest)
-    forked = (f"{PACKAGE.name}.server.forked", *rest)
-    if settings.fork_server is None:
-        return (sys.executable, "-m", *forked)
-    shared = (str(settings.fork_server), ",".join(IMPORTED_ONCE), ",".join(READ_LATE))
-    return (sys.executable, "-I", "-S", str(FORK_CLIENT), *shared, *forked)
+    return (sys.executable, "-m", settings.server, *theirs, *chain.from_iterable(ours.items()), *gate)
 
 
 def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:

@@ -178,7 +178,6 @@ class LocalEngines:
             (self.state.run / PORT).absolute(),
             threads=self.threads,
             model_infos=(self.state.builds / "modelinfos").absolute(),
-            fork_server=(self.state.run / "fork-server").absolute(),
             # Always, so that a champion of before has it too; nothing is kept unless a delivery writes there.
             samples=file_of(self.state.samples.absolute(), REGION),
             known_as=name if name != version.version else None,

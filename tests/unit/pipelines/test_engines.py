@@ -109,7 +109,7 @@ async def test_its_folders_are_where_they_are_wherever_it_starts(
     monkeypatch.chdir(machine.state.root.parent)
     state = StateFolder(Path(machine.state.root.name))
     engine = await replace(machine.engines(), state=state).prepare(machine.first, machine.said.append)
-    for option in ("--root", "--run", "--model-infos", "--fork-server"):
+    for option in ("--root", "--run", "--model-infos"):
         assert Path(engine.command[engine.command.index(option) + 1]).is_absolute()
     assert Path(engine.workdir).is_absolute()
 
@@ -143,12 +143,6 @@ async def test_engines_share_what_vllm_has_found_out_about_model_classes(machine
     commands = [(await machine.prepare(version)).command for version in (machine.first, machine.second)]
     folders = {command[command.index("--model-infos") + 1] for command in commands}
     assert folders == {str(machine.state.builds / "modelinfos")}
-
-
-async def test_engines_share_the_process_that_has_imported_vllm(machine: Machine) -> None:
-    commands = [(await machine.prepare(version)).command for version in (machine.first, machine.second)]
-    folders = {command[command.index("--fork-server") + 1] for command in commands}
-    assert folders == {str(machine.state.run / "fork-server")}
 
 
 async def test_an_engine_takes_the_threads_it_was_given(machine: Machine) -> None:

@@ -7,13 +7,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
-import psutil
 import pytest
 from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
 
@@ -108,41 +105,11 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
     assert (drained["cut"], drained["stuck"]) == (0, 0)
 
 
-def test_the_core_is_a_fork_that_computes_with_all_threads_and_holds_no_socket_of_the_server(
-    root: Path, start_vllm: Start
-) -> None:
+def test_an_engine_whose_core_is_killed_ends(root: Path, start_vllm: Start) -> None:
     engine = start_vllm(root, "--threads", "2").until_ready()
-    core = core_of(engine)
-    server = parent_of(core)
-    # At the same place by chance alone, were it loaded once more.
-    assert place_of("libtorch_cpu.so", core) == place_of("libtorch_cpu.so", server)
-    assert sockets_of(server)
-    assert not sockets_of(core) & sockets_of(server)
-    assert "leaving Torch threads at 2" in engine.output.read_text(encoding="utf-8")
+    (core,) = [pid for pid in engine.family() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"VLLM::Engine")]
     os.kill(core, signal.SIGKILL)
     assert engine.wait() == Died.code
-
-
-def core_of(engine: Process1) -> int:
-    """vLLM's engine core."""
-    (core,) = [pid for pid in engine.family() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"VLLM::Engine")]
-    return core
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-
-
-def place_of(library: str, pid: int) -> str:
-    """The address of a loaded library."""
-    lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
-    return next(line.partition("-")[0] for line in lines if line.endswith(library))
-
-
-def sockets_of(pid: int) -> set[str]:
-    """Its open sockets; what two processes have in common has the same name."""
-    open_files = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
-    return {name for name in open_files if name.startswith("socket:")}
 
 
 async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
@@ -163,61 +130,6 @@ async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root:
     assert engine.wait() == 8
     drained = engine.event("drained")
     assert (drained["cut"], drained["stuck"]) == (STREAMS + 1, 0)
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder whose path leaves room for that of a socket."""
-    with TemporaryDirectory(dir="/tmp") as folder:
-        yield Path(folder)
-
-
-async def test_engines_that_share_a_fork_server_answer_as_one_that_does_not_and_end_alone(
-    short: Path, root: Path, start_vllm: Start
-) -> None:
-    shared = ("--fork-server", str(short / "fork-server"))
-    alone = start_vllm(root).until_ready()
-    first = start_vllm(root, *shared, run=short / "first").until_ready()
-    second = start_vllm(root, *shared, run=short / "second").until_ready()
-    answers = [await log_probabilities(engine) for engine in (alone, first, second)]
-    assert len(answers[0]) == ANSWERED
-    assert answers[1:] == [answers[0]] * 2
-    fork_server, server, core = forks_of(second)
-    assert place_of("libtorch_cpu.so", server) == place_of("libtorch_cpu.so", fork_server)
-    assert forks_of(first)[0] == fork_server
-    # What it leaves behind when it is killed.
-    assert any(each.is_socket() for each in (short / "second" / "tmp").iterdir())
-    os.kill(second.process.pid, signal.SIGKILL)
-    until_gone(server, core)
-    assert first.get("/tidegate/ready").status_code == httpx.codes.OK
-    first.terminate()
-    assert first.wait() == 0
-    until_gone(fork_server)
-
-
-ANSWERED = 100
-"""Tokens."""
-
-
-async def log_probabilities(engine: Process1) -> list[float]:
-    body = {"model": "tiny", "prompt": "count", "max_tokens": ANSWERED, "temperature": 0, "logprobs": 1}
-    async with client_of(engine) as client:
-        answer = (await client.post("/v1/completions", json=body)).json()
-    found: list[float] = answer["choices"][0]["logprobs"]["token_logprobs"]
-    return found
-
-
-def forks_of(engine: Process1) -> tuple[int, int, int]:
-    """The fork server, its server that listens at the engine's port, and this one's core."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if "-m tidegate_entrypoint.server.forked" in " ".join(process.cmdline()) and any(
-                each.status == psutil.CONN_LISTEN and each.laddr.port == engine.port
-                for each in process.net_connections()
-            ):
-                (core,) = process.children()
-                return process.ppid(), process.pid, core.pid
-    raise AssertionError(f"nothing listens at port {engine.port}")
 
 
 def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, start_vllm: Start) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine_images.entrypoint.prepare import VLLM, child_environment, forks_core, usable_cores
+from engine_images.entrypoint.prepare import child_environment, usable_cores
 
 
 def environment(inherited: dict[str, str], manifest: dict[str, str], **options: Any) -> dict[str, str]:
@@ -37,36 +37,6 @@ def test_the_better_allocator_is_taken_where_there_is_one() -> None:
     without = environment({}, {})
     assert "LD_PRELOAD" not in without
     assert without["MALLOC_ARENA_MAX"] == "4"
-
-
-def test_the_library_that_computes_is_there_before_a_core_is_forked_unless_the_operator_preloads_others() -> None:
-    made = environment({}, {}, allocator="/lib/tcmalloc.so", openmp="/torch/lib/libgomp.so.1")
-    assert made["LD_PRELOAD"] == "/lib/tcmalloc.so:/torch/lib/libgomp.so.1"
-    assert environment({}, {}, openmp="/torch/lib/libgomp.so.1")["LD_PRELOAD"] == "/torch/lib/libgomp.so.1"
-    assert environment({"LD_PRELOAD": "/own.so"}, {}, openmp="/torch/lib/libgomp.so.1")["LD_PRELOAD"] == "/own.so"
-
-
-EAGER_CPU = {"server": VLLM, "arguments": ("--enforce-eager",), "variables": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}}
-
-
-def test_the_core_of_an_eager_engine_on_a_cpu_is_forked() -> None:
-    assert forks_core(**EAGER_CPU, openmp="/torch/lib/libgomp.so.1")
-
-
-@pytest.mark.parametrize(
-    "otherwise",
-    [
-        {"openmp": None},
-        {"server": "another.server"},
-        {"arguments": ("--model", "model")},
-        {"variables": {}},
-        {"variables": {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}},
-        {"variables": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "LD_PRELOAD": "/own.so"}},
-    ],
-    ids=lambda otherwise: str(next(iter(otherwise.items()))),
-)
-def test_any_other_core_is_started_as_vllm_does_it(otherwise: dict[str, Any]) -> None:
-    assert not forks_core(**{**EAGER_CPU, "openmp": "/torch/lib/libgomp.so.1", **otherwise})
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("100000 100000", 1), ("50000 100000", 1)])

@@ -1,1 +1,0 @@
-"""How vLLM's server is run, where that differs from running its module."""
