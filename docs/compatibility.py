@@ -54,10 +54,6 @@ def rows() -> Iterator[Tested]:
     yield Tested(
         "Prometheus", clusters.get("Prometheus", ""), real, ("tests/integration/rollouts/test_rules.py", *cluster)
     )
-    yield Tested(
-        "Databricks, Unity Catalog", "", Against.SIMULATED, ("tests/integration/registry/test_databricks.py",),
-        "MLflow's own client asks a server of ours, written after its reference; no workspace was asked",
-    )  # fmt: skip
     yield Tested("Kubernetes", clusters["Kubernetes"], real, cluster)
     yield Tested("Gateway API", clusters["Gateway API"], real, cluster, "`HTTPRoute` of `v1`")
     yield Tested(

@@ -18,9 +18,6 @@ MAX_PARTS = 90
 STORY_CHARACTERS = 7500
 """Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
-HEAD_LINES = 6
-"""Of the description: title, state, and the table's head."""
-
 _PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
 
@@ -172,15 +169,6 @@ def describe(title: str, events: Sequence[Event], ending: str | None = None) -> 
         [f"| | | | *{left_out} events left out here; all are in the tags and in events.jsonl* |\n"] if left_out else []
     )
     return head + "".join(first + gap + last)
-
-
-def shortened(story: str, most_bytes: int) -> str:
-    """What `describe` tells, without the oldest rows after the first, in no more bytes than these of UTF-8."""
-    lines = story.splitlines(keepends=True)
-    first = HEAD_LINES + 1
-    while len("".join(lines).encode()) > most_bytes and len(lines) > first:
-        del lines[first]
-    return "".join(lines)
 
 
 def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:

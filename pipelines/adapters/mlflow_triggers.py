@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
-from registry.adapters.databricks.address import is_catalog
 from registry.adapters.mlflow_calls import all_pages
 from registry.adapters.mlflow_library import MALFORMED, open_client, store_errors
 from registry.adapters.mlflow_store import Store, open_store
-from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.errors import OutsideError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -68,15 +67,9 @@ class MlflowTriggers:
         The webhook of that name is changed when there is one. The test event is of a model that does not exist.
 
         Raises:
-            UsageError: it is Unity Catalog.
             OutsideError: MLflow refuses the address, or the test event did not arrive, or was refused.
             StoreUnreachable: MLflow did not answer.
         """
-        if is_catalog(self._uri):
-            raise UsageError(
-                f"{self._uri}: Unity Catalog calls no webhooks of MLflow's",
-                hint="serve without --register: it looks for aliases and tags by itself",
-            )
         with store_errors(self._uri), _refusals(url):
             events = _events()
             known = self._named(name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 
 SQLITE = "sqlite:///"
-LOGGERS = ("mlflow", "alembic", "sqlalchemy", "databricks")
+LOGGERS = ("mlflow", "alembic", "sqlalchemy")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 MALFORMED = "INVALID_PARAMETER_VALUE"
@@ -49,13 +49,7 @@ _SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     # Of one request; MLflow's own are two minutes.
     TIMEOUT: "10",
-    # Of Databricks' library, for all tries of a request; its own are more than eight minutes.
-    "MLFLOW_DATABRICKS_ENDPOINT_HTTP_RETRY_TIMEOUT": "30",
 }
-_LOGIN = (
-    "check DATABRICKS_HOST with DATABRICKS_TOKEN, or with DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET, "
-    "or the profile"
-)
 _moving: list[str] = []
 """What the limit of a request was before each transfer of files that goes on."""
 _counting = Lock()
@@ -219,10 +213,8 @@ class LibraryStore:
                 yield file.path, int(file.file_size or 0)
 
 
-def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowClient:
+def open_client(tracking_uri: str) -> MlflowClient:
     """MLflow's own client of that store; makes a SQLite store, and migrates it, on first use (about 3 seconds).
-
-    `registry_uri` is that of the store with the model versions, where it is another one.
 
     Raises:
         StoreUnreachable: the store cannot be opened.
@@ -233,9 +225,8 @@ def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowCli
         from mlflow import MlflowClient
 
         hide_names()
-        client = MlflowClient(tracking_uri, registry_uri=registry_uri or tracking_uri)
-        if registry_uri is None:
-            client.search_registered_models(max_results=1)
+        client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
+        client.search_registered_models(max_results=1)
     return client
 
 
@@ -339,7 +330,7 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
             ) from error
         raise StoreUnreachable(
             f"MLflow store {place}: {reason}",
-            hint=_LOGIN if place.startswith("databricks") else "check the tracking URI and that the store is running",
+            hint="check the tracking URI and that the store is running",
             detail=str(error).replace(tracking_uri, place),
         ) from error
 

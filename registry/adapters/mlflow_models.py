@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
-from registry.adapters.mlflow_store import Store, open_store, registry_of
+from registry.adapters.mlflow_store import Store, open_store
 from registry.adapters.registering.log import log_version
 from registry.adapters.version_files.adopt import adopt, fetch, survey
 from registry.conventions import (
@@ -56,7 +56,7 @@ class MlflowRegistry:
 
         `registry_uri` is that of the store with the versions, where it is another one.
         """
-        self._uri, self._registry_uri = tracking_uri, registry_of(tracking_uri, registry_uri)
+        self._uri, self._registry_uri = tracking_uri, registry_uri or tracking_uri
 
     @cached_property
     def _store(self) -> Store:

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.databricks.address import catalog_of, is_catalog, is_workspace, refuse_unfit
-from registry.adapters.databricks.catalog import CatalogModels, CatalogVersions, FilesInCatalog
-from registry.adapters.databricks.workspace import WorkspaceRuns
 from registry.adapters.mlflow_address import access_to, asked_by_rest, call_seconds
 from registry.adapters.mlflow_calls import bounded
 from registry.adapters.mlflow_file import FileStore, is_read_here
@@ -71,9 +68,7 @@ def open_store(tracking_uri: str, registry_uri: str | None = None) -> Store:
     Raises:
         UsageError: the environment says something about it that cannot be.
     """
-    registry_uri = registry_of(tracking_uri, registry_uri)
-    refuse_unfit(tracking_uri, registry_uri)
-    return bounded_store(_chosen(tracking_uri, registry_uri))
+    return bounded_store(_chosen(tracking_uri, registry_uri or tracking_uri))
 
 
 def bounded_store(store: Store) -> Store:
@@ -95,27 +90,9 @@ def _chosen(tracking_uri: str, registry_uri: str) -> Store:
     if registry_uri == tracking_uri:
         return tracking
     at = MlflowAddresses(tracking=tracking_uri, registry=registry_uri)
-    if is_catalog(registry_uri):
-        return _with_catalog(tracking, at)
     registry = _opened(registry_uri)
     log = VersionsElsewhere(tracking.runs, tracking.artifacts, registry.models)
     return replace(tracking, at=at, models=registry.models, log=log)
-
-
-def registry_of(tracking_uri: str, registry_uri: str | None) -> str:
-    """The store of model versions: as named, else that of the runs; of a workspace its Unity Catalog."""
-    if registry_uri in (None, tracking_uri):
-        return catalog_of(tracking_uri) if is_workspace(tracking_uri) else tracking_uri
-    return registry_uri
-
-
-def _with_catalog(tracking: Store, at: MlflowAddresses) -> Store:
-    """That store, with versions and their files in Unity Catalog."""
-    models = CatalogModels(at.registry, at.tracking)
-    files = LibraryFiles(at.tracking, at.registry)
-    return replace(
-        tracking, at=at, models=models, files=FilesInCatalog(files, tracking.files), log=CatalogVersions(models)
-    )
 
 
 def _opened(tracking_uri: str) -> Store:
@@ -126,7 +103,7 @@ def _opened(tracking_uri: str) -> Store:
     if is_read_here(tracking_uri, os.environ):
         file = FileStore(tracking_uri)
         return Store(at, file, file, file, files, FileVersions(tracking_uri, log))
-    library = WorkspaceRuns(tracking_uri) if is_workspace(tracking_uri) else LibraryStore(tracking_uri)
+    library = LibraryStore(tracking_uri)
     return Store(at, library, library, library, files, log)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_library import as_global_store, files_move, store_errors
+from registry.adapters.mlflow_library import files_move, store_errors
 from registry.adapters.version_files.folder import FolderFiles
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class LibraryFiles:
     """An `ArtifactFiles`."""
 
-    def __init__(self, uri: str, registry_uri: str | None = None) -> None:
-        """`uri` is that of the store, which knows where runs have their artifacts; versions may be in another one."""
-        self._uri, self._registry_uri = uri, registry_uri or uri
+    def __init__(self, uri: str) -> None:
+        """`uri` is that of the store, which knows where runs have their artifacts."""
+        self._uri = uri
         self._open = lru_cache(maxsize=16)(self._opened)
         self._resolve = lru_cache(maxsize=16)(self._resolved)
 
@@ -53,9 +53,7 @@ class LibraryFiles:
     def _opened(self, address: str) -> ArtifactRepository:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        # One in Unity Catalog opens MLflow's global store too, which would else be a new file in the current folder.
-        with as_global_store(self._uri):
-            return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._registry_uri)
+        return get_artifact_repository(address, tracking_uri=self._uri, registry_uri=self._uri)
 
     def _resolved(self, address: str) -> str:
         with store_errors(self._uri):

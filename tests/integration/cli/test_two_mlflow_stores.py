@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.services.mlflow_server import shared_mlflow_server
 from fakes.terminal import Tidegate
+from mlflow import MlflowClient
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_library import open_client
@@ -44,7 +45,7 @@ def test_a_version_is_registered_in_the_one_and_its_files_lie_in_the_other(
     runs, versions = (open_client(uri) for uri in both)
 
     kept = versions.get_model_version_by_alias(name, "challenger")
-    assert (kept.version, kept.description, kept.tags["tidegate.digest"]) == ("1", "the first", made.digest)
+    assert (str(kept.version), kept.description, kept.tags["tidegate.digest"]) == ("1", "the first", made.digest)
     assert runs.search_registered_models(f"name = '{name}'") == []
     assert versions.get_experiment_by_name(experiment_name(name)) is None
     experiment = runs.get_experiment_by_name(experiment_name(name))
@@ -65,7 +66,8 @@ def test_a_version_is_registered_in_the_one_and_its_files_lie_in_the_other(
 def test_a_version_that_mlflows_own_client_logged_is_adopted(
     both: tuple[str, str], name: str, folder: Path, tmp_path: Path
 ) -> None:
-    client = open_client(*both)
+    open_client(both[1])
+    client = MlflowClient(both[0], registry_uri=both[1])
     run = client.create_run(client.create_experiment(name))
     client.log_artifacts(run.info.run_id, str(folder), "weights")
     client.create_registered_model(name)

@@ -19,7 +19,6 @@ from tidegate.core.text import host_of, redacted
         ("https://token@host/path#x", "https://host/path"),
         ("http://h/?token=er2secret", "http://h/"),
         ("sqlite:////work/a@b/mlflow.db", "sqlite:////work/a@b/mlflow.db"),
-        ("databricks", "databricks"),
         # SQLAlchemy takes all of these in a password.
         *[(f"postgresql://ci:hunt{each}er2secret@h/mlflow", "postgresql://***") for each in "/#?"],
         *[(f"postgresql://ci:hunt{each}er2secret@h/mlflow", "postgresql://h/mlflow") for each in " '\"@"],

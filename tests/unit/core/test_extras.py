@@ -23,8 +23,8 @@ OURS = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images
 ELSEWHERE = {"torch", "transformers", "vllm", "pytest"}
 """Imported where an engine or a test runs, in an environment of its own."""
 
-BROUGHT_ALONG = {"certifi", "databricks", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
-"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, by huggingface-hub, and by mlflow-skinny."""
+BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
+"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, and by huggingface-hub."""
 
 
 @pytest.mark.parametrize(

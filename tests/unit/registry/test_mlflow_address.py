@@ -9,41 +9,9 @@ import pytest
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest
 from registry.adapters.mlflow_library import hide_names
-from registry.adapters.mlflow_store import open_store, registry_of
 from tidegate.core.errors import UsageError
 
 URL = "https://mlflow.example.com/team"
-
-
-@pytest.mark.parametrize(
-    ("tracking", "registry", "why"),
-    [
-        ("databricks-uc", "databricks-uc", "keeps model versions, and no runs"),
-        ("databricks-uc://profile", "http://mlflow:5000", "keeps model versions, and no runs"),
-        ("sqlite:///none.db", "uc:http://127.0.0.1:8080", "open server has no aliases"),
-        ("http://mlflow:5000", "databricks", "own model registry has no aliases"),
-        ("databricks://one", "databricks://another", "own model registry has no aliases"),
-        ("databricks", "databricks-uc://prod", "are two logins"),
-    ],
-)
-def test_what_has_no_place_for_runs_or_aliases_is_refused(tracking: str, registry: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why) as refused:
-        open_store(tracking, registry)
-    assert "MLFLOW_REGISTRY_URI" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("tracking", "registry", "expected"),
-    [
-        ("databricks", None, "databricks-uc"),
-        ("databricks://prod", None, "databricks-uc://prod"),
-        ("databricks://prod", "databricks-uc://prod", "databricks-uc://prod"),
-        ("http://mlflow:5000", None, "http://mlflow:5000"),
-        ("http://mlflow:5000", "databricks-uc", "databricks-uc"),
-    ],
-)
-def test_versions_of_a_workspace_are_in_its_catalog(tracking: str, registry: str | None, expected: str) -> None:
-    assert open_store(tracking, registry).at.registry == registry_of(tracking, registry) == expected
 
 
 def test_name_and_password_of_the_environment_go_first(tmp_path: Path) -> None:
@@ -115,7 +83,6 @@ def test_a_variable_that_holds_no_number_is_said_so(found: str, tmp_path: Path) 
         ("https://mlflow", {"MLFLOW_TRACKING_AUTH": "corporate-plugin"}, False),
         ("sqlite:////tmp/mlflow.db", {}, False),
         ("postgresql://db/mlflow", {}, False),
-        ("databricks", {}, False),
     ],
 )
 def test_servers_are_asked_by_rest_unless_only_mlflow_can_sign(

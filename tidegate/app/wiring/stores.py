@@ -106,7 +106,7 @@ def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
     Raises:
         UsageError: an address of a server or of a database cannot be parsed.
     """
-    from registry.adapters.mlflow_store import embedded_uri, registry_of
+    from registry.adapters.mlflow_store import embedded_uri
 
     for named in filter(None, (tracking_uri, os.environ.get(REGISTRY_URI))):
         if "://" in named and parsed(named) is None:
@@ -115,4 +115,4 @@ def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
                 hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
             )
     tracking = tracking_uri or embedded_uri(state)
-    return MlflowAddresses(tracking=tracking, registry=registry_of(tracking, os.environ.get(REGISTRY_URI)))
+    return MlflowAddresses(tracking=tracking, registry=os.environ.get(REGISTRY_URI) or tracking)

