@@ -12,7 +12,7 @@ from pipelines.draft.misfits import note_misfits
 from pipelines.draft.model import Draft, DraftNoteKind, Sketch
 from pipelines.draft.regions import named_regions, put_waves
 from rollouts.manifests.conventions import LONGEST_NAME, canary_service, stable_service
-from rollouts.survey.model import Router, ServingSurvey, WorkloadKind
+from rollouts.survey.model import Router, ServingSurvey
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import NAME
 
@@ -77,17 +77,13 @@ def _named(name: str, surveys: Sequence[ServingSurvey]) -> str:
 
 
 def _adopted(name: str, surveys: Sequence[ServingSurvey]) -> str:
-    """The name of what is taken over: a delivery has that of its Rollout, and the one next to a Deployment its name."""
+    """The name of the Rollout that is taken over, which the delivery has too."""
     lead = surveys[0]
     if name not in {"", lead.name}:
-        raise UsageError(f"--name: found {name!r}; expected {lead.name}, the {lead.kind}'s own, with --adopt")
+        raise UsageError(f"--name: found {name!r}; expected {lead.name}, the Rollout's own, with --adopt")
     if len(lead.name) > _LONGEST_NAME:
         expected = f"a name of at most {_LONGEST_NAME} characters, which Services get an end of"
         raise UsageError(f"--adopt: found {lead.subject}; expected {expected}")
-    rollout = f"{WorkloadKind.ROLLOUT} {lead.name}"
-    if lead.kind is WorkloadKind.DEPLOYMENT and any(rollout in each.taken for each in surveys):
-        told = f"--adopt: {rollout} is there already in {lead.namespace}, where {lead.subject} would get one next to it"
-        raise UsageError(told, hint=f"draft from the Rollout: `tidegate init --from-rollout {lead.name} --adopt`")
     return lead.name
 
 

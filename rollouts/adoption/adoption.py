@@ -92,22 +92,20 @@ class Adoption:
             policies=[each for each in policies if labels_of(each).get(DELIVERY) == self._config.name],
         )
 
-    async def require(self, who: AdoptedVersion, expected: Place | None = None) -> Place:
-        """What is there, where nothing is in the way; writes nothing. What is `expected` stands in for it.
+    async def require(self, who: AdoptedVersion) -> Place:
+        """What is there, where nothing is in the way; writes nothing.
 
         Raises:
             CannotAdopt: something is, all of which is told; or the cluster's policies do not take such pods.
         """
-        place = await self._retries.run(self.look) if expected is None else expected
+        place = await self._retries.run(self.look)
         require_adoptable(place, who)
         if not _is_ours(place):
             await self._require_admitted(place, who)
         return place
 
-    async def adopt(self, who: AdoptedVersion, tell: Tell, *, enough: int | None = None) -> bool:
+    async def adopt(self, who: AdoptedVersion, tell: Tell) -> bool:
         """Take all of it over, or what is left of it; false where it is adopted already.
-
-        A Service may lose pods that are about to end as long as it has `enough`; None allows no loss.
 
         Raises:
             CannotAdopt: something is in the way; what was written so far takes nothing from anybody.
@@ -121,11 +119,20 @@ class Adoption:
             require_adoptable(place, who)
             return takeover(place, who)
 
-        await self._carry_out(left, tell, enough=enough)
+        await self._carry_out(left, tell)
         settled = await self._until(lambda now: now.argo.in_progress or _serves(now, who.version), SETTLE_SECONDS)
         if settled.argo.in_progress:
             await self._take_back(await self.look(), "its controller began to start other pods for the same template")
         return True
+
+    def planned_release(self, place: Place) -> tuple[Write, ...]:
+        """What `release` would write.
+
+        Raises:
+            CannotAdopt: a trial is under way, or there is nothing to give back.
+        """
+        require_releasable(place, self._config.name)
+        return (*self._own_pods_writes(place), *giveback(place, self._config.name))
 
     async def release(self, tell: Tell) -> None:
         """Give all of it back, or what is left of it.
@@ -138,21 +145,8 @@ class Adoption:
         place = await self._retries.run(self.look)
         require_releasable(place, self._config.name)
         if _is_ours(place):
-            await self.enter()
+            await self._retries.run(self._fence.enter)
             await self._retries.run(lambda: self._own_pods(tell))
-        await self.give_back(tell)
-
-    async def enter(self) -> None:
-        """Take the Lease: nobody else delivers meanwhile.
-
-        Raises:
-            NotTheCarrier: somebody carries a delivery there.
-            FleetError: the API server does not answer, or does not let us.
-        """
-        await self._retries.run(self._fence.enter)
-
-    async def give_back(self, tell: Tell) -> None:
-        """Everything but pods, which stay as they are. Raises as `release`."""
         await self._carry_out(lambda place: giveback(place, self._config.name), tell, waits=self._waits)
 
     async def renew(self) -> None:
@@ -181,7 +175,6 @@ class Adoption:
         left: Callable[[Place], Iterable[Write]],
         tell: Tell,
         waits: Callable[[Place, Write], Awaitable[bool]] | None = None,
-        enough: int | None = None,
     ) -> None:
         told: list[tuple[str, str]] = []
 
@@ -196,14 +189,14 @@ class Adoption:
             if told[-1:] != [(write.subject, write.what)]:
                 told.append((write.subject, write.what))
                 tell(write)
-            await self._sender.send(write, enough=enough)
+            await self._sender.send(write)
             self._sent = (write, self._clock.monotonic())
             return True
 
         while await self._retries.run(one):
             pass
 
-    def own_pods_writes(self, place: Place) -> tuple[Write, ...]:
+    def _own_pods_writes(self, place: Place) -> tuple[Write, ...]:
         """What makes their own pods serve again; none where they do, or are on their way.
 
         Raises:
@@ -215,7 +208,7 @@ class Adoption:
             return ()
         argo, wanted = Rollout(live), str(noted["hash"])
         if argo.in_progress and argo.pod_hash != wanted:
-            raise trial_under_way(argo)
+            raise CannotAdopt(f"a trial is under way in Rollout {argo.name}", hint="take it back: `tidegate rollback`")
         if argo.pod_hash == wanted:
             return ()
         what = f"starts its own pods again, as version {noted['version']}; users move once all are ready"
@@ -227,7 +220,7 @@ class Adoption:
         noted = before(place.rollout) if place.rollout else None
         if noted is None:
             return
-        for write in self.own_pods_writes(place):
+        for write in self._own_pods_writes(place):
             tell(write)
             await self._sender.send(write)
         wanted, version = str(noted["hash"]), str(noted["version"])
@@ -318,11 +311,6 @@ def require_adoptable(place: Place, who: AdoptedVersion) -> None:
         found = (f"its pods have the labels of version {begun} already: go on with --version {begun}", *found)
     if found:
         raise CannotAdopt(f"{who.region}: {'; '.join(found)}", hint="nothing more was written")
-
-
-def trial_under_way(argo: Rollout) -> CannotAdopt:
-    """That nothing is given back meanwhile."""
-    return CannotAdopt(f"a trial is under way in Rollout {argo.name}", hint="take it back: `tidegate rollback`")
 
 
 def require_releasable(place: Place, delivery: str) -> None:

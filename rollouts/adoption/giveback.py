@@ -2,15 +2,14 @@
 
 Their own pods serve by then (`Adoption` brings them back before). Everything that was adopted is as it was; what
 deliveries brought besides goes. A Service that came with the adoption goes last: nobody is led there any more, and
-without the labels it selects nobody. Pods of a Rollout that was made for a Deployment keep their labels, and serve
-until the Deployment has its own again; then they go, and those Services after them.
+without the labels it selects nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rollouts.adoption.model import CREATED, OUR_LABELS, OURS, Place, Verb, Write, before, given_back, made_for
+from rollouts.adoption.model import CREATED, OUR_LABELS, OURS, Place, Verb, Write, before, given_back
 from rollouts.adoption.refusals import stable_set
 from rollouts.argo.model import Rollout, hash_of
 from rollouts.kube.objects import at, labels_of, said
@@ -27,12 +26,6 @@ def giveback(place: Place, delivery: str) -> Iterator[Write]:
     yield from _of_rollout(place)
     yield from _of_objects(place, delivery)
     yield from _of_pods(place, delivery)
-    if not made_for(place.rollout):
-        yield from last_to_go(place, delivery)
-
-
-def last_to_go(place: Place, delivery: str) -> Iterator[Write]:
-    """Services that select nobody, now that no pod has our labels, and the Lease."""
     yield from _of_new_services(place, delivery)
     if place.lease is not None and (place.rollout is None or not before(place.rollout)):
         yield from _gone_with_us(place.lease, delivery)
@@ -41,9 +34,6 @@ def last_to_go(place: Place, delivery: str) -> Iterator[Write]:
 def returned(live: Json) -> Json:
     """The Rollout as it was; with no fewer engines than it has now, so that nobody loses one by this write."""
     changed = given_back(live)
-    if made_for(live):
-        now = {key: live["spec"][key] for key in ("template", "replicas") if key in live["spec"]}
-        return {**changed, "spec": {**changed["spec"], **now}}
     noted = at(changed, "spec", "replicas")
     if noted is not None and noted < Rollout(live).replicas:
         changed = {**changed, "spec": {**changed["spec"], "replicas": Rollout(live).replicas}}
@@ -53,8 +43,7 @@ def returned(live: Json) -> Json:
 def _of_rollout(place: Place) -> Iterator[Write]:
     live = place.rollout
     if live is not None and before(live):
-        own = "is as it was, with its own steps and labels"
-        what = "moves no users any more; its pods serve on" if made_for(live) else own
+        what = "is as it was, with its own steps and labels"
         yield Write(said(live), what, Verb.REPLACE, live, returned(live))
 
 
@@ -81,8 +70,7 @@ def _gone_with_us(live: Json, delivery: str) -> Iterator[Write]:
 
 def _of_pods(place: Place, delivery: str) -> Iterator[Write]:
     stable = stable_set(place)
-    # Pods that came with us go with their labels: without these their template would be a new one.
-    if stable is None or place.rollout is None or made_for(place.rollout) or labels_of(place.rollout).get(DELIVERY):
+    if stable is None or place.rollout is None or labels_of(place.rollout).get(DELIVERY):
         return
     for pod in place.pods:
         ours = labels_of(pod).get(DELIVERY) == delivery

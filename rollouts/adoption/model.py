@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rollouts.kube.objects import at, labels_of
-from rollouts.manifests.conventions import BEFORE_ADOPTION, DIGEST, MADE_FOR
+from rollouts.manifests.conventions import BEFORE_ADOPTION, DIGEST
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, REGION, VERSION
 
@@ -116,11 +116,6 @@ def before(live: Json) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
-def made_for(rollout: Json | None) -> str:
-    """The Deployment that a Rollout was made for; empty for one that was there before."""
-    return str(at(rollout, "metadata", "annotations", MADE_FOR, default=""))
-
-
 def adopted(live: Json, delivery: str, spec: Json | None = None, **more: str) -> Json:
     """The object as this delivery's, with a note of what it was; with `spec` in place of its own where it is given.
 
@@ -141,11 +136,6 @@ def given_back(live: Json) -> Json:
     theirs = noted.get("labels") or {}
     labels = {key: value for key, value in labels_of(live).items() if key not in OUR_LABELS}
     labels |= {key: theirs[key] for key in OUR_LABELS if key in theirs}
-    kept = {MADE_FOR}
-    annotations = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if key in kept or not key.startswith(OURS)
-    }
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(OURS)}
     changed = {**metadata, "labels": labels, "annotations": annotations}
     return {**live, "spec": noted.get("spec") or live.get("spec") or {}, "metadata": changed}

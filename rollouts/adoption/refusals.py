@@ -20,8 +20,7 @@ def refusals(place: Place, who: AdoptedVersion) -> tuple[str, ...]:
     """All of them; none where nothing is in the way."""
     rollout = place.rollout
     if rollout is None:
-        there = f"there is neither a Rollout {who.delivery} nor a Deployment of that name"
-        return (f"{there}: the delivery needs the Rollout's name; `--deployment` names a Deployment that has another",)
+        return (f"there is no Rollout {who.delivery}: the delivery needs the Rollout's name",)
     if whose := _whose(rollout, who):
         return (whose,)
     found = [*_of_its_state(place, rollout), *_of_its_spec(place, rollout), *_of_its_route(place, who)]

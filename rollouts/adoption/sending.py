@@ -20,8 +20,8 @@ class WriteSender:
         self._region = region
         self._cluster = cluster
 
-    async def send(self, write: Write, *, enough: int | None = None) -> None:
-        """Send it; a Service may lose ready pods as long as it has `enough` of them, None allows no loss.
+    async def send(self, write: Write) -> None:
+        """Send it.
 
         Raises:
             Conflict: somebody was faster: who looks again finds out what is left.
@@ -29,7 +29,7 @@ class WriteSender:
             FleetError: the API server does not answer, or does not take it.
         """
         if write.verb is Verb.REPLACE and write.live["kind"] == SERVICES.kind:
-            await self._keep_pods(write, enough)
+            await self._keep_pods(write)
         if write.verb is Verb.REPLACE and write.live["kind"] == HTTP_ROUTES.kind:
             await self._keep_users(write)
         try:
@@ -54,9 +54,9 @@ class WriteSender:
     async def _ready(self, service: Json) -> int:
         return await count_ready(self._cluster, at(service, "spec", "selector", default={}))
 
-    async def _keep_pods(self, write: Write, enough: int | None) -> None:
+    async def _keep_pods(self, write: Write) -> None:
         has, would = await self._ready(write.live), await self._ready(write.body)
-        if would < (has if enough is None else min(has, enough)):
+        if would < has:
             raise WouldTakeDown(
                 f"{self._region}: {write.subject} selects {has} pods that are ready, and would select {would}",
                 hint=f"it was last written by {last_writer(write.live) or 'somebody'}; nothing was written to it",

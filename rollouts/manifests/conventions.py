@@ -41,9 +41,6 @@ had carried it, as JSON."""
 BEFORE_ADOPTION = "tidegate.dev/before-adoption"
 """Annotation of an object that was adopted: what it was before, as JSON, so that it can be given back."""
 
-MADE_FOR = "tidegate.dev/made-for"
-"""Annotation of a Rollout that was made next to a Deployment in order to adopt it: the Deployment's name."""
-
 GUARD = "tidegate.dev/guard"
 """On the guard's pod, which no selector of engines may match: the delivery's name."""
 

@@ -41,16 +41,6 @@ Stuck = Annotated[
     ),
 ]
 
-Surge = Annotated[
-    int | None,
-    typer.Option(
-        "--surge",
-        min=1,
-        metavar="N",
-        help="Deployment: how many pods to start at once next to those that serve; default: as many.",
-    ),
-]
-
 
 @dataclass(frozen=True)
 class ClusterOptions:

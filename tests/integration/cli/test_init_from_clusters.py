@@ -90,6 +90,7 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
             ("--from-rollout", "a", "--from-deployment", "b"),
             (2, "--from-rollout and --from-deployment are two sources"),
         ),
+        (("--from-deployment", "chat", "--adopt"), (2, "--adopt: only with --from-rollout")),
         (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout or --from-deployment")),
         (("-o", "json"), (2, "--output: only with --from-rollout or --from-deployment")),
         ((*FROM[1:], "--context", CONTEXTS[0]), (2, "expected each context once")),

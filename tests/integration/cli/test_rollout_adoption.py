@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from fakes.clusters.adoption import a_deployment
 from fakes.clusters.region import NAMESPACE, PODS_OF_OTHERS, moved_in
 from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
-from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import WRITES
 from fakes.terminal import Tidegate
 from fakes.workflow.engine import engines
@@ -21,8 +18,7 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, PODS, ROLLOUTS, resource_of
+from rollouts.kube.resources import PODS, ROLLOUTS
 
 pytestmark = pytest.mark.long
 
@@ -37,50 +33,24 @@ def there(
     """A region where a release of Helm's has the delivery's names, and serves version 1."""
     write_golden_set(tmp_path)
     mark_images(MlflowRegistry(embedded_uri(state)), name)
-    with _served(registered, tmp_path, name, ROLLOUTS, lambda to: moved_in(to, NAME, NAMESPACE)) as made:
-        monkeypatch.setenv("KUBECONFIG", str(made.servers.kubeconfig))
-        yield made
-
-
-@pytest.fixture
-def deployed(
-    registered: Path, tmp_path: Path, name: str, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Clusters]:
-    """The same with a Deployment."""
-    write_golden_set(tmp_path)
-    mark_images(MlflowRegistry(embedded_uri(state)), name)
-
-    def moved(cluster: FakeCluster) -> None:
-        for body in a_deployment():
-            cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="helm")
-
-    with _served(registered, tmp_path, name, DEPLOYMENTS, moved) as made:
-        monkeypatch.setenv("KUBECONFIG", str(made.servers.kubeconfig))
-        yield made
-
-
-@contextmanager
-def _served(
-    path: Path, folder: Path, name: str, workload: Resource, moved: Callable[[FakeCluster], None]
-) -> Iterator[Clusters]:
-    with engines(folder / "champion" / "model") as served:
+    with engines(tmp_path / "champion" / "model") as served:
         spec = delivery_to([[REGION]], name=name, engine=served.url)
         spec["fleet"] |= {"replicas": PODS_OF_OTHERS, "pod": {"drain": "2s", "linger": "1s"}}
-        path.write_text(yaml.safe_dump(spec))
-        with clusters(spec, folder) as made:
+        registered.write_text(yaml.safe_dump(spec))
+        with clusters(spec, tmp_path) as made:
             cluster = made.servers.api(REGION).cluster
-            made.servers.do(lambda: moved(cluster))
-            _until_ready(made, workload)
+            made.servers.do(lambda: moved_in(cluster, NAME, NAMESPACE))
+            _until_ready(made)
+            monkeypatch.setenv("KUBECONFIG", str(made.servers.kubeconfig))
             yield made
 
 
-def _until_ready(there: Clusters, workload: Resource) -> None:
+def _until_ready(there: Clusters) -> None:
     api, until = there.servers.api(REGION), time.monotonic() + 60
 
     def ready() -> int:
-        status = api.cluster.get(workload, NAME).get("status") or {}
-        at_rest = workload is DEPLOYMENTS or status.get("stableRS")
-        return int(status.get("availableReplicas") or 0) if at_rest else 0
+        status = api.cluster.get(ROLLOUTS, NAME).get("status") or {}
+        return int(status.get("availableReplicas") or 0) if status.get("stableRS") else 0
 
     while there.servers.do(ready) < PODS_OF_OTHERS:
         assert time.monotonic() < until, "the release does not come up"
@@ -128,31 +98,6 @@ def test_adopted_delivered_to_and_given_back(there: Clusters, tidegate: Tidegate
     assert there.servers.do(lambda: api.cluster.get(ROLLOUTS, NAME)["spec"]) == before
     nothing = tidegate(*RELEASE)
     assert (nothing.code, f"nothing of {NAME} was adopted here" in nothing.err) == (2, True)
-
-
-@pytest.mark.long
-def test_a_deployment_adopted_delivered_to_and_given_back(deployed: Clusters, tidegate: Tidegate) -> None:
-    api = deployed.servers.api(REGION)
-    before = deployed.servers.do(lambda: api.cluster.get(DEPLOYMENTS, NAME)["spec"])
-    planned = tidegate(*ADOPT, "--dry-run")
-    assert planned.code == 0, planned.err
-    assert {call.name for call in api.calls if call.verb in WRITES} == {f"{NAME}-adopted"}
-    first, *_, last = planned.out.partition(f"{REGION}:")[0].splitlines()
-    assert first == (
-        f"Rollout {NAME}: is made next to Deployment {NAME}, with the same pod template; "
-        f"{PODS_OF_OTHERS} of {PODS_OF_OTHERS} pods start"
-    )
-    assert last == f"Deployment {NAME}: has no pods any more; the {PODS_OF_OTHERS} it had are noted"
-    done = tidegate(*ADOPT, "--surge", "3")
-    assert done.code == 0, done.err
-    assert f"Deployment {NAME}, " in done.out, "nobody says that Helm has the Deployment too"
-    delivered = tidegate("deliver", "delivery.yaml", "--output", "json")
-    assert (delivered.code, delivered.json["ending"]) == (0, "delivered"), delivered.err
-    back = tidegate(*RELEASE, "--output", "json")
-    assert back.code == 0, back.err
-    assert back.json["writes"][0] == {"object": f"Deployment {NAME}", "verb": "patch", "what": "gets 4 of 4 pods"}
-    assert deployed.servers.do(lambda: api.cluster.get(DEPLOYMENTS, NAME)["spec"]) == before
-    assert deployed.servers.do(lambda: api.cluster.find(ROLLOUTS, NAME)) is None
 
 
 def test_a_version_that_is_not_the_champion_is_refused(there: Clusters, tidegate: Tidegate, name: str) -> None:

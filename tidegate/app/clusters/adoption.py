@@ -16,9 +16,8 @@ from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
 from rollouts.adoption.adoption import Adoption
-from rollouts.adoption.deployments.refusals import notes
-from rollouts.adoption.deployments.side_by_side import SideBySideAdoption
 from rollouts.adoption.model import AdoptedVersion, Place, Write
+from rollouts.adoption.takeover import takeover
 from rollouts.adoption.writers import ReturningWriter, returning_writers
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -45,10 +44,6 @@ class AdoptionRequest:
     region: str | None
     """None for the fleet's only one."""
     dry_run: bool
-    deployment: str = ""
-    """That is taken over; empty for what has the delivery's name."""
-    surge: int | None = None
-    """Pods beyond those that serve, while those of a Deployment and of the Rollout next to it do; None for as many."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +56,12 @@ class AdoptionReport:
     writers: tuple[ReturningWriter, ...] = ()
     """Tools of others that would write the adopted objects back."""
     next_step: str = ""
-    notes: tuple[str, ...] = ()
-    """What becomes of other objects of a Deployment's."""
 
 
 def adopt_rollout(
     asked: AdoptionRequest, version: str | None, state: Path, tracking_uri: str | None, tell: Tell
 ) -> AdoptionReport:
-    """Take the region's Rollout or Deployment over, as the champion of the model; with a dry run only say how.
+    """Take the region's Rollout over, as the champion of the model; with a dry run only say how.
 
     Args:
         asked: which region.
@@ -112,15 +105,14 @@ async def _adopt(
     name, told = spec.metadata.name, _Told(tell)
     async with _opened(spec, asked, champion) as adoption:
         who = AdoptedVersion(delivery=name, region=adoption.region, version=champion.version, digest=champion.digest)
-        side = await adoption.require(who)
-        writes = adoption.planned(side, who)
+        place = await adoption.require(who)
+        writes = tuple(takeover(place, who))
         if not asked.dry_run:
             await adoption.adopt(who, told)
-            side, writes = await adoption.look(), tuple(told.writes)
-    touched = [each for each in (side.deployment, *side.place.lives) if each is not None]
+            place, writes = await adoption.look(), tuple(told.writes)
+    touched = [each for each in place.lives if each is not None]
     next_step = "deliver the next version: `tidegate deliver`; give it back: `tidegate rollout release`"
-    report = AdoptionReport(adoption.region, name, writes, returning_writers(touched), next_step, notes(side))
-    return side.place, report
+    return place, AdoptionReport(adoption.region, name, writes, returning_writers(touched), next_step)
 
 
 async def _release(asked: AdoptionRequest, spec: Delivery, tell: Tell) -> AdoptionReport:
@@ -133,7 +125,7 @@ async def _release(asked: AdoptionRequest, spec: Delivery, tell: Tell) -> Adopti
     return AdoptionReport(adoption.region, name, writes)
 
 
-async def _renewed(adoption: SideBySideAdoption, told: Tell) -> None:
+async def _renewed(adoption: Adoption, told: Tell) -> None:
     """Release, while its Lease says that somebody does."""
     renewing = asyncio.create_task(keep_renewing(adoption, SystemClock()))
     try:
@@ -157,9 +149,7 @@ class _Told:
 
 
 @asynccontextmanager
-async def _opened(
-    spec: Delivery, asked: AdoptionRequest, serving: ModelVersion | None
-) -> AsyncIterator[SideBySideAdoption]:
+async def _opened(spec: Delivery, asked: AdoptionRequest, serving: ModelVersion | None) -> AsyncIterator[Adoption]:
     """The region, with the objects that a delivery of that version applies there; which one changes no name."""
     fleet: ArgoFleetSpec = on_clusters(spec)
     if fleet.multi_node:
@@ -174,18 +164,7 @@ async def _opened(
     config, clock = place_of(spec, fleet, name, PATIENCE), SystemClock()
     async with cluster_client(fleet.regions[name].context, fleet.namespace) as cluster:
         wanted = rendering(spec, fleet, name)(engine)
-        adoption = Adoption(
-            config, cluster=cluster, routes=routes_of(fleet), wanted=wanted, clock=clock, carrier=carrier
-        )
-        yield SideBySideAdoption(
-            config,
-            adoption,
-            cluster=cluster,
-            clock=clock,
-            drain_seconds=fleet.pod.drain.total_seconds(),
-            deployment=asked.deployment,
-            surge=asked.surge,
-        )
+        yield Adoption(config, cluster=cluster, routes=routes_of(fleet), wanted=wanted, clock=clock, carrier=carrier)
 
 
 def _record(spec: Delivery, champion: ModelVersion, place: Place) -> EngineRecord:

@@ -22,8 +22,6 @@ def adopt(
     else:
         done = "is adopted" if report.writes else "was adopted before; nothing was written"
         say(f"{report.region}: {report.delivery} {done}")
-    for note in report.notes:
-        say(note)
     for each in report.writers:
         say(f"{each.tool} ({each.name}) has {', '.join(each.objects)}: {each.advice}")
         if each.paste:
@@ -52,7 +50,6 @@ def _print(report: AdoptionReport, output: OutputForm) -> int:
             "region": report.region,
             "delivery": report.delivery,
             "writes": [{"object": each.subject, "verb": each.verb, "what": each.what} for each in report.writes],
-            "notes": list(report.notes),
             "writers": [each.model_dump(mode="json") for each in report.writers],
         },
         output,

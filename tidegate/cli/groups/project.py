@@ -48,7 +48,7 @@ class WorkloadOptions:
         Path | None, typer.Option("--to", metavar="FILE", help="File to write; default: delivery.yaml in the folder.")
     ] = None
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="For `tidegate rollout adopt`: with the workload's own name and route.")
+        bool, typer.Option("--adopt", help="For `tidegate rollout adopt`: with the Rollout's own name and route.")
     ] = False
 
     @property
@@ -56,10 +56,12 @@ class WorkloadOptions:
         """Whether clusters are to be read.
 
         Raises:
-            UsageError: both kinds, or an option that means nothing without one of them.
+            UsageError: both kinds, or an option that means nothing with the kind that is given, or without one.
         """
         if self.from_rollout and self.from_deployment:
             raise UsageError("--from-rollout and --from-deployment are two sources", hint="give one of them")
+        if self.from_deployment and self.adopt:
+            raise UsageError("--adopt: only with --from-rollout", hint="leave one of them out")
         if self.from_rollout or self.from_deployment:
             return True
         alone = next((name for name, value in vars(self).items() if value), None)
@@ -89,7 +91,6 @@ def init(
       tidegate init support
       tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving
       tidegate init --from-rollout support-llm --context prod-eu-west-1 -n serving --adopt
-      tidegate init --from-deployment chat --context prod-eu-west-1 -n serving --adopt
       tidegate init --from-deployment vllm --context eu --context us --to delivery.yaml -o json
     """
     if not workload.is_asked:

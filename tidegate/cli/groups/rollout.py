@@ -24,7 +24,6 @@ from tidegate.cli.rollout_options import (
     ReleaseOptions,
     RolloutOptions,
     Stuck,
-    Surge,
 )
 
 rollout = typer.Typer(name="rollout", help="Rollouts and other Kubernetes objects of a delivery.")
@@ -136,29 +135,25 @@ def adopt_command(
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
     version: Annotated[str | None, typer.Option(help="What its pods serve; default: the champion.")] = None,
-    deployment: Annotated[str, typer.Option(metavar="NAME", help="Deployment, if named otherwise.")] = "",
-    surge: Surge = None,
     dry_run: DryRun = False,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
-    """Take over a Rollout or Deployment of others with its Services and its route, while it serves.
+    """Take over a Rollout of others with its Services and its route, while it serves.
 
-    A Rollout has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them; users
-    keep their address. A Deployment gets a Rollout with the same pods, and none of its own once that is taken over.
-    Run it again to continue where it was cut off. `tidegate rollout release` gives everything back.
+    It has the delivery's name. Its pods stay, and are the stable version until a delivery replaces them; users keep
+    their address. Run it again to continue where it was cut off. `tidegate rollout release` gives everything back.
 
     \b
     Examples:
       tidegate rollout adopt delivery.yaml --region eu-west-1 --dry-run
       tidegate rollout adopt delivery.yaml --region eu-west-1 --version 7
-      tidegate rollout adopt delivery.yaml --region eu-west-1 --deployment vllm --surge 1
     """
     from tidegate.app.clusters.adoption import AdoptionRequest
     from tidegate.cli.commands.adoption import adopt
 
-    asked = AdoptionRequest(spec, region, dry_run, deployment, surge)
+    asked = AdoptionRequest(spec, region, dry_run)
     return adopt(asked, version=version, state=state, tracking_uri=tracking_uri, output=output)
 
 
@@ -168,15 +163,13 @@ def release_command(
     *,
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
-    surge: Surge = None,
     dry_run: DryRun = False,
     output: As = Output.TEXT,
 ) -> int:
-    """Give a Rollout or Deployment back that was adopted, with its Services and its route, while it serves.
+    """Give a Rollout back that was adopted, with its Services and its route, while it serves.
 
     Starts its own pods again where a delivery has replaced them, and moves users once all are ready. Deletes what
-    deliveries brought besides, and the Rollout that was made for a Deployment; the set-up part stays. Refused while a
-    trial is under way.
+    deliveries brought besides; the set-up part stays. Refused while a trial is under way.
 
     \b
     Examples:
@@ -186,7 +179,7 @@ def release_command(
     from tidegate.app.clusters.adoption import AdoptionRequest
     from tidegate.cli.commands.adoption import release
 
-    return release(AdoptionRequest(spec, region, dry_run, surge=surge), output=output)
+    return release(AdoptionRequest(spec, region, dry_run), output=output)
 
 
 @rollout.command("get")

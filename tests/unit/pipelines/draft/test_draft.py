@@ -243,18 +243,6 @@ async def test_what_becomes_of_the_traffic_router_is_said_for_who_adopts_and_who
     assert [str(said) in each.action for each in notes] == ([True] if said else [])
 
 
-async def test_a_draft_for_a_deployment_has_its_name_and_route(tmp_path: Path) -> None:
-    lead = await surveyed("sidecars")
-    assert lead.kind is WorkloadKind.DEPLOYMENT
-    draft = draft_delivery([lead], adopting=True)
-    assert loaded(draft, tmp_path).metadata.name == lead.name
-    steps = next_steps(draft, [lead], tmp_path / "delivery.yaml", adopting=True)
-    assert f"look how Deployment {lead.name} is taken over, then take it over" in [each.what for each in steps]
-    taken = lead.model_copy(update={"taken": lead.taken | {f"Rollout {lead.name}"}})
-    with pytest.raises(UsageError, match=f"--adopt: Rollout {lead.name} is there already"):
-        draft_delivery([taken], adopting=True)
-
-
 async def test_the_next_steps_name_the_file_and_todays_way_to_move_users() -> None:
     lead = await surveyed("helm_rollout")
     steps = next_steps(draft_delivery([lead]), [lead], Path("d.yaml"))

@@ -206,7 +206,7 @@ class TestRefusals:
 
     async def test_no_rollout_of_that_name(self) -> None:
         region = await a_region_of_others(split_by_weight()[:3])
-        await self.refused(region, f"there is neither a Rollout {NAME} nor a Deployment")
+        await self.refused(region, f"there is no Rollout {NAME}: the delivery needs the Rollout's name")
 
     async def test_no_route(self) -> None:
         bodies = [body for body in split_by_weight() if body["kind"] != "HTTPRoute"]
