@@ -37,13 +37,9 @@ from gates.spec import GatesByName, tested_kinds
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecModel, Value
 
-Method = Literal["e-values/1", "e-values/2", "e-values/3", "e-values/4"]
-"""The names of the statistics that can be judged by. `e-values/1` counted mirrored copies window by window. It and
-`e-values/2` did not bet on the healthy canary, and took prompts that stable left without an answer for a fault of the
-canary. Until `e-values/3` a quantile of times was compared where half an hour of stable had it. Their transcripts are
-judged so again."""
+Method = Literal["e-values/4"]
+"""The name of the statistics. A plan that names others is refused: it was not judged by these."""
 METHOD: Method = "e-values/4"
-"""Of plans that are made now."""
 
 
 class AnalysisPlan(Value):
@@ -127,9 +123,6 @@ class AnalysisPlan(Value):
             accept=self.accept,
             temper=self.temper,
             mirrored=self.mirrored,
-            copies_by_window=self.method == "e-values/1",
-            healthy_bet=self.method not in {"e-values/1", "e-values/2"},
-            recent=self.method not in {"e-values/1", "e-values/2", "e-values/3"},
             reference=self.reference,
         )
 

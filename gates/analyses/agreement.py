@@ -61,26 +61,23 @@ Score = Callable[[PairedAnswer], float | None]
 """What one pair says; None when it says nothing."""
 
 
-def agreement_tests(gate: AgreementGate, *, healthy_bet: bool = True) -> Iterator[MetricTest]:
-    """Every comparison that the settings ask for; `healthy_bet` as in `Conditions`."""
-    need, bet = gate.min_pairs, healthy_bet
-    arrived, likeness = (_arrived, _likeness) if bet else (_arrived_from_both, _likeness_of_all)
+def agreement_tests(gate: AgreementGate) -> Iterator[MetricTest]:
+    """Every comparison that the settings ask for."""
+    need = gate.min_pairs
     words = "prompts that stable answered were answered by the canary"
-    yield PairShareTest("coverage", words, arrived, gate.min_coverage, needed=need)
-    yield LeastMeanTest(
-        "similarity", "answers are {:.2f} alike", likeness, gate.min_similarity, needed=need, healthy_bet=bet
-    )
+    yield PairShareTest("coverage", words, _arrived, gate.min_coverage, needed=need)
+    yield LeastMeanTest("similarity", "answers are {:.2f} alike", _likeness, gate.min_similarity, needed=need)
     if gate.min_same_language is not None:
         yield PairShareTest("language", "pairs are in one language", _same_language, gate.min_same_language, needed=0)
     if gate.min_same_finish is not None:
         yield PairShareTest("finish", "pairs end for the same reason", _same_finish, gate.min_same_finish, needed=0)
     if gate.max_refusal_increase is not None:
-        yield RefusalTest(gate.max_refusal_increase, healthy_bet=bet)
+        yield RefusalTest(gate.max_refusal_increase)
     if gate.max_ttft_increase is not None:
-        yield RatioTest("later", "TTFT", _ttft_ratio, gate.max_ttft_increase, healthy_bet=bet)
+        yield RatioTest("later", "TTFT", _ttft_ratio, gate.max_ttft_increase)
     if gate.max_length_change is not None:
-        yield RatioTest("longer", "length", _length_ratio, gate.max_length_change, healthy_bet=bet)
-        yield RatioTest("shorter", "length", _shortness_ratio, gate.max_length_change, healthy_bet=bet)
+        yield RatioTest("longer", "length", _length_ratio, gate.max_length_change)
+        yield RatioTest("shorter", "length", _shortness_ratio, gate.max_length_change)
 
 
 class PairTest(MetricTest):
@@ -152,16 +149,12 @@ class LeastMeanTest(PairTest):
     worse = "that they are less alike than that"
     fine = "that they are alike enough"
 
-    def __init__(
-        self, kind: str, words: str, score: Score, bound: float, *, needed: int, healthy_bet: bool = True
-    ) -> None:
+    def __init__(self, kind: str, words: str, score: Score, bound: float, *, needed: int) -> None:
         """`words` has a place for the mean."""
         super().__init__(kind, score, needed=needed)
         self._words, self._bound = words, bound
         # Against a fixed bound there is no stable arm whose spread would have to be tolerated.
-        self.process: PairedScoresProcess = PairedScoresProcess(
-            max_drop=0.0, largest_drop=bound, healthy_bet=healthy_bet
-        )
+        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=0.0, largest_drop=bound)
 
     def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(self._bound - scores, seconds)
@@ -180,12 +173,12 @@ class RefusalTest(PairTest):
 
     worse = "that it declines more often than stable"
 
-    def __init__(self, max_increase: float, *, healthy_bet: bool = True) -> None:
+    def __init__(self, max_increase: float) -> None:
         """A difference of two shares of the prompts."""
         super().__init__("refusal", _more_refusal, needed=0)
         self._margin = max_increase
         self._refused = {ArmName.STABLE: 0, ArmName.CANARY: 0}
-        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=max_increase, healthy_bet=healthy_bet)
+        self.process: PairedScoresProcess = PairedScoresProcess(max_drop=max_increase)
 
     def take(self, batch: Batch, seconds: float) -> None:
         super().take(batch, seconds)
@@ -217,15 +210,13 @@ class RefusalTest(PairTest):
 class RatioTest(PairTest):
     """The ratio of canary to stable within pairs; what is worse is named: `later`, `longer` or `shorter`."""
 
-    def __init__(self, kind: str, noun: str, score: Score, margin: float, *, healthy_bet: bool = True) -> None:
+    def __init__(self, kind: str, noun: str, score: Score, margin: float) -> None:
         """`score` is the logarithm of the ratio, of its inverse when shorter is worse."""
         super().__init__(kind, score, needed=0)
         self.worse = f"that it is {kind} than tolerated"
         self._noun, self._margin = noun, margin
         self._sign = -1 if kind == "shorter" else 1
-        self.process: PairedTimesProcess = PairedTimesProcess(
-            max_increase=margin, tolerance=margin / 4, healthy_bet=healthy_bet
-        )
+        self.process: PairedTimesProcess = PairedTimesProcess(max_increase=margin, tolerance=margin / 4)
 
     def learn(self, scores: Array, seconds: float) -> None:
         self.process.feed(scores, seconds)
@@ -253,14 +244,6 @@ def _arrived(pair: PairedAnswer) -> float | None:
 def _likeness(pair: PairedAnswer) -> float | None:
     # Two empty answers are no likeness: of an arm that says nothing, nothing is known.
     return (0.0 if pair.canary is None else pair.similarity) if pair.stable else None
-
-
-def _arrived_from_both(pair: PairedAnswer) -> float:
-    return float(pair.stable is not None and pair.canary is not None)
-
-
-def _likeness_of_all(pair: PairedAnswer) -> float:
-    return pair.similarity or 0.0
 
 
 def _both(pair: PairedAnswer) -> tuple[PairedReply, PairedReply] | None:
@@ -349,8 +332,8 @@ class AgreementKind(TestedGate[AgreementGate]):
         self, settings: AgreementGate, source: Source, conditions: Conditions
     ) -> Iterator[tuple[float, MetricTest]]:
         """Every comparison that the settings ask for, with even parts."""
-        _ = source
-        yield from ((1, test) for test in agreement_tests(settings, healthy_bet=conditions.healthy_bet))
+        _ = source, conditions
+        yield from ((1, test) for test in agreement_tests(settings))
 
     def flows(self, settings: AgreementGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

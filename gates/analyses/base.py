@@ -100,14 +100,6 @@ class Conditions:
     accept: float
     temper: bool
     mirrored: float | None
-    copies_by_window: bool
-    """Whether mirrored copies are counted window by window, as `e-values/1` did."""
-    healthy_bet: bool
-    """Whether acceptance bets on the canary that is as good as stable, and prompts that stable left without an answer
-    say nothing of the canary; until `e-values/2` neither was so."""
-    recent: bool
-    """Whether a quantile of times is compared where stable has it now; until `e-values/3`, where it had been in half an
-    hour."""
     reference: DriftReference | NoData
     gate: str = ""
     """Its name, under which batches have what is counted for it alone."""
@@ -271,15 +263,11 @@ class BadShareTest(MetricTest):
     events: str
     """Their name among the numbers."""
 
-    def __init__(
-        self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool, healthy_bet: bool = True
-    ) -> None:
-        """Differences of two shares; `healthy_bet` is False for what `e-values/2` judged."""
+    def __init__(self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool) -> None:
+        """Differences of two shares."""
         super().__init__(kind, needed=needed)
         self._max_increase = max_increase
-        self.process = FailureProcess(
-            max_increase=max_increase, tolerance=tolerance, temper=temper, healthy_bet=healthy_bet
-        )
+        self.process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=temper)
         self._slots = PodSlots()
         self._trials: Counter[ArmName] = Counter()
         self._events: Counter[ArmName] = Counter()

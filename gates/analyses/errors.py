@@ -62,7 +62,7 @@ Kind = Literal["failed", "refused"]
 class FailureTest(BadShareTest):
     """Requests of both arms in the same scrapes."""
 
-    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool, healthy_bet: bool = True) -> None:
+    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
         """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
         super().__init__(
             kind,
@@ -70,7 +70,6 @@ class FailureTest(BadShareTest):
             max_increase=gate.max_increase,
             tolerance=gate.tolerance,
             temper=temper,
-            healthy_bet=healthy_bet,
         )
         self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
         self.does, self.events = kind, f"{kind}_requests"
@@ -94,13 +93,11 @@ class PairedFailureTest(MetricTest):
     worse = "that it fails more often than tolerated"
     sample = "pairs"
 
-    def __init__(self, gate: ErrorsGate, *, healthy_bet: bool = True) -> None:
+    def __init__(self, gate: ErrorsGate) -> None:
         """Settings as the spec has them."""
         super().__init__("failed", needed=gate.min_requests)
         self._gate = gate
-        self.process = PairedScoresProcess(
-            max_drop=gate.max_increase, tolerance=gate.tolerance, healthy_bet=healthy_bet
-        )
+        self.process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance)
         self._pairs = self._canary = self._stable = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -149,11 +146,11 @@ class MirrorTest(MetricTest):
     worse = "that too few copies arrive"
     fine = "that the copies arrive"
 
-    def __init__(self, share: float, *, by_window: bool = False) -> None:
-        """`share` is what is mirrored of user traffic, 0 to 1; `by_window` counts as `e-values/1` did."""
+    def __init__(self, share: float) -> None:
+        """`share` is what is mirrored of user traffic, 0 to 1."""
         super().__init__("mirror", needed=0)
         least, most = ARRIVES * share, min(share, 0.999)
-        self._share, self._by_window = share, by_window
+        self._share = share
         self.process = ShareProcess(least, above=(least + (most - least) * 0.5, most))
         self._arrived = self._requests = 0
 
@@ -162,7 +159,7 @@ class MirrorTest(MetricTest):
         arrived = sum(pod.requests for pod in pods_of(batch, ArmName.CANARY))
         copies, missing = self._copies, self._requests - self._copies
         self._requests += requests
-        self._arrived += min(arrived, requests) if self._by_window else arrived
+        self._arrived += arrived
         # What was missing may have come by now: then fewer are missing than before.
         more, fewer = self._copies - copies, self._requests - self._copies - missing
         self.process.feed(np.asarray(more), np.asarray(fewer), seconds)
@@ -235,14 +232,13 @@ class ErrorsKind(TestedGate[ErrorsGate]):
 
     def tests(self, settings: ErrorsGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """Failed and refused requests apart; copies of requests must be proven to arrive."""
-        bet = conditions.healthy_bet
         if source == "probe":
-            yield 1, PairedFailureTest(settings, healthy_bet=bet)
+            yield 1, PairedFailureTest(settings)
             return
-        yield FAILED_PART, FailureTest(settings, "failed", temper=conditions.temper, healthy_bet=bet)
-        yield 1 - FAILED_PART, FailureTest(settings, "refused", temper=conditions.temper, healthy_bet=bet)
+        yield FAILED_PART, FailureTest(settings, "failed", temper=conditions.temper)
+        yield 1 - FAILED_PART, FailureTest(settings, "refused", temper=conditions.temper)
         if conditions.mirrored is not None:
-            yield 0, MirrorTest(conditions.mirrored, by_window=conditions.copies_by_window)
+            yield 0, MirrorTest(conditions.mirrored)
 
     def flows(self, settings: ErrorsGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

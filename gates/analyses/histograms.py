@@ -76,9 +76,8 @@ class PodSamples:
 class ArmHistograms:
     """Both arms' counts on one grid, on their way into the process that judges them."""
 
-    def __init__(self, margin: QuantileMargin, *, temper: bool, healthy_bet: bool = True, recent: bool = True) -> None:
-        """`healthy_bet` is False for what `e-values/2` judged, `recent` for that and `e-values/3`."""
-        self._margin, self._temper, self._healthy_bet, self._recent = margin, temper, healthy_bet, recent
+    def __init__(self, margin: QuantileMargin, *, temper: bool) -> None:
+        self._margin, self._temper = margin, temper
         self.process: LatencyProcess | None = None
         """None while there was nothing that says on which grid."""
         self._edges: Array = sample_edges()
@@ -163,8 +162,6 @@ class ArmHistograms:
                 max_increase=margin.max_increase,
                 tolerance=margin.tolerance,
                 temper=self._temper,
-                healthy_bet=self._healthy_bet,
-                recent=self._recent,
             )
         return self.process
 

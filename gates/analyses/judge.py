@@ -48,11 +48,11 @@ class ScoreTest(MetricTest):
     worse = "that its answers are worse"
     sample = "pairs"
 
-    def __init__(self, *, max_drop: float, tolerance: float, needed: int, healthy_bet: bool = True) -> None:
+    def __init__(self, *, max_drop: float, tolerance: float, needed: int) -> None:
         """Differences of two means of scores in 0..1."""
         super().__init__("score", needed=needed)
         self._max_drop = max_drop
-        self.process = PairedScoresProcess(max_drop=max_drop, tolerance=tolerance, healthy_bet=healthy_bet)
+        self.process = PairedScoresProcess(max_drop=max_drop, tolerance=tolerance)
         self._waiting: dict[ArmName, deque[float]] = {arm: deque(maxlen=MOST_WAITING) for arm in ArmName}
         self._count, self._totals = 0, {ArmName.STABLE: 0.0, ArmName.CANARY: 0.0}
         self._dimensions = _Dimensions()
@@ -165,14 +165,13 @@ class JudgeKind(TestedGate[ScoresGate]):
 
     def tests(self, settings: ScoresGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """One, of the scores of pairs, no matter who has them."""
-        _ = source
+        _ = source, conditions
         yield (
             1,
             ScoreTest(
                 max_drop=settings.max_drop,
                 tolerance=settings.tolerance,
                 needed=settings.min_pairs,
-                healthy_bet=conditions.healthy_bet,
             ),
         )
 

@@ -65,11 +65,11 @@ class LatencyTest(MetricTest):
 
     worse = "that it is slower than tolerated"
 
-    def __init__(self, gate: LatencyGate, *, temper: bool, healthy_bet: bool = True, recent: bool = True) -> None:
+    def __init__(self, gate: LatencyGate, *, temper: bool) -> None:
         """Settings as the spec has them."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate = gate
-        self._arms = ArmHistograms(margin_of(gate), temper=temper, healthy_bet=healthy_bet, recent=recent)
+        self._arms = ArmHistograms(margin_of(gate), temper=temper)
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; a batch whose buckets do not fit gives no evidence."""
@@ -112,13 +112,11 @@ class PairedLatencyTest(MetricTest):
     worse = "that it is later than tolerated"
     sample = "pairs"
 
-    def __init__(self, gate: LatencyGate, *, healthy_bet: bool = True) -> None:
+    def __init__(self, gate: LatencyGate) -> None:
         """Settings as the spec has them; within pairs the margin is of the ratio, not of the quantile."""
         super().__init__(str(gate.metric), needed=gate.min_requests)
         self._gate = gate
-        self.process = PairedTimesProcess(
-            max_increase=gate.max_increase, tolerance=gate.tolerance, healthy_bet=healthy_bet
-        )
+        self.process = PairedTimesProcess(max_increase=gate.max_increase, tolerance=gate.tolerance)
         self._times: list[tuple[float, float]] = []
 
     def take(self, batch: Batch, seconds: float) -> None:
@@ -201,11 +199,10 @@ class LatencyKind(TestedGate[LatencyGate]):
         self, settings: LatencyGate, source: Source, conditions: Conditions
     ) -> Iterator[tuple[float, MetricTest]]:
         """One, of pairs or of requests."""
-        bet = conditions.healthy_bet
         if source == "probe":
-            yield 1, PairedLatencyTest(settings, healthy_bet=bet)
+            yield 1, PairedLatencyTest(settings)
         else:
-            yield 1, LatencyTest(settings, temper=conditions.temper, healthy_bet=bet, recent=conditions.recent)
+            yield 1, LatencyTest(settings, temper=conditions.temper)
 
     def flows(self, settings: LatencyGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

@@ -81,8 +81,6 @@ FINE_RATES = (0.02, 0.2, 0.5)
 """Alternatives as parts of the margin: a canary that hardly ever fails, or fails less than the margin by itself."""
 ACCEPT_WEIGHTS = (0.5, 0.12, 0.08, 0.06, 0.14, 0.06, 0.04)
 """Half of it on the canary that is as good as stable."""
-EARLIER_ACCEPT_WEIGHTS = (0.385, 0.14, 0.105, 0.07, 0.18, 0.08, 0.04)
-"""Of `e-values/2`."""
 HALF_LIFE_SECONDS = 1800.0
 LARGEST_MARGIN = 0.999
 
@@ -96,18 +94,14 @@ class FailureProcess(EvidenceProcess):
         max_increase: float,
         tolerance: float = 0.0,
         temper: bool = True,
-        healthy_bet: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
-        """`max_increase` and `tolerance` are differences of two shares of requests.
-
-        `healthy_bet` is False for what `e-values/2` judged.
-        """
+        """`max_increase` and `tolerance` are differences of two shares of requests."""
         # A canary that may fail always is no bet.
         self._margin, self._tolerance, self._temper = min(max_increase, LARGEST_MARGIN), tolerance, temper
         self._past = np.zeros((*leading, 2))
         self._spread = Spread(1, leading)
-        super().__init__(WORSE_WEIGHTS, ACCEPT_WEIGHTS if healthy_bet else EARLIER_ACCEPT_WEIGHTS, leading)
+        super().__init__(WORSE_WEIGHTS, ACCEPT_WEIGHTS, leading)
         self._canary_per_pod = np.zeros(leading)
         self.design_effect = np.ones((*leading, 1))
 

@@ -83,31 +83,25 @@ class PairedTimesProcess(EvidenceProcess):
         max_increase: float,
         tolerance: float,
         assumed_spread: float = ASSUMED_TIMES_SPREAD,
-        healthy_bet: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
-        """Shares of the stable arm's time; `healthy_bet` is False for what `e-values/2` judged.
+        """Shares of the stable arm's time.
 
         `assumed_spread` is the healthy bet's first guess at the standard deviation of log ratios: a wrong one costs
         time, and no guarantee.
         """
         self._log_margin, self._log_tolerance = np.log1p(max_increase), np.log1p(tolerance)
-        self._squares = _Mean(assumed_spread**2, leading) if healthy_bet else None
-        super().__init__(
-            STEEPNESS_WEIGHTS, with_healthy(STEEPNESS_WEIGHTS) if healthy_bet else STEEPNESS_WEIGHTS, leading
-        )
+        self._squares = _Mean(assumed_spread**2, leading)
+        super().__init__(STEEPNESS_WEIGHTS, with_healthy(STEEPNESS_WEIGHTS), leading)
 
     def feed(self, log_ratio: Array, seconds: float) -> None:
         """The pairs of one scrape: ln(canary / stable), shape (..., n); NaN where a pair has no times."""
         self._worse.feed(log_swap(log_ratio - self._log_tolerance), seconds)
         self._fine.feed(log_swap(self._log_margin - log_ratio, self._steepness()))
-        if self._squares:
-            self._squares.feed(np.clip(log_ratio, -LIMIT, LIMIT) ** 2)
+        self._squares.feed(np.clip(log_ratio, -LIMIT, LIMIT) ** 2)
 
     def _steepness(self) -> Array:
         """The healthy bet's first: with normal log ratios around 0 it is the likelihood ratio against the margin."""
-        if not self._squares:
-            return np.asarray(STEEPNESS)
         best = np.clip(2 * self._log_margin / self._squares.value, STEEPNESS[0], STEEPEST)[..., None]
         return np.concatenate([best, np.broadcast_to(STEEPNESS, (*best.shape[:-1], len(STEEPNESS)))], axis=-1)
 
@@ -132,18 +126,13 @@ class PairedScoresProcess(EvidenceProcess):
         max_drop: float,
         tolerance: float = 0.0,
         largest_drop: float = 1.0,
-        healthy_bet: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
-        """Differences of two means; `largest_drop` is the most that one pair can show, such as the fixed bound.
-
-        `healthy_bet` is False for what `e-values/2` judged.
-        """
+        """Differences of two means; `largest_drop` is the most that one pair can show, such as the fixed bound."""
         self._margin, self._tolerance = max_drop, tolerance
         self._largest_stake = LARGEST_STAKE / max(largest_drop - max_drop, LEAST_LOSS)
         self._gain, self._square = _Mean(max_drop, leading), _Mean(max_drop**2 + ASSUMED_SCORES_SPREAD**2, leading)
-        self._healthy_bet = healthy_bet
-        super().__init__(STAKE_WEIGHTS, with_healthy(STAKE_WEIGHTS) if healthy_bet else STAKE_WEIGHTS, leading)
+        super().__init__(STAKE_WEIGHTS, with_healthy(STAKE_WEIGHTS), leading)
 
     def feed(self, drop: Array, seconds: float) -> None:
         """The pairs of one scrape: stable minus canary, shape (..., n), each in [-1, 1]; NaN where there is none."""
@@ -156,7 +145,5 @@ class PairedScoresProcess(EvidenceProcess):
 
     def _stakes(self) -> Array:
         """The healthy bet's first: Kelly's share of wealth by the gains so far, to second order."""
-        if not self._healthy_bet:
-            return np.asarray(STAKES)
         best = np.clip(self._gain.value / self._square.value, 0.0, self._largest_stake)[..., None]
         return np.concatenate([best, np.broadcast_to(STAKES, (*best.shape[:-1], len(STAKES)))], axis=-1)

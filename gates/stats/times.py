@@ -182,9 +182,6 @@ FINE_POWERS = (0.5, 0.25, 2.0)
 FINE_WEIGHTS = (0.4, 0.3, 0.3)
 RAREST = np.log(0.05)
 """Of these odds, at the margin's: one request must not decide."""
-EARLIER_FINE_ODDS = (0.85, 0.7, 0.55, 0.4)
-EARLIER_FINE_WEIGHTS = (0.25, 0.3, 0.25, 0.2)
-"""Of `e-values/2`."""
 TAIL_PART = 0.2
 """The tail begins where a fifth of what exceeds the quantile is left: p99 for p95."""
 
@@ -200,25 +197,20 @@ class LatencyProcess(EvidenceProcess):
         max_increase: float,
         tolerance: float,
         temper: bool = True,
-        healthy_bet: bool = True,
-        recent: bool = True,
         leading: tuple[int, ...] = (),
     ) -> None:
-        """`edges` in seconds, `max_increase` and `tolerance` as shares of the stable arm's times.
-
-        `healthy_bet` is False for what `e-values/2` judged, `recent` for that and `e-values/3`.
-        """
+        """`edges` in seconds, `max_increase` and `tolerance` as shares of the stable arm's times."""
         self._edges = np.asarray(edges, dtype=np.float64)
         self._quantile, self._margin = quantile, 1 + max_increase
         self._shrink = stretch(self._edges, 1 / (1 + tolerance)) if tolerance else np.eye(len(self._edges) + 1)
         self._upwards = [stretch(self._edges, scale) for scale in SCALES]
         self._far = stretch(self._edges, FEW_SCALE)
-        self._temper, self._healthy_bet = temper, healthy_bet
+        self._temper = temper
         self._reference = TimeHistory(self._edges, leading)
         # Where load changes, the quantile of half an hour is far from today's: nothing would lie on its far side.
-        self._now = TimeHistory(self._edges, leading, recent_of=quantile if recent else None)
+        self._now = TimeHistory(self._edges, leading, recent_of=quantile)
         self._spread = Spread(len(SHAPE_WEIGHTS), leading)
-        super().__init__(SHAPE_WEIGHTS, with_healthy(FINE_WEIGHTS) if healthy_bet else EARLIER_FINE_WEIGHTS, leading)
+        super().__init__(SHAPE_WEIGHTS, with_healthy(FINE_WEIGHTS), leading)
         self._scrape = 0
         self._canary_per_pod = np.zeros(leading)
         self.design_effect = np.ones((*leading, len(SHAPE_WEIGHTS)))
@@ -280,8 +272,6 @@ class LatencyProcess(EvidenceProcess):
 
     def _fine_odds(self, healthy: Array) -> Array:
         """Ln of the odds of alternatives, as parts of the margin's; `healthy` (...) is that of a canary like stable."""
-        if not self._healthy_bet:
-            return np.asarray(np.log(EARLIER_FINE_ODDS))
         return np.asarray(np.clip(healthy, RAREST, 0.0)[..., None] * np.asarray((1.0, *FINE_POWERS)))
 
     def _above_seconds(self, above: Array, seconds: Array) -> Array:

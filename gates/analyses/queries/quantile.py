@@ -81,11 +81,11 @@ class QuantileTest(MetricTest):
     worse = "that it is higher than tolerated"
     sample = "observations"
 
-    def __init__(self, gate: QuantileGate, name: str, *, temper: bool, recent: bool) -> None:
-        """`name` is that of the gate, under which batches have its histograms; `recent` as for `ArmHistograms`."""
+    def __init__(self, gate: QuantileGate, name: str, *, temper: bool) -> None:
+        """`name` is that of the gate, under which batches have its histograms."""
         super().__init__(name, needed=gate.min_observations)
         self._gate = gate
-        self._arms = ArmHistograms(gate.margin, temper=temper, recent=recent)
+        self._arms = ArmHistograms(gate.margin, temper=temper)
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; a batch whose buckets do not fit gives no evidence."""
@@ -145,7 +145,7 @@ class QuantileKind(TestedGate[QuantileGate]):
     ) -> Iterator[tuple[float, MetricTest]]:
         """One."""
         _ = source
-        yield 1, QuantileTest(settings, conditions.gate, temper=conditions.temper, recent=conditions.recent)
+        yield 1, QuantileTest(settings, conditions.gate, temper=conditions.temper)
 
     def flows(self, settings: QuantileGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """As `TestedGate`."""

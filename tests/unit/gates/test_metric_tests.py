@@ -136,17 +136,14 @@ def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
     assert question.numbers() == {"pairs": 0}
 
 
-@pytest.mark.parametrize(("method", "seen", "evidence"), [("e-values/4", 10, "for"), ("e-values/2", 40, "against")])
-def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary(
-    method: str, seen: int, evidence: str
-) -> None:
-    """An overloaded stable arm took back a healthy canary; what was judged so is judged so again."""
+def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary() -> None:
+    """An overloaded stable arm took back a healthy canary."""
     both = PairedAnswer(stable=PairedReply(), canary=PairedReply(), similarity=0.9)
     pairs = (*(both,) * 10, *(PairedAnswer(canary=PairedReply()),) * 20, *(PairedAnswer(),) * 10)
-    for _, test in metric_tests(AnalysisPlan.model_validate({"agreement": AgreementGate(), "method": method})):
+    for _, test in metric_tests(AnalysisPlan(agreement=AgreementGate())):
         test.take(Batch(time=1, source="probe", pairs=pairs), 0)
-        assert test.seen == seen
-        assert (test.log_fine > 0, test.log_worse > math.log(100)) == (evidence == "for", evidence == "against")
+        assert test.seen == 10
+        assert test.log_fine > 0 and test.log_worse < math.log(100)
 
 
 def test_prompts_that_the_canary_left_without_an_answer_are_no_likeness() -> None:

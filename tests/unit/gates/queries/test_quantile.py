@@ -75,7 +75,7 @@ def test_chance_takes_back_no_more_than_the_budget_and_lets_through_no_more_than
 
 def test_it_is_the_very_test_of_latency() -> None:
     given = {name: each for name, each in TOOL.items() if name != "kind"}
-    ours = QuantileTest(QuantileGate.model_validate(given), "tool", temper=True, recent=True)
+    ours = QuantileTest(QuantileGate.model_validate(given), "tool", temper=True)
     theirs = LatencyTest(LatencyGate(max_increase=0.5), temper=True)
     rng = np.random.default_rng(2)
     for look in range(1, 9):
