@@ -215,8 +215,7 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
 def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
     """Every named file that is not there; its path starts from `folder`, where the spec lies."""
     for where, path in _named(spec):
-        # What is built, and never served, is looked for by the build.
-        if where[0] != "engine" and not (folder / path).exists():
+        if not (folder / path).exists():
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
@@ -226,8 +225,6 @@ def missing_template(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
 
 
 def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
-    if spec.engine.torch and spec.engine.torch.file:
-        yield ("engine", "torch", "factory"), spec.engine.torch.file
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset

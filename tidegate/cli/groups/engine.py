@@ -5,27 +5,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
 from tidegate.cli.output import Output, say
-from tidegate.core.errors import UsageError
 
-engine = typer.Typer(name="engine", help="Engines and their images: build, size, compare, push, verify.")
-
-
-class SweepShape(StrEnum):
-    """As `pipelines.load.model.LoadShape`, which help need not load."""
-
-    STEADY = "steady"
-    RAMP = "ramp"
-    SPIKE = "spike"
+engine = typer.Typer(name="engine", help="Engines and their images: build, compare, push, verify.")
 
 
 Image = Annotated[
@@ -72,9 +60,8 @@ def build(
     """Build the engine of a model version, test it, and pack it into an OCI image when there is a base.
 
     Downloads and verifies every file, checks that it can be served, compiles, starts the result in a fresh process,
-    and compares its log-probabilities and speed with eager mode; of a torch module (`engine.torch` in the spec) its
-    outputs and speed. An engine with the same inputs is not built again. Writes below --state, and two tags on the
-    model version: the engine's digest and the test results.
+    and compares its log-probabilities and speed with eager mode. An engine with the same inputs is not built again.
+    Writes below --state, and two tags on the model version: the engine's digest and the test results.
 
     \b
     Examples:
@@ -96,82 +83,6 @@ def build(
         sign_key=sign_key,
     )
     return build_engine(request, RegistryLogin(insecure), output=output)
-
-
-@engine.command("sweep")
-def sweep(
-    model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
-    spec: Annotated[Path, typer.Option("-f", "--file", "--spec", help="The delivery's spec.")] = SPEC,
-    ttft_p95: Annotated[
-        Duration | None,
-        typer.Option(parser=duration, help="Budget: 95 % of first tokens come within, such as 500ms."),
-    ] = None,
-    itl_p95: Annotated[
-        Duration | None,
-        typer.Option(parser=duration, help="Budget: the mean time between tokens of 95 % of requests, such as 50ms."),
-    ] = None,
-    lowest: Annotated[int, typer.Option("--from", min=1, help="The smallest max-num-seqs, tried first.")] = 1,
-    highest: Annotated[int, typer.Option("--to", min=1, max=4096, help="The largest.")] = 64,
-    blocks: Annotated[int, typer.Option(min=6, max=200, help="Blocks of load for each value.")] = 6,
-    block: Annotated[
-        Duration | None, typer.Option(parser=duration, help="Length of a block.  [default: the spec's, or 20s]")
-    ] = None,
-    shape: Annotated[
-        SweepShape | None, typer.Option(help="Shape of the load.  [default: the spec's, or steady]")
-    ] = None,
-    prompts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompts, one a line.  [default: the spec's, or the golden set's]"),
-    ] = None,
-    lengths: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="An engine's /metrics; requests are as long as those it counted."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=2, max=100_000, help="Tokens of an answer.  [default: the spec's, or 32]")
-    ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
-) -> int:
-    """Find the max-num-seqs that serves most within a latency budget.
-
-    Starts the version's engine on this machine with 1, 2, 4, ... , with as many requests in flight each, until the
-    budget breaks, then looks between. What was measured is kept below --state: a sweep that was stopped goes on, and
-    another budget asks for no load twice. Changes no region.
-
-    Exit code: 0 a value is proposed, 1 none keeps the budget, 2 an option or the spec is wrong, 3 none is sure to
-    keep it, 4 an engine did not start.
-
-    \b
-    Examples:
-      tidegate engine sweep models:/support-llm/7 --ttft-p95 500ms --itl-p95 50ms
-      tidegate engine sweep models:/support-llm@champion --itl-p95 50ms --lengths metrics.txt --to 128 --output json
-    """
-    from pipelines.load.model import LoadShape
-    from pipelines.load.sweep import LatencyBudget
-    from tidegate.app.engines.sweep import SweepOptions
-    from tidegate.cli.commands.engine_sweep import sweep as run
-
-    if ttft_p95 is None and itl_p95 is None:
-        raise UsageError("no latency budget", hint="give --ttft-p95, --itl-p95, or both")
-    budget = LatencyBudget(ttft_p95=ttft_p95 and ttft_p95.total_seconds(), itl_p95=itl_p95 and itl_p95.total_seconds())
-    asked = SweepOptions(
-        model=model,
-        spec=spec,
-        state=state,
-        tracking_uri=tracking_uri,
-        budget=budget,
-        lowest=lowest,
-        highest=highest,
-        blocks=blocks,
-        block=block,
-        shape=LoadShape(shape) if shape else None,
-        prompts=prompts,
-        lengths=lengths,
-        max_tokens=max_tokens,
-    )
-    return run(asked, output=output)
 
 
 @engine.command("base")
@@ -299,66 +210,3 @@ def verify(
     from tidegate.cli.engine_images import login_of
 
     return verify_image(image, key, login_of(login, image), output=output)
-
-
-@engine.command("torch", hidden=True, deprecated=True)
-def torch(
-    factory: Annotated[
-        str,
-        typer.Argument(
-            help="PATH.py:FUNCTION or MODULE:FUNCTION; returns a module and its inputs, or a function that makes "
-            "inputs for a shape.",
-            show_default=False,
-        ),
-    ],
-    shapes: Annotated[
-        list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; repeatable.")
-    ] = None,
-    modes: Annotated[
-        list[CompileMode] | None, typer.Option("--mode", help="Mode of torch.compile; repeatable.  [default: default]")
-    ] = None,
-    dynamic: Annotated[DynamicShapes, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
-        DynamicShapes.AUTO
-    ),
-    fullgraph: Annotated[bool, typer.Option("--fullgraph", help="Refuse a model that torch cannot compile whole.")] = (
-        False
-    ),
-    device: Annotated[
-        TorchDevice, typer.Option("--device", help="auto takes a GPU when there is one.")
-    ] = TorchDevice.AUTO,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measured calls of each shape.")] = 50,
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0, help="Largest difference of an output from eager's.")
-    ] = 1e-3,
-    save: Annotated[Path | None, typer.Option("--save", help="Keep the caches here, one folder a mode.")] = None,
-    load: Annotated[Path | None, typer.Option("--load", help="Start from caches that --save kept.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for each process.")] = 900,
-    output: As = Output.TEXT,
-) -> int:
-    """Build a torch module in each mode without registry and spec; `engine build` does it from a spec.
-
-    Fails when outputs differ or when a saved cache is not used again; then nothing is kept. Changes nothing but --save.
-
-    \b
-    Examples:
-      tidegate engine torch examples/torch/models.py:encoder --shape 1x64 --shape 8x128 --save compiled
-      tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
-      tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
-    """
-    from tidegate.app.engines.modules import TorchOptions
-    from tidegate.cli.commands.engine_build import build_module
-
-    asked = TorchOptions(
-        factory=factory,
-        shapes=tuple(shapes or ()),
-        modes=tuple(modes or [CompileMode.DEFAULT]),
-        dynamic=dynamic,
-        fullgraph=fullgraph,
-        device=device,
-        repeats=repeats,
-        tolerance=tolerance,
-        save=save,
-        load=load,
-        timeout=timeout,
-    )
-    return build_module(asked, output=output)
