@@ -18,7 +18,7 @@ AZURITE_VERSION ?= 3.37.0
 HELM_SDK_VERSION ?= 0.2.2
 CLUSTERKIT ?= ../shared/clusterkit
 CLUSTER := .cluster
-GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md reference/errors.md
+GENERATED := $(SCHEMAS:%=schema/%.schema.json) reference/cli.md reference/compatibility.md
 
 help: ## Show this list.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -193,8 +193,7 @@ endef
 define generate
 mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
 $(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null; \
-$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md; \
-$(BIN)/python docs/errors.py > $(1)/reference/errors.md
+$(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md
 endef
 
 define apt

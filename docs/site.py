@@ -1,4 +1,4 @@
-"""What `mkdocs.yml` cannot say: pages that lie outside of `docs/`, and files that pages link to.
+"""What `mkdocs.yml` cannot say: pages that lie outside of `docs/`, files that pages link to, what search leaves out.
 
 On a code host a link to `../../tests/...` leads to the file. The site has its own copy, as text that every browser
 shows, of each file that a page links to.
@@ -46,6 +46,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    if page.file.inclusion.is_not_in_nav():
+        page.meta["search"] = {"exclude": True}
     root = Path(config.config_file_path).parent
 
     def on_site(match: re.Match[str]) -> str:

@@ -249,7 +249,9 @@ class Adoption:
             return False
         if self._sent and self._clock.monotonic() - self._sent[1] > self._config.start_seconds:
             told = f"Rollout {argo.name} does not come to rest; {others} pods are of other versions"
-            raise NotConfirmed(told, hint=f"`tidegate rollout status {argo.name}` says why; then release it again")
+            raise NotConfirmed(
+                told, hint=f"`kubectl argo rollouts get rollout {argo.name}` says why; then release it again"
+            )
         return True
 
     async def _restore(self, place: Place, write: Write) -> None:

@@ -13,7 +13,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from rollouts.errors import NotPossible
-from tidegate.core.durations import parse_go_duration
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
@@ -174,12 +173,6 @@ class Rollout:
         return self.status.get("conditions") or []
 
     @property
-    def workload_ref(self) -> Json | None:
-        """The Deployment, ReplicaSet or PodTemplate that holds the pod template instead of the Rollout itself."""
-        found: Json | None = self.spec.get("workloadRef")
-        return found
-
-    @property
     def analyses(self) -> list[AnalysisStatus]:
         """The analysis runs that can stop it now: of the step and background, or before and after the switch."""
         canary, blue_green = self.status.get("canary") or {}, self.status.get("blueGreen") or {}
@@ -222,28 +215,18 @@ def controlled_by(rollout: Json, things: Sequence[Json]) -> list[Json]:
     ]
 
 
-def target_revision(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
-    """The ReplicaSet of a revision; 0 is the second-highest, as in the plugin (`cmd/undo/undo.go`).
+def replica_set_of(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
+    """The ReplicaSet of a revision.
 
     Raises:
         NotPossible: when there is none.
     """
     own = sorted(controlled_by(rollout, replica_sets), key=revision_of, reverse=True)
-    name = Rollout(rollout).name
-    if revision > 0:
-        found = next((item for item in own if revision_of(item) == revision), None)
-        if found is None:
-            known = ", ".join(str(revision_of(item)) for item in own) or "none"
-            raise NotPossible(f"unable to find specified revision {revision} in history", hint=f"there are: {known}")
-        return found
-    if len(own) < 2:
-        raise NotPossible(f'no revision found for rollout "{name}"', hint=f"its revisions: tidegate rollout get {name}")
-    return own[1]
-
-
-def replica_set_with_hash(rollout: Json, replica_sets: Sequence[Json], pod_hash: str) -> Json | None:
-    """The ReplicaSet of a pod template; None when it is gone (`revisionHistoryLimit`)."""
-    return next((item for item in controlled_by(rollout, replica_sets) if hash_of(item) == pod_hash), None)
+    found = next((item for item in own if revision_of(item) == revision), None)
+    if found is None:
+        known = ", ".join(str(revision_of(item)) for item in own) or "none"
+        raise NotPossible(f"unable to find specified revision {revision} in history", hint=f"there are: {known}")
+    return found
 
 
 def _owners(thing: Json) -> list[Json]:
@@ -276,33 +259,6 @@ def _scale_text(scale: Json) -> str:
     if scale.get("replicas") is not None:
         return f"setCanaryScale{{replicas: {scale['replicas']}}}"
     return "invalid"
-
-
-def is_pause_timed(rollout: Json) -> bool:
-    """Whether every pause that holds it has an end in time: a step's `duration`, blue-green's own."""
-    ro = Rollout(rollout)
-    if ro.paused_by_spec or not ro.pause_conditions:
-        return False
-    return all(_timed(ro, str(condition.get("reason"))) for condition in ro.pause_conditions)
-
-
-def has_end(duration: object) -> bool:
-    """Whether a pause of this `duration` ends: a number of seconds, or a duration of Go (`RolloutPause`)."""
-    if duration is None or str(duration).isdecimal():
-        return duration is not None
-    try:
-        parse_go_duration(str(duration))
-    except ValueError:
-        return False
-    return True
-
-
-def _timed(ro: Rollout, reason: str) -> bool:
-    if reason == PauseReason.STEP and ro.step:
-        return has_end((ro.step.get("pause") or {}).get("duration"))
-    if reason == PauseReason.BLUE_GREEN and ro.blue_green is not None:
-        return bool(ro.blue_green.get("autoPromotionSeconds"))
-    return False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ INVALID_SPEC = "InvalidSpec"
 
 SPEC_UNOBSERVED = "waiting for rollout spec update to be observed"
 UNPAUSING = "waiting for rollout to unpause"
-WORKLOAD_UNOBSERVED = "waiting for rollout spec update to be observed for the reference workload"
 
 
 class RolloutPhase(StrEnum):
@@ -45,13 +44,9 @@ class PhaseStatus(Value):
     message: str = ""
 
 
-def phase_of(rollout: Json, *, workload: Json | None = None) -> PhaseStatus:
-    """`GetRolloutPhase`. `workload` is the object that `spec.workloadRef` names.
-
-    Upstream compares the workload's generation through a field that never reaches clients (`json:"-"`), so that
-    kubectl skips the rule. Here it is compared with the workload's own `metadata.generation`.
-    """
-    waiting = waiting_for_controller(rollout, workload=workload)
+def phase_of(rollout: Json) -> PhaseStatus:
+    """`GetRolloutPhase`."""
+    waiting = waiting_for_controller(rollout)
     if waiting:
         return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=waiting)
     status = Rollout(rollout).status
@@ -61,7 +56,7 @@ def phase_of(rollout: Json, *, workload: Json | None = None) -> PhaseStatus:
     return calculated_phase(rollout)
 
 
-def waiting_for_controller(rollout: Json, *, workload: Json | None = None) -> str:
+def waiting_for_controller(rollout: Json) -> str:
     """What the controller has not reacted to yet, in upstream's words; empty when it has seen everything."""
     ro = Rollout(rollout)
     if not _observed(ro.status.get("observedGeneration"), ro.generation):
@@ -69,8 +64,6 @@ def waiting_for_controller(rollout: Json, *, workload: Json | None = None) -> st
     # Status fields do not move the generation: that somebody took the pause away shows in nothing else (IsUnpausing).
     if ro.controller_pause and not ro.pause_conditions:
         return UNPAUSING
-    if workload and not _workload_observed(ro, workload):
-        return WORKLOAD_UNOBSERVED
     return ""
 
 
@@ -115,14 +108,6 @@ def _observed(observed: object, generation: int) -> bool:
     """
     text = str(observed or "")
     return not re.fullmatch(r"[+-]?[0-9]+", text) or int(text) >= generation
-
-
-def _workload_observed(ro: Rollout, workload: Json) -> bool:
-    """`isWorkloadGenerationObserved`, against the workload itself."""
-    text = str(ro.status.get("workloadObservedGeneration") or "")
-    if not ro.workload_ref or not re.fullmatch(r"[0-9]{1,9}", text):
-        return True
-    return int(text) == int(workload["metadata"].get("generation") or 0)
 
 
 def _problem(ro: Rollout) -> str:
@@ -198,12 +183,12 @@ class PendingReaction(NamedTuple):
     """Since when, as far as the object tells."""
 
 
-def pending_reaction(rollout: Json, workload: Json | None = None) -> PendingReaction | None:
+def pending_reaction(rollout: Json) -> PendingReaction | None:
     """The change that the controller has not processed yet; None when it has processed everything."""
-    ro, waiting = Rollout(rollout), waiting_for_controller(rollout, workload=workload)
+    ro, waiting = Rollout(rollout), waiting_for_controller(rollout)
     if waiting:
-        changed = {SPEC_UNOBSERVED: rollout, WORKLOAD_UNOBSERVED: workload}.get(waiting)
-        return PendingReaction(waiting, _spec_changed_at(changed) if changed else None)
+        since = _written_at(rollout, "f:spec") if waiting == SPEC_UNOBSERVED else None
+        return PendingReaction(waiting, since)
     # Upstream takes a missing observedGeneration, like every text that is no number, for one that was seen.
     if not ro.status.get("observedGeneration"):
         return PendingReaction(NEVER_OBSERVED, parse_time(ro.metadata.get("creationTimestamp")))
@@ -261,10 +246,6 @@ def _wants_pods(ro: Rollout) -> bool:
     return bool(
         step.get("setWeight") or scale.get("replicas") or scale.get("weight") or scale.get("matchTrafficWeight")
     )
-
-
-def _spec_changed_at(thing: Json) -> datetime | None:
-    return _written_at(thing, "f:spec")
 
 
 def _written_at(thing: Json, *path: str) -> datetime | None:
@@ -360,46 +341,13 @@ class RolloutHealth(Value):
     """What is behind it, as far as the object tells."""
 
 
-class ControllerLag(Value):
-    """The controller is behind with something."""
-
-    since: datetime
-    observed: str
-    """The generation that it last processed: when this moves it works, however far behind."""
-
-
-def controller_lag(
-    rollout: Json, *, now: datetime, before: ControllerLag | None = None, workload: Json | None = None
-) -> ControllerLag | None:
-    """Since when the controller lags behind; None when it does not. `before` is the lag of the last observation.
-
-    At the first observation the time is the object's own: of the last change that `metadata.managedFields` knows.
-    """
-    pending = pending_reaction(rollout, workload)
+def health_of(rollout: Json, *, now: datetime) -> RolloutHealth:
+    """How it is at `now`."""
+    ro, pending = Rollout(rollout), pending_reaction(rollout)
     if pending is None:
-        return None
-    observed = str(Rollout(rollout).status.get("observedGeneration") or "")
-    if before:
-        return before if before.observed == observed else ControllerLag(since=now, observed=observed)
-    return ControllerLag(since=min(pending.since or now, now), observed=observed)
-
-
-def health_of(
-    rollout: Json,
-    *,
-    now: datetime,
-    lagging_since: datetime | None = None,
-    stuck_after_seconds: float = STUCK_AFTER_SECONDS,
-    workload: Json | None = None,
-) -> RolloutHealth:
-    """How it is at `now`. `lagging_since` is `lag_of(...).since` of the one who watches; without
-    it, the object's own.
-    """
-    ro, pending = Rollout(rollout), pending_reaction(rollout, workload)
-    if pending is None:
-        return _as_phase(ro, phase_of(rollout, workload=workload))
-    since = lagging_since or pending.since or now
-    if now - since > timedelta(seconds=stuck_after_seconds):
+        return _as_phase(ro, phase_of(rollout))
+    since = pending.since or now
+    if now - since > timedelta(seconds=STUCK_AFTER_SECONDS):
         message = f"{pending.text} since {since.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
         return RolloutHealth(state=HealthState.STUCK, message=message, cause=likely_cause(ro))
     return RolloutHealth(state=HealthState.PROGRESSING, message=pending.text, cause=current_step(ro))

@@ -1,4 +1,4 @@
-"""Pod templates of a Rollout and its ReplicaSets: what an undo asks for again, and another image. Pure.
+"""Pod templates of a Rollout and its ReplicaSets: what an undo asks for again. Pure.
 
 An undo finds them as `cmd/undo/undo.go` of argo-rollouts does.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 
-from rollouts.errors import NotPossible
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
@@ -46,31 +45,3 @@ def templates_match(now: object, desired: object) -> bool:
     if isinstance(now, list) and isinstance(desired, list):
         return len(now) <= len(desired) and all(map(templates_match, now, desired))
     return now == desired
-
-
-ALL = "*"
-"""As a container's name: every container."""
-
-KINDS = ("initContainers", "containers", "ephemeralContainers")
-
-
-def containers_of(holder: Json) -> list[Json]:
-    """Every container of the template that a Rollout, Deployment or ReplicaSet holds."""
-    spec = holder["spec"]["template"].get("spec") or {}
-    return [container for kind in KINDS for container in spec.get(kind) or []]
-
-
-def with_image(holder: Json, container: str, image: str) -> Json:
-    """The object with another image in every container of that name; nothing else is touched.
-
-    Raises:
-        NotPossible: when no container has that name.
-    """
-    changed = deepcopy(holder)
-    meant = [found for found in containers_of(changed) if container in {ALL, found.get("name")}]
-    if not meant:
-        names = ", ".join(str(found.get("name")) for found in containers_of(changed))
-        raise NotPossible(f'unable to find container named "{container}"', hint=f"there are: {names or 'none'}")
-    for found in meant:
-        found["image"] = image
-    return changed

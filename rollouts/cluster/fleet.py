@@ -18,6 +18,7 @@ from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_dep
 from rollouts.cluster.model import RegionConfig, Render, Revision
 from rollouts.cluster.observer import (
     RegionObserver,
+    how_to_continue,
     moving_users,
     region_state,
     rollback_reason,
@@ -200,7 +201,7 @@ class ArgoFleet:
     async def _bring_up(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
         if snapshot.argo.paused_by_spec:
             name = self._config.name
-            raise NotPossible(f"{name} is paused by hand", hint=f"continue it: tidegate rollout promote {name}")
+            raise NotPossible(f"{name} is paused by hand", hint=how_to_continue(name))
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
         await self._note_way_back(snapshot, engine.version)

@@ -286,6 +286,11 @@ def refuse_overruled(snapshot: RegionSnapshot, first: RegionSnapshot) -> None:
         raise Overruled(snapshot.foreign_change.reason)
 
 
+def how_to_continue(name: str) -> str:
+    """What lets a Rollout go that a person holds; the plugin's `promote` would skip the step that runs, too."""
+    return f"""continue it: kubectl patch rollout {name} --type merge -p '{{"spec": {{"paused": false}}}}'"""
+
+
 def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
     """End a wait for a trial that time alone cannot end.
 
@@ -295,7 +300,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
     """
     name = snapshot.argo.name
     if snapshot.argo.paused_by_spec:
-        raise NotPossible(f"{name} is paused by hand: {what} cannot happen", hint=f"tidegate rollout promote {name}")
+        raise NotPossible(f"{name} is paused by hand: {what} cannot happen", hint=how_to_continue(name))
     # An abort stands in the status until the controller sees what was asked for since.
     if snapshot.observed and (back := rollback_reason(snapshot)):
         raise Overruled(back) if abort_by_others(snapshot) else FleetError(back)

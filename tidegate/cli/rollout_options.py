@@ -1,15 +1,13 @@
-"""What the options of `tidegate rollout` mean: which cluster, which Rollout there."""
+"""What options mean that say which regions, and which engine there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, Spec
 from tidegate.core.errors import UsageError
 
@@ -24,53 +22,6 @@ Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namesp
 RegionOfSpec = Annotated[
     str | None, typer.Option("--region", help="Region of the spec; may be left out when it has only one.")
 ]
-
-ExpectHash = Annotated[
-    str | None, typer.Option("--expect-hash", help="Refuse unless this is the pod template hash of the new version.")
-]
-ExpectStep = Annotated[
-    int | None, typer.Option("--expect-step", min=0, help="Refuse unless the Rollout is at this step, counted from 0.")
-]
-
-Stuck = Annotated[
-    Duration,
-    typer.Option(
-        "--stuck-after",
-        parser=duration,
-        help="Time without a reaction of the controller after which it counts as stuck.",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """Which namespace of which cluster; None where nothing is given."""
-
-    context: Context = None
-    namespace: Namespace = None
-    spec: Annotated[
-        Path | None,
-        typer.Option(
-            "-f", "--file", "--spec", help="Take cluster, namespace and name from this spec.", show_default=False
-        ),
-    ] = None
-    region: Annotated[
-        str | None, typer.Option("--region", help="Region of --spec; may be left out when it has only one.")
-    ] = None
-
-    def named(self, name: str | None) -> RolloutOptions:
-        """The Rollout of that name there."""
-        return RolloutOptions(**vars(self), name=name)
-
-
-@dataclass(frozen=True)
-class RolloutOptions(ClusterOptions):
-    """And which Rollout."""
-
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="The Rollout; default: the delivery's, with --spec.", show_default=False),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -149,46 +100,3 @@ class ReleaseOptions:
     digest: Annotated[
         str, typer.Option("--digest", help="Digest of the model version, for an annotation of its pods.")
     ] = ""
-
-
-@dataclass(frozen=True)
-class RolloutLocation:
-    """One namespace of one cluster, and a Rollout there."""
-
-    name: str
-    """Empty when no certain one is meant."""
-    context: str | None
-    """None for the kubeconfig's current one, or the cluster that we run in."""
-    namespace: str | None
-    """None for the context's."""
-
-
-def location_of(asked: RolloutOptions, *, named: bool = True) -> RolloutLocation:
-    """What the options mean together; those that are given overrule the spec.
-
-    Raises:
-        UsageError: no name where one is needed, a region without its spec, or a spec without clusters.
-        SpecError: when the spec is wrong.
-    """
-    if asked.spec is None:
-        if asked.region:
-            raise UsageError("--region needs the spec of a delivery", hint="give --spec delivery.yaml too")
-        if named and not asked.name:
-            raise UsageError("which Rollout?", hint="give its NAME, or --spec delivery.yaml")
-        return RolloutLocation(asked.name or "", asked.context, asked.namespace)
-    # Not above: who names a Rollout needs no spec.
-    from tidegate.app.wiring.specs import on_clusters, region_of
-
-    spec = _read_spec(asked.spec)
-    fleet = on_clusters(spec)
-    region = fleet.regions[region_of(fleet, asked.region)]
-    return RolloutLocation(
-        asked.name or spec.metadata.name, asked.context or region.context or None, asked.namespace or fleet.namespace
-    )
-
-
-def _read_spec(path: Path) -> Delivery:
-    from pipelines.spec.delivery import Delivery
-    from tidegate.core.spec import load_spec
-
-    return load_spec(path, Delivery)

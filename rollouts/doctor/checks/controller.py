@@ -13,8 +13,6 @@ from rollouts.argo.model import Rollout
 from rollouts.argo.state import (
     STUCK_AFTER_SECONDS,
     UNSCALED,
-    ControllerLag,
-    controller_lag,
     likely_cause,
     pending_reaction,
 )
@@ -137,7 +135,7 @@ def _followed(snapshot: Snapshot, rollout: Json) -> bool:
     written = [time for one in conditions if (time := time_at(one, "lastUpdateTime"))]
     if owed is None:
         return bool(at(rollout, "status", "observedGeneration"))
-    return bool(written) and (snapshot.now - owed.since <= LAG or max(written) > owed.since)
+    return bool(written) and (snapshot.now - owed <= LAG or max(written) > owed)
 
 
 def led(snapshot: Snapshot) -> Iterator[Finding]:
@@ -173,10 +171,10 @@ def reconciled(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
     """The status belongs to the spec; no condition ever says that it does not."""
     seen = snapshot.controller
     owed = _owed(snapshot, rollout)
-    if owed and snapshot.now - owed.since > LAG:
+    if owed and snapshot.now - owed > LAG:
         observed = at(rollout, "status", "observedGeneration", default="none")
         yield NOT_RECONCILED.found(
-            f"{said(rollout)}: the controller has not reacted for {ago(owed.since, snapshot.now)}",
+            f"{said(rollout)}: the controller has not reacted for {ago(owed, snapshot.now)}",
             f"generation {rollout['metadata']['generation']}, observed {observed}",
             likely_cause(Rollout(rollout)),
             *seen.words,
@@ -197,13 +195,13 @@ def heard(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
         )
 
 
-def _owed(snapshot: Snapshot, rollout: Json) -> ControllerLag | None:
+def _owed(snapshot: Snapshot, rollout: Json) -> datetime | None:
     """Since when the controller has not reacted.
 
     A new version that is observed and never scaled is `progress`'s to tell.
     """
     debt = pending_reaction(rollout)
-    return controller_lag(rollout, now=snapshot.now) if debt and debt.text != UNSCALED else None
+    return min(debt.since or snapshot.now, snapshot.now) if debt and debt.text != UNSCALED else None
 
 
 def _crashes(snapshot: Snapshot, pod: Json) -> bool:

@@ -31,25 +31,26 @@ ABORTED = Check(
     severity=Severity.ERROR,
     cause="a rollout was aborted and not taken back: the template still names the version that was refused, "
     "and the phase stays Degraded",
-    remediation="`tidegate rollout undo` brings the template back; `retry` tries the same version again",
+    remediation="`kubectl argo rollouts undo` to the stable's revision brings the template back; "
+    "`kubectl argo rollouts retry rollout` tries the same version again",
 )
 DEADLINE = Check(
     code="progress-deadline-exceeded",
     severity=Severity.ERROR,
     cause="the new pods did not become available within progressDeadlineSeconds",
-    remediation="find out why pods do not become ready; then `tidegate rollout retry` or `undo`",
+    remediation="find out why pods do not become ready; then `kubectl argo rollouts retry rollout` or `undo`",
 )
 INCONCLUSIVE = Check(
     code="paused-inconclusive",
     severity=Severity.WARNING,
     cause="an analysis had too little evidence; the Rollout waits for a person",
-    remediation="`tidegate rollout promote` or `abort`, after a look at the analysis run",
+    remediation="`kubectl argo rollouts promote` or `abort`, after a look at the analysis run",
 )
 FORGOTTEN = Check(
     code="paused-for-long",
     severity=Severity.WARNING,
     cause="a rollout was started and left at a pause: two versions run, and nobody decides",
-    remediation="`tidegate rollout promote` or `abort`",
+    remediation="`kubectl argo rollouts promote` or `abort`",
 )
 NO_PROGRESS = Check(
     code="no-progress",
@@ -62,7 +63,7 @@ NOTHING_SERVES = Check(
     code="nothing-serves",
     severity=Severity.ERROR,
     cause="no pod of the Rollout is available: users get errors",
-    remediation="look at the pods; `tidegate rollout undo` brings back the last version that was",
+    remediation="look at the pods; `kubectl argo rollouts undo` to the last revision that was brings it back",
 )
 NEVER_RUN = Check(
     code="pipeline-idle",

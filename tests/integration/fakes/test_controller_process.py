@@ -72,12 +72,12 @@ async def test_killed_at_any_moment_it_goes_on_where_it_was(stage: Stage, contro
     kills = asyncio.create_task(killed_now_and_then())
     await stage.deploy("2")
     await stage.waits_at(DEPLOYED, weight=0)
-    await stage.acts.promote(stage.name)
+    await stage.acts.to_step(stage.name, DEPLOYED + 1)
     await stage.waits_at(AT_5, weight=5)
     await stage.acts.promote_full(stage.name)
     second = await stage.is_healthy_with("2")
     assert second.pods["1"] == first.pods["1"]
-    await stage.acts.undo(stage.name)
+    await stage.undo(1)
     third = await stage.is_healthy_with("1")
     assert third.pods == second.pods
     await kills

@@ -86,7 +86,7 @@ COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
     "gates": file("g.yaml", "gate", "plan", "g.yaml"),
     "transcript": file("t.jsonl", "gate", "replay", "t.jsonl"),
     "SLOs": file("s.yaml", "slo", "validate", "s.yaml"),
-    "kubeconfig": file("k", "rollout", "list", "--kubeconfig", "k"),
+    "kubeconfig": file("k", "init", "--from-rollout", "llm", "--to", "new.yaml", "--kubeconfig", "k"),
     "image": layout,
     "configuration of an image": configuration,
     "index of images": index,

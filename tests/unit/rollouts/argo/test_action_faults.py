@@ -39,37 +39,24 @@ async def _later(scene: Scene) -> tuple[int, int, str, str]:
 
 
 ACTIONS: dict[str, tuple[Callable[[RolloutClient], Awaitable[object]], tuple[int, int, str, str]]] = {
-    "promote": (lambda rollouts: rollouts.promote(NAME), (3, 5, "Paused", "2")),
     "promote in full": (lambda rollouts: rollouts.promote_full(NAME), (7, 0, "Healthy", "2")),
-    "skip step": (lambda rollouts: rollouts.skip_step(NAME), (3, 5, "Paused", "2")),
     "to step": (lambda rollouts: rollouts.to_step(NAME, 5), (6, 50, "Paused", "2")),
     "abort": (lambda rollouts: rollouts.abort(NAME), (0, 0, "Degraded", "2")),
-    "pause": (lambda rollouts: rollouts.pause(NAME), (1, 0, "Paused", "2")),
-    "undo": (lambda rollouts: rollouts.undo(NAME), (7, 0, "Healthy", "1")),
-    "set image": (lambda rollouts: rollouts.set_image(NAME, "*", "registry.example/engine:3"), (1, 0, "Paused", "3")),
+    "resume": (lambda rollouts: rollouts.resume(NAME), (1, 0, "Paused", "2")),
 }
 """And where each ends: step, weight, phase, image."""
 
 
-@pytest.mark.parametrize(("action", "fault"), [*zip(ACTIONS, FAULTS, strict=True)])
+@pytest.mark.parametrize(("action", "fault"), [*zip([*ACTIONS, *ACTIONS], FAULTS, strict=True)])
 async def test_the_end_is_right(action: str, fault: str, scene: Scene, api: Api, rollouts: RolloutClient) -> None:
     scene.deploy("2")
     scene.wait(30)
+    if action == "resume":
+        scene.cluster.edit(ROLLOUTS, NAME, lambda body: body["spec"].update(paused=True))
     FAULTS[fault](api, scene)
     act, end = ACTIONS[action]
     await act(rollouts)
     assert await _later(scene) == end
-
-
-@pytest.mark.parametrize("fault", ["conflict on every write", "three answers lost"])
-async def test_a_retry_is_not_taken_for_refused(fault: str, scene: Scene, api: Api, rollouts: RolloutClient) -> None:
-    scene.deploy("2")
-    scene.wait(30)
-    scene.abort()
-    scene.wait(1)
-    FAULTS[fault](api, scene)
-    await rollouts.retry(NAME)
-    assert await _later(scene) == (1, 0, "Paused", "2")
 
 
 async def test_a_region_that_is_gone_is_told(scene: Scene, api: Api, rollouts: RolloutClient) -> None:
@@ -90,5 +77,5 @@ async def test_what_is_forbidden_is_not_repeated(scene: Scene, api: Api, rollout
     refusal = Refusal(403, "Forbidden", "rollouts.argoproj.io is forbidden")
     api.faults.add(Fault(Refuse(refusal), verbs=WRITES, times=None))
     with pytest.raises(Forbidden):
-        await rollouts.promote(NAME)
+        await rollouts.abort(NAME)
     assert scene.rollout["metadata"]["resourceVersion"] == before
