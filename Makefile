@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 SOURCES := tidegate pipelines rollouts gates registry engine_images slo
-SCHEMAS := delivery trust gates batch answer
+SCHEMAS := delivery trust gates batch
 # Six files at once, of which most wait; of those with real engines, for which memory might not do, two
 # (tests/side_by_side.py).
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder

@@ -1,7 +1,7 @@
 """What evidence can fail at.
 
 BadAnswer (OutsideError)     an engine was reached, and answered with an error, with nonsense, or not to the end
-NotAnswered (OutsideError)   a command or a web service that a gate asks gave no answer that can be read
+NotAnswered (OutsideError)   a command that a gate asks gave no answer that can be read
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class BadAnswer(OutsideError):
 
 
 class NotAnswered(OutsideError):
-    """What a gate asks outside gave no answer, or none that can be read; it says nothing of the version."""
+    """A command that a gate asks gave no answer, or none that can be read; it says nothing of the version."""
 
     def __init__(self, message: str, *, again: bool, hint: str, output: str = "") -> None:
         """`again` is whether asking again may help; `output` is what is kept of it, without any secret."""

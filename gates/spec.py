@@ -30,13 +30,13 @@ from pydantic_core import PydanticKnownError
 from gates.analyses.agreement import AgreementGate, AgreementKind
 from gates.analyses.base import GateKind, MonitoredGate, TestedGate
 from gates.analyses.burn_rate import BurnRateGate, BurnRateKind
+from gates.analyses.command import CommandKind
 from gates.analyses.drift.gate import DriftKind
 from gates.analyses.drift.spec import DriftGate
 from gates.analyses.errors import ErrorsGate, ErrorsKind
 from gates.analyses.judge import JudgeKind
 from gates.analyses.latency import LatencyGate, LatencyKind
 from gates.analyses.load import CostGate, CostKind, ThroughputGate, ThroughputKind
-from gates.analyses.outside.kinds import CommandKind, EvalKind, WebhookKind
 from gates.analyses.quality import QualityGate, QualityKind
 from gates.analyses.queries.guard import GuardKind
 from gates.analyses.queries.mean import MeanKind
@@ -67,8 +67,6 @@ GATE_KINDS: dict[str, GateKind[Any]] = {
         MeanKind(),
         GuardKind(),
         CommandKind(),
-        WebhookKind(),
-        EvalKind(),
     )
 }
 """By name, in the order in which a sequential test lists its verdicts."""

@@ -161,7 +161,7 @@ ANY_RATE = 20.0
 USUAL_BLOCK_SECONDS = 60.0
 """On both arms, when nobody says how long: needs are counted in blocks."""
 
-Unit = Literal["requests", "pairs", "prompts", "questions", "blocks", "looks"]
+Unit = Literal["requests", "pairs", "prompts", "blocks", "looks"]
 Scale = Literal["percent", "cost", "change", "points", "score", "times", "bound"]
 
 

@@ -45,11 +45,6 @@ class StateFolder:
         return self.root / "scratch"
 
     @property
-    def evaluations(self) -> Path:
-        """Scores of engines on the tasks of a harness, a file for each engine and everything that is asked of it."""
-        return self.root / "evaluations"
-
-    @property
     def samples(self) -> Path:
         """What a delivery asks engines to keep of users' requests, a file each region; no sample is ever here."""
         return self.root / "samples"

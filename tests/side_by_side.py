@@ -26,7 +26,7 @@ ENGINES = {
 
 LONGEST = (
     *ENGINES,
-    "test_asked_outside",
+    "test_command_gate",
     "test_ledger_away",
     "test_serve",
     "test_workflow_deliveries",

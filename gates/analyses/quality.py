@@ -12,7 +12,6 @@ fails when chance is an unlikely reason, and is `inconclusive` when a few questi
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
@@ -130,9 +129,6 @@ def chance_of_drop(drops: Array) -> float:
     return float(found.pvalue)
 
 
-MOST_PROMPTS = 10_000
-
-
 class QualityKind(GateKind[QualityGate]):
     """How good the canary's answers to the golden set are; judged once, in the offline stage."""
 
@@ -142,32 +138,19 @@ class QualityKind(GateKind[QualityGate]):
     several = False
 
 
-def quality_forecast(
-    settings: QualityGate,
-    *,
-    prompts: int | None,
-    sampled: float | None = None,
-    unit: Literal["prompts", "questions"] = "prompts",
-) -> GateForecast:
+def quality_forecast(settings: QualityGate, *, prompts: int) -> GateForecast:
     """A golden set passes a version at once, or never; what it can prove depends on how many prompts it has.
 
-    `prompts` is None where it is unknown how many there are; `sampled` is as in `judge_quality`. The regression asked
-    about is the worst of all: every prompt that the champion answers rightly is answered wrongly.
+    The regression asked about is the worst of all: every prompt that the champion answers rightly is answered wrongly.
     """
-    least = 1 if sampled is None else math.ceil(-math.log2(sampled))
-
-    def proven(wrong: int, of: int) -> bool:
-        return wrong >= least and not within_margin(wrong / of, settings)
-
-    wrong = None if prompts is None else next((n for n in range(1, prompts + 1) if proven(n, prompts)), None)
-    counts = range(settings.min_prompts, MOST_PROMPTS)
+    wrong = next((n for n in range(1, prompts + 1) if not within_margin(n / prompts, settings)), None)
     return GateForecast(
         gate=GATE,
-        unit=unit,
+        unit="prompts",
         scale="score",
         canary_requests_to_pass=settings.min_prompts,
         regression_share=1.0,
-        canary_requests_to_fail=next((count for count in counts if proven(count, count)), None),
-        smallest_regression_share=None if wrong is None or prompts is None else wrong / prompts,
-        reachable=prompts is None or prompts >= settings.min_prompts,
+        canary_requests_to_fail=None if within_margin(1.0, settings) else settings.min_prompts,
+        smallest_regression_share=None if wrong is None else wrong / prompts,
+        reachable=prompts >= settings.min_prompts,
     )

@@ -1,6 +1,6 @@
 """Evidence: what both arms did between two looks, no matter who counted it.
 
-A batch is what `tidegate gate stream` reads as one line, what the ledger keeps of a delivery, and what
+A batch is what `tidegate gate check` reads as one line, what the ledger keeps of a delivery, and what
 every adapter hands to a judge. It holds counts, times and scores; never a prompt, never an answer.
 """
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from gates.model import DifferingPrompt, GateOutcome, GateVerdict, OutcomeName
+from gates.model import DifferingPrompt, GateOutcome, GateVerdict, OutcomeName, Verdict
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
+from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
 from tidegate.core.text import table_cell
 
 NOT_ASKED = "not judged here: it needs more than batches of evidence"
+EXIT_CODES: Mapping[GateOutcome, ExitCode] = {
+    GateOutcome.PASS: ExitCode.DELIVERED,
+    GateOutcome.FAIL: ExitCode.ROLLED_BACK,
+    GateOutcome.RUNNING: ExitCode.INCONCLUSIVE,
+    GateOutcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    GateOutcome.ERROR: ExitCode.OUTSIDE,
+}
+"""How a command ends that ends with this outcome."""
+
+
+def as_lines(verdicts: Iterable[Verdict]) -> tuple[GateVerdict, ...]:
+    """Verdicts as they are told to other programs."""
+    return tuple(GateVerdict(**verdict.model_dump(include=set(GateVerdict.model_fields))) for verdict in verdicts)
 
 
 class CheckReport(Value):

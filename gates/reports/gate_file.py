@@ -53,7 +53,7 @@ else:
 
 
 class GateFile(SpecModel):
-    """What `tidegate gate stream` and `tidegate gate check` are asked."""
+    """What `tidegate gate check` is asked."""
 
     api_version: Literal["tidegate/v1"] = Field(alias="apiVersion")
     kind: Literal["Gates"]

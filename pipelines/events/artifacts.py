@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Protocol
 
+from gates.analyses.command import CommandGate
 from gates.analyses.drift.spec import DriftReference
-from gates.analyses.outside.spec import ProgramGate
 from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
@@ -285,8 +285,8 @@ def named_files(spec: Delivery) -> Iterator[Path]:
         yield from (path for _, path in spec.load.named_files())
     if spec.traffic and spec.traffic.prompts:
         yield spec.traffic.prompts
-    for program in spec.gates.of(ProgramGate).values():
-        yield from program.files
+    for command in spec.gates.of(CommandGate).values():
+        yield from command.files
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield spec.fleet.template.file
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
-from gates.analyses.outside.answer import eval_forecast
-from gates.analyses.outside.evaluation_spec import EvalGate
-from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate, quality_forecast
 from gates.evidence.batch import Source
 from gates.planning.forecast import forecasts, round_up, with_proposals
@@ -25,7 +23,6 @@ from pipelines.plan.gates import (
     canary_traffic,
     gates_in,
     load_traffic,
-    offline_rollback,
     shadow_traffic,
 )
 from pipelines.plan.proposals import proposals_for
@@ -149,13 +146,9 @@ def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:
 
 
 def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
-    """Somebody else's answer costs no request that is known here, and its time limit at most."""
+    """A command costs no request that is known here, and its time limit at most."""
     settings = spec.gates.asked[gate]
-    if isinstance(settings, EvalGate):
-        forecast = eval_forecast(gate, settings, rollback=offline_rollback(spec))
-        seconds = settings.within.total_seconds()
-        return GatePlan(gate=gate, needs=settings.limit, seconds=seconds, forecasts=(forecast,))
-    if isinstance(settings, AskedOutside):
+    if isinstance(settings, CommandGate):
         return GatePlan(gate=gate, needs=None, seconds=settings.within.total_seconds())
     return _golden_plan(spec, gate, prompts)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gates.analyses.burn_rate import EventSource
+from gates.analyses.command import CommandGate, Question, Reply
 from gates.analyses.drift.spec import DriftReference
-from gates.analyses.outside.answer import OutsideSource
-from gates.analyses.outside.spec import AskedOutside
 from gates.analyses.queries.asked import QuerySource
 from gates.evidence.batch import Batch
 from gates.judge.answer_judge import AnswerJudge
@@ -53,12 +52,23 @@ class Readers:
     """The same of answers that are scored each by itself."""
 
 
-@dataclass(frozen=True)
-class OutsideSources:
-    """Whom gates ask outside."""
+class AskCommand(Protocol):
+    """Runs the command of a gate."""
 
-    source: Callable[[AskedOutside], OutsideSource]
-    """By the settings of the gate."""
+    async def __call__(self, settings: CommandGate, question: Question, *, seconds: float) -> Reply:
+        """Ask once; `seconds` is what is left of the gate's time.
+
+        Raises:
+            NotAnswered: there is no answer, or none that can be read.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What runs the commands of gates."""
+
+    ask: AskCommand
     folder: Path
     """Where what they said is kept, until the delivery's ledger has it."""
 
@@ -142,8 +152,8 @@ class Context:
     samples: UserSamples | None = None
     """Samples of users' requests; None where the spec asks for none."""
     readers: Readers = Readers()
-    outside: OutsideSources | None = None
-    """Whom gates ask outside; None where nobody can."""
+    commands: Commands | None = None
+    """What runs the commands of gates; None where nothing does."""
     loads: LoadGenerators | None = None
     """Who brings load of our own; None where nobody can."""
     scratch: ScratchEngines | None = None

@@ -26,6 +26,7 @@ from engine_images.choices import EnginePlatform
 from engine_images.spec import EngineSettings, VllmSpec
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
+from gates.analyses.quality import QualityGate
 from gates.evidence.batch import USUAL_LOOK
 from gates.model import StageKind
 from gates.spec import GATE_KINDS, Gates, gate_of_stage, kinds_of_stage, stage_sources, tested_kinds, untold_by
@@ -38,7 +39,6 @@ from pipelines.spec.approvals import (
     approval_conflicts,
 )
 from pipelines.spec.evidence.load import LoadAround, LoadSettings, load_conflicts
-from pipelines.spec.evidence.outside import offline_conflicts
 from pipelines.spec.evidence.samples import SamplesSpec
 from pipelines.spec.evidence.slo_engine import untold_by_engine
 from pipelines.spec.evidence.slo_gates import slo_conflicts
@@ -418,10 +418,9 @@ class Delivery(SpecModel):
             elif gate not in usable:
                 found = f"'{gate}' of kind {self.gates.kind_of(gate).name}"
                 yield SpecConflict(at, found, f"a gate of kind {', '.join(kinds)}")
-        if stage.offline:
-            here, dataset = isinstance(self.fleet, LocalFleet), stage.offline.dataset is not None
-            for odd in offline_conflicts(stage.offline.gates, known, has_dataset=dataset, on_this_machine=here):
-                yield replace(odd, where=(*where, *odd.where))
+        if stage.offline and stage.offline.dataset is None:
+            for gate in (gate for gate in stage.offline.gates if isinstance(known.get(gate), QualityGate)):
+                yield SpecConflict(where, f"no dataset, and gate {gate}", "dataset: the golden set that is asked")
         if stage.shadow and not self.has_golden_set and not (self.traffic and self.traffic.prompts):
             yield SpecConflict(where, "no prompts to pair", "prompts at traffic.prompts")
         if stage.load:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine_images.arguments.validation import external_references
-from gates.analyses.outside.spec import ProgramGate, WebhookGate
+from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
@@ -48,11 +48,10 @@ def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
         if judge.api_key_env is not None and not trust.may_read(judge.api_key_env):
             # Not the name: the one who mistook the field for the key's own place must not find it in a log.
             yield _variable(("gates", gate, "api_key_env"), "a variable that specs may not read", "that name")
-    named = [(gate, "secret_env", hook.secret_env) for gate, hook in spec.gates.of(WebhookGate).items()]
-    named += [(gate, "variables", name) for gate, each in spec.gates.of(ProgramGate).items() for name in each.variables]
-    for gate, key, variable in named:
-        if variable is not None and not trust.may_read(variable):
-            yield _variable(("gates", gate, key), "a variable that specs may not read", "that name")
+    for gate, command in spec.gates.of(CommandGate).items():
+        for variable in command.variables:
+            if not trust.may_read(variable):
+                yield _variable(("gates", gate, "variables"), "a variable that specs may not read", "that name")
     for index, place in enumerate(spec.notify):
         if not trust.may_read(place.variable):
             yield _variable(("notify", index, place.form, "url_from_env"), place.variable, place.variable)
@@ -74,7 +73,7 @@ def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 def _commands(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Programs that gates start: they may do whatever this process may."""
-    for gate, asked in spec.gates.of(ProgramGate).items():
+    for gate, asked in spec.gates.of(CommandGate).items():
         if asked.run[0] not in trust.commands:
             expected = f"none, or {asked.run[0]} under `spec.commands` of trust.yaml"
             yield SpecConflict(("gates", gate, "run"), f"the program {asked.run[0]!r}", expected)
@@ -85,10 +84,6 @@ def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
         if urlsplit(judge.endpoint).scheme == "http" and not _may_be_plain(judge.endpoint, trust):
             expected = f"https, or {host_of(judge.endpoint)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict(("gates", gate, "endpoint"), redacted(judge.endpoint), expected)
-    for gate, hook in spec.gates.of(WebhookGate).items():
-        if urlsplit(hook.url).scheme == "http" and not _may_be_plain(hook.url, trust):
-            expected = f"https, or {host_of(hook.url)} under `spec.endpoints` of trust.yaml"
-            yield SpecConflict(("gates", gate, "url"), host_of(hook.url), expected)
     for where, address in _addresses(spec):
         if is_metadata_server(urlsplit(address).hostname or ""):
             yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
@@ -154,8 +149,6 @@ def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
     """Whatever tidegate itself asks because a spec says so."""
     for gate, judge in spec.gates.of(JudgeGate).items():
         yield ("gates", gate, "endpoint"), judge.endpoint
-    for gate, hook in spec.gates.of(WebhookGate).items():
-        yield ("gates", gate, "url"), hook.url
     if isinstance(spec.fleet, ArgoFleetSpec):
         for name, region in spec.fleet.regions.items():
             place: Loc = ("fleet", "regions", name)
@@ -235,8 +228,8 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     for gate, judge in spec.gates.of(JudgeGate).items():
         if judge.control.labels:
             yield ("gates", gate, "control", "labels"), judge.control.labels
-    for gate, program in spec.gates.of(ProgramGate).items():
-        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(program.files))
+    for gate, command in spec.gates.of(CommandGate).items():
+        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
         yield ("fleet", "template", "file"), spec.fleet.template.file
 

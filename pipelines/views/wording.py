@@ -22,7 +22,7 @@ ENDINGS = {
     "failed": "could not be delivered",
 }
 
-SAMPLE_SIZES = frozenset({"requests", "prompts", "questions", "pairs", "blocks"})
+SAMPLE_SIZES = frozenset({"requests", "prompts", "pairs", "blocks"})
 """Comparisons that say how much was seen, not what."""
 
 SCORES = frozenset({"score", "mean score"})

@@ -35,7 +35,7 @@ from hera.workflows.models import (
 from hera.workflows.models.io.k8s.apimachinery.pkg.api.resource import Quantity
 from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
 
-from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.command import CommandGate
 from pipelines.authority.approvals import FROZEN, patience
 from pipelines.model import PlanStep, StageName
 from pipelines.spec.approvals import FreezeSpec
@@ -224,7 +224,7 @@ def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[tim
         yield fleet.pod.start_within
     if step.stage is StageName.OFFLINE:
         yield OFFLINE
-        yield from (gate.within for gate in spec.gates.asked.values() if isinstance(gate, AskedOutside))
+        yield from (gate.within for gate in spec.gates.of(CommandGate).values())
     if step.stage is StageName.LOAD and spec.load:
         yield spec.load.within
     if step.stage is StageName.SHADOW and spec.shadow:

@@ -17,7 +17,7 @@ from engine_images.errors import BrokenImage, RegistryRefused
 from engine_images.oci.model import CONFIG, LAYER, MANIFEST, Platform, canonical
 from engine_images.oci.reading import read_engine
 from gates.answers.golden import load_golden
-from gates.reports.verdict_stream import VerdictStream
+from gates.reports.evidence import JudgedEvidence
 from gates.sequential_test import AnalysisPlan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
@@ -81,10 +81,7 @@ def file(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
 
 
 def evidence(body: bytes, folder: Path) -> None:
-    """A stream goes on behind a bad line, which it answers with its problems."""
-    answer = VerdictStream(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}})).answer(body)
-    if answer and answer.problems:
-        raise UsageError(answer.problems[0].found)
+    JudgedEvidence(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}})).read(body)
 
 
 def prometheus(body: bytes, folder: Path) -> None:
@@ -103,7 +100,7 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = 
     "golden set": (file(load_golden), SpecError),
     "prompts": (file(prompts_in), SpecError),
     "spec": (file(lambda path: load_spec(path, Delivery)), SpecError),
-    "evidence": (evidence, UsageError),
+    "evidence": (evidence, SpecError),
     "Prometheus": (prometheus, PrometheusUnreachable),
     "exported chain": (file(lambda path: list(NotedChain(path).missed("d", ()))), UsageError),
 }

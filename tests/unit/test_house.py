@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 14082,
-    "gates": 14749,
-    "pipelines": 21800,
-    "registry": 6759,
-    "rollouts": 25367,
+    "engine_images": 12143,
+    "gates": 13911,
+    "pipelines": 21347,
+    "registry": 6331,
+    "rollouts": 23337,
     "slo": 4300,
-    "tidegate": 19933,
-    "tests": 98652,
+    "tidegate": 18439,
+    "tests": 94754,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

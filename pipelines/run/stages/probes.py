@@ -9,7 +9,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.errors import BadAnswer
@@ -18,8 +18,8 @@ from pipelines.errors import Stopped
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import offline_rollback
 from pipelines.ports import ChatAnswer
+from pipelines.run.command_gate import command_verdict
 from pipelines.run.context import Context
-from pipelines.run.outside import outside_verdict
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
 from rollouts.model import EngineSet, Role
@@ -138,8 +138,8 @@ async def offline(context: Context, step: PlanStep) -> None:
     rollback = offline_rollback(context.spec)
     for gate in context.spec.offline.gates:
         settings = context.spec.gates.asked[gate]
-        if isinstance(settings, AskedOutside):
-            verdict = await outside_verdict(context, step, gate, settings, rollback=rollback)
+        if isinstance(settings, CommandGate):
+            verdict = await command_verdict(context, step, gate, settings, rollback=rollback)
         else:
             verdict = await _quality(context, step, gate)
         context.journal.verdict(step, verdict)

@@ -10,10 +10,8 @@ import jsonschema_rs
 import pytest
 import yaml
 from fakes.metrics.samples import Serving, in_buckets, mirrored, traffic
-from fakes.terminal import pipe_in
 
 from gates.evidence.batch import Batch
-from tidegate.cli import main
 from tidegate.cli.commands.init import schema_text
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "gates"
@@ -58,15 +56,3 @@ def test_what_the_schema_refuses_is_refused(document: dict[str, Any]) -> None:
     assert not schema("batch").is_valid(document)
     with pytest.raises(ValueError, match="validation error"):
         Batch.model_validate_json(json.dumps(document), strict=True)
-
-
-def test_every_answer_is_of_its_schema(
-    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    pipe_in(monkeypatch, [*example_lines()[:4], b"nonsense", b'{"restart": true}'])
-    main(["gate", "stream", str(EXAMPLE / "gates.yaml")])
-    answers = capsysbinary.readouterr().out.splitlines()
-    assert len(answers) == 6
-    described = schema("answer")
-    for answer in answers:
-        described.validate(json.loads(answer))

@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gates.model import GateOutcome, GateVerdict
-from gates.reports.check_report import REPORTS, CheckReport, as_text
-from gates.reports.verdict_stream import EXIT_CODES
+from gates.reports.check_report import EXIT_CODES, REPORTS, CheckReport, as_text
 
 REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
 

@@ -275,19 +275,19 @@ def test_who_gives_no_traffic_is_told_requests_and_no_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "sampled", "smallest"),
-    # A tenth may be lost: of 12 prompts one, of 100 ten. Of a sample, 2^-10 is the first below 0.001.
-    [(8, None, 1 / 8), (12, None, 2 / 12), (100, None, 11 / 100), (8, 0.001, None), (12, 0.001, 10 / 12)],
+    ("prompts", "smallest"),
+    # A tenth may be lost: of 12 prompts one, of 100 ten.
+    [(8, 1 / 8), (12, 2 / 12), (100, 11 / 100)],
 )
-def test_a_golden_set_says_what_it_could_prove(prompts: int, sampled: float | None, smallest: float | None) -> None:
-    told = quality_forecast(QualityGate(max_drop=0.1), prompts=prompts, sampled=sampled)
+def test_a_golden_set_says_what_it_could_prove(prompts: int, smallest: float) -> None:
+    told = quality_forecast(QualityGate(max_drop=0.1), prompts=prompts)
     assert (told.canary_requests_to_fail, told.smallest_regression_share) == (10, smallest)
     assert told.reachable == (prompts >= 10)
 
 
 def test_larger_golden_sets_see_smaller_drops_but_none_within_the_margin() -> None:
     sizes = (14, 20, 50, 200, 1000)
-    seen = [quality_forecast(QualityGate(), prompts=count, sampled=0.001).smallest_regression_share for count in sizes]
+    seen = [quality_forecast(QualityGate(), prompts=count).smallest_regression_share for count in sizes]
     assert None not in seen
     assert seen == sorted(seen, key=lambda share: share or 0, reverse=True)
     assert (seen[-1] or 0) > QualityGate().max_drop

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gates.model import ArmKey
 from gates.ports import EvidenceSource
-from gates.reports.check_report import CheckReport
-from gates.reports.verdict_stream import as_lines
+from gates.reports.check_report import CheckReport, as_lines
 from gates.sequential_test import AnalysisPlan
 from gates.sessions.journal import SessionJournal
 from gates.sessions.session import Session, decides

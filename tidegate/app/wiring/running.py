@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from prometheus_client import Metric
 
+from gates.adapters.command import ask_command
 from pipelines.adapters.load.blocks import LocustLoads
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.events.artifacts import Trials
@@ -24,7 +26,7 @@ from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.ports import DeliveryLedger, Listener
-from pipelines.run.context import Context, Stages
+from pipelines.run.context import Commands, Context, Stages
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
 from registry.errors import StopAsked
@@ -32,7 +34,6 @@ from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.app.process import note, process_name
-from tidegate.app.wiring.gates.outside import outside_sources
 from tidegate.app.wiring.git.access import git_access_for
 from tidegate.app.wiring.model import AttachedDelivery, Backends, BackendsOpener, DeliveryInputs
 from tidegate.app.wiring.services import notifier_for, readers_for
@@ -107,8 +108,9 @@ def delivery_context(
         queries=backends.queries,
         samples=backends.samples,
         readers=readers_for(inputs.spec, inputs.folder),
-        outside=outside_sources(
-            inputs.folder, inputs.state.delivery(written.journal.delivery) / "outside", inputs.state.evaluations
+        commands=Commands(
+            partial(ask_command, folder=inputs.folder, environment=os.environ),
+            inputs.state.delivery(written.journal.delivery) / "commands",
         ),
         identities=inputs.identities,
         git=git_access_for(inputs.spec, backends.clock),

@@ -89,8 +89,7 @@ def schema_text(kind: str) -> str:
 def _known() -> dict[str, type[BaseModel]]:
     from gates.evidence.batch import Batch
     from gates.reports.gate_file import GateFile
-    from gates.reports.verdict_stream import VerdictLine
     from pipelines.spec.delivery import Delivery
     from pipelines.spec.trust import Trust
 
-    return {"delivery": Delivery, "trust": Trust, "gates": GateFile, "batch": Batch, "answer": VerdictLine}
+    return {"delivery": Delivery, "trust": Trust, "gates": GateFile, "batch": Batch}

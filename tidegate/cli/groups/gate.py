@@ -38,26 +38,6 @@ class ServeOutput(StrEnum):
 GatesFile = Annotated[Path, typer.Argument(metavar="GATES", help="A file of kind Gates, or a delivery.yaml.")]
 
 
-@gate.command("stream")
-def stream(
-    gates: GatesFile,
-    stop: Annotated[bool, typer.Option("--stop", help="End at the first final verdict.")] = False,
-) -> int:
-    """Judge a stream of evidence: JSON lines on stdin, a line of verdicts for each on stdout.
-
-    A line that cannot be read is answered with the outcome `error`, and is not counted. The exit code at the
-    end of input: 0 every gate passed, 1 one failed, 3 too little evidence, 4 the last line could not be read.
-
-    \b
-    Examples:
-      tidegate gate stream gates.yaml < evidence.jsonl
-      tidegate gate stream gates.yaml --stop < /run/collector.pipe
-    """
-    from tidegate.cli.commands.gate.check import stream_verdicts
-
-    return stream_verdicts(gates, stop=stop)
-
-
 @gate.command("check")
 @spread
 def check(
@@ -97,7 +77,7 @@ def check(
     Examples:
       tidegate gate check gates.yaml --evidence evidence.jsonl
       tidegate gate check gates.yaml --evidence evidence.jsonl --output junit --to gate.xml
-      tidegate gate check gates.yaml --evidence evidence.jsonl --ci
+      tidegate gate check gates.yaml --evidence - --ci < evidence.jsonl
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --stable 6 --canary 7 --state canary-7.jsonl
     """

@@ -118,8 +118,8 @@ def init(
     return write_draft(asked, output=output)
 
 
-def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates, batch or answer.")] = "delivery") -> int:
-    """Print a JSON schema, for editors and checks: of a spec, or of the lines of `gate stream`.
+def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:
+    """Print a JSON schema, for editors and checks: of a spec, or of a line of evidence.
 
     \b
     Examples:

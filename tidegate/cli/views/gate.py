@@ -6,8 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from gates.reports.check_report import REPORTS, CheckReport, as_text
-from gates.reports.verdict_stream import EXIT_CODES
+from gates.reports.check_report import EXIT_CODES, REPORTS, CheckReport, as_text
 from tidegate.app.process import note
 from tidegate.core.files import write_atomically
 

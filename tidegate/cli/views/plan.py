@@ -29,9 +29,9 @@ def forecast_cells(forecast: GateForecast) -> tuple[str, ...]:
     )
 
 
-def _of_others(gate: GatePlan) -> tuple[str, ...]:
-    """A gate that is asked outside: it costs no request that is known here, and takes its time limit at most."""
-    return (gate.gate, f"asked outside, {duration(gate.seconds or 0.0)} at most", *(NOTHING,) * (len(COLUMNS) - 2))
+def _of_command(gate: GatePlan) -> tuple[str, ...]:
+    """A command costs no request that is known here, and takes its time limit at most."""
+    return (gate.gate, f"a command, {duration(gate.seconds or 0.0)} at most", *(NOTHING,) * (len(COLUMNS) - 2))
 
 
 def slowest(forecasts: Sequence[GateForecast]) -> GateForecast:
@@ -146,7 +146,7 @@ def _about(step: PlanStep) -> str:
 def _rows(step: PlanStep) -> Iterator[tuple[str, ...]]:
     first = (step.id, _about(step))
     for gate in step.gates:
-        yield (*first, *(forecast_cells(slowest(gate.forecasts)) if gate.forecasts else _of_others(gate)))
+        yield (*first, *(forecast_cells(slowest(gate.forecasts)) if gate.forecasts else _of_command(gate)))
         first = ("", "")
     if not step.gates:
         yield first

@@ -1,26 +1,24 @@
-"""`tidegate gate check` and `stream`: the judge of a canary for any orchestrator and any CI."""
+"""`tidegate gate check`: the judge of a canary for any orchestrator and any CI."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
 
-from gates.evidence.batch import Batch, Source
-from gates.model import ArmKey, GateOutcome
+from gates.evidence.batch import Source
+from gates.model import ArmKey
 from gates.reports.check_report import CheckReport
-from gates.reports.verdict_stream import EXIT_CODES, VerdictLine, VerdictStream
+from gates.reports.evidence import JudgedEvidence
 from gates.sessions.model import refuse_one_version
 from tidegate.app.gates.continued import ContinuedCheck, continued
 from tidegate.app.process import note
 from tidegate.app.wiring.gates.gate_sets import read_gates
 from tidegate.app.wiring.gates.model import GateSet
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import Problem, SpecError
 
 
@@ -68,19 +66,16 @@ def refuse_unused(asked: PrometheusTarget) -> None:
 def _of_lines(judged: GateSet, evidence: Path) -> CheckReport:
     """Raises SpecError with every line that is no batch: what CI hands us as a file has to be whole."""
     stdin = str(evidence) == "-"
-    stream = VerdictStream(judged.terms("users"), file="stdin" if stdin else str(evidence))
+    test = JudgedEvidence(judged.terms("users"), file="stdin" if stdin else str(evidence))
     wrong: list[Problem] = []
-    times: list[float] = []
     for line in _lines(evidence, stdin=stdin):
-        answer = stream.answer(line)
-        if answer is None:
-            continue
-        wrong += [Problem(stream.file, odd.line, odd.field, odd.found, odd.expected) for odd in answer.problems]
-        if answer.time is not None:
-            times = [*times[:1], answer.time]
+        try:
+            test.read(line)
+        except SpecError as error:
+            wrong += error.problems
     if wrong:
         raise SpecError(wrong)
-    return _judgement(judged, stream, times, asked_of="users")
+    return _report(judged, test, asked_of="users")
 
 
 def _lines(evidence: Path, *, stdin: bool) -> Iterator[bytes]:
@@ -120,14 +115,11 @@ def _of_prometheus(judged: GateSet, url: str, asked: PrometheusTarget) -> CheckR
         return continued(check, source, asked.state, SystemClock())
     if asked.within is not None:
         raise UsageError("--within is of no use without --state", hint="one call judges what is there")
-    stream = VerdictStream(terms)
+    test = JudgedEvidence(terms)
     until = datetime.now(UTC) - source.settles_within
-    times: list[float] = []
     for start, end in _windows(until - asked.since, until, judged.look):
-        batch: Batch = source.batch(stable, canary, start, end)
-        stream.take(batch)
-        times = [*times[:1], batch.time]
-    return _judgement(judged, stream, times, asked_of="proxy")
+        test.take(source.batch(stable, canary, start, end))
+    return _report(judged, test, asked_of="proxy")
 
 
 def _windows(since: datetime, until: datetime, look: timedelta) -> Iterator[tuple[datetime, datetime]]:
@@ -138,56 +130,7 @@ def _windows(since: datetime, until: datetime, look: timedelta) -> Iterator[tupl
         start += look
 
 
-def _judgement(judged: GateSet, stream: VerdictStream, times: list[float], *, asked_of: Source) -> CheckReport:
-    for source in sorted(stream.unasked):
+def _report(judged: GateSet, test: JudgedEvidence, *, asked_of: Source) -> CheckReport:
+    for source in sorted(test.unasked):
         note(f"no gate listens to `{source}`, only to `{asked_of}`; name it under `sources` in a file of kind Gates")
-    final = stream.final()
-    return CheckReport(
-        name=judged.name,
-        outcome=final.outcome,
-        batches=final.batch,
-        since=times[0] if times else None,
-        until=times[-1] if times else None,
-        verdicts=final.verdicts,
-        not_asked=judged.not_asked,
-    )
-
-
-FINAL = (GateOutcome.PASS, GateOutcome.FAIL)
-
-
-def stream_verdicts(gates: Path, *, stop: bool) -> int:
-    """Answer until the input ends, or until a final verdict when `stop` is set."""
-    stream = VerdictStream(read_gates(gates).terms("users"))
-    try:
-        _answer_lines(stream, sys.stdin.buffer, sys.stdout.buffer, stop=stop)
-    except BrokenPipeError:
-        # Nobody listens any more. Python would try to flush at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OUTSIDE
-    final = stream.final()
-    note(_final_line(final, stream))
-    return EXIT_CODES[final.outcome]
-
-
-def _answer_lines(stream: VerdictStream, lines: BinaryIO, answers: BinaryIO, *, stop: bool) -> None:
-    told: set[str] = set()
-    for line in lines:
-        answer = stream.answer(line)
-        if answer is None:
-            continue
-        answers.write(answer.written().encode() + b"\n")
-        answers.flush()
-        for source in sorted(stream.unasked - told):
-            note(f"no gate listens to `{source}`; name it under `sources` in a file of kind Gates")
-        told |= stream.unasked
-        if stop and answer.outcome in FINAL:
-            return
-
-
-def _final_line(final: VerdictLine, stream: VerdictStream) -> str:
-    reasons = [f"{verdict.gate}: {verdict.reason}" for verdict in final.verdicts if verdict.outcome == final.outcome]
-    if final.outcome is GateOutcome.ERROR:
-        reasons = [f"line {stream.lines} could not be read"]
-    batches = f"{final.batch:,} {'batch' if final.batch == 1 else 'batches'}"
-    return f"{final.outcome} after {batches}: {'; '.join(reasons)}"
+    return test.report(judged.name, not_asked=judged.not_asked)

@@ -7,8 +7,7 @@ import time
 
 from gates.comparison.comparison import EndpointComparison
 from gates.model import worst
-from gates.reports.check_report import ComparisonReport
-from gates.reports.verdict_stream import as_lines
+from gates.reports.check_report import ComparisonReport, as_lines
 from tidegate.app.gates.compare import CompareOptions, compare
 from tidegate.app.process import note
 from tidegate.cli.views.console import PlainConsole

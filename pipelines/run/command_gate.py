@@ -1,11 +1,10 @@
-"""Asking a gate's question outside: until there is an answer, or its time is over; what was said is kept."""
+"""A gate of kind `command`: asked until there is an answer, or its time is over; what was said is kept."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 
-from gates.analyses.outside.answer import AskedArm, Question, judge_answer
-from gates.analyses.outside.spec import AskedAgain, AskedOutside
+from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
 from gates.errors import NotAnswered
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import VerdictPayload
@@ -21,15 +20,15 @@ FIRST_WAIT_SECONDS = 1.0
 """After the first try; twice as long after each further one."""
 
 
-async def outside_verdict(
-    context: Context, step: PlanStep, gate: str, settings: AskedOutside, *, rollback: float
+async def command_verdict(
+    context: Context, step: PlanStep, gate: str, settings: CommandGate, *, rollback: float
 ) -> Verdict:
-    """What a command, a service or a harness makes of both arms; what it said before this process is not asked again.
+    """What a command makes of both arms; what it said before this process is not asked again.
 
     `rollback` is the gate's share of the chance that a version that is no worse is taken back, where it brings scores.
 
     Raises:
-        NotPossible: an arm has no address, or nobody is there who asks.
+        NotPossible: an arm has no address, or this process runs no commands.
         Stopped: the canary died meanwhile.
     """
     if (before := await _said_before(context, step, gate)) is not None:
@@ -37,7 +36,7 @@ async def outside_verdict(
         return before
     asked = _Asked(context, step, gate, settings, rollback)
     verdict = await asked.until_decided(await _question(context, step, gate))
-    # First, because of a canary that died anybody says something.
+    # First, because of a canary that died any command says something.
     refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
     return verdict
 
@@ -80,19 +79,19 @@ def _arm(context: Context, arm: EngineSet, digest: str, record: EngineRecord | N
 class _Asked:
     """One gate of one step, asked until it is decided."""
 
-    def __init__(self, context: Context, step: PlanStep, gate: str, settings: AskedOutside, rollback: float) -> None:
-        if context.outside is None:
+    def __init__(self, context: Context, step: PlanStep, gate: str, settings: CommandGate, rollback: float) -> None:
+        if context.commands is None:
             hint = "leave it out of `stages`"
-            raise NotPossible(f"this process has nothing to ask gate {gate} with", hint=hint)
+            raise NotPossible(f"this process runs no commands, which gate {gate} needs", hint=hint)
         self._context, self._step, self._gate, self._settings = context, step, gate, settings
         self._rollback = rollback
-        self._source = context.outside.source(settings)
-        self._file = context.outside.folder / f"{step.id}.{gate}.txt"
+        self._ask = context.commands.ask
+        self._file = context.commands.folder / f"{step.id}.{gate}.txt"
         self._end = context.clock.monotonic() + settings.within.total_seconds()
         self._failures = 0
 
     async def until_decided(self, question: Question) -> Verdict:
-        """Ask, and ask again after `running`, and where nobody answered."""
+        """Ask, and ask again after `running`, and where there was no answer."""
         while True:
             self._context.journal.check()
             verdict, wait = await self._once(question)
@@ -111,7 +110,7 @@ class _Asked:
     async def _once(self, question: Question) -> tuple[Verdict | None, float]:
         """A verdict, if there is one, and how many seconds later to ask again."""
         try:
-            reply = await self._source.ask(question, seconds=self._left)
+            reply = await self._ask(self._settings, question, seconds=self._left)
         except NotAnswered as error:
             self._keep(f"{error.message}\n{error.output}")
             self._failures += 1
@@ -121,9 +120,7 @@ class _Asked:
             return Verdict(gate=self._gate, outcome=GateOutcome.ERROR, reason=str(error)), 0.0
         self._keep(reply.output)
         verdict = judge_answer(self._gate, self._settings, reply.answer, rollback=self._rollback)
-        # Who cannot answer `running` is not asked for more.
-        later = self._settings.poll.total_seconds() if isinstance(self._settings, AskedAgain) else 0.0
-        return verdict, later
+        return verdict, self._settings.poll.total_seconds()
 
     def _too_late(self, verdict: Verdict | None) -> Verdict:
         limit = format_duration(self._settings.within)
@@ -137,4 +134,4 @@ class _Asked:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(f"--- {self._context.clock.now():%Y-%m-%dT%H:%M:%SZ}\n{output.rstrip()}\n")
-        self._context.journal.attach(self._file, folder="outside")
+        self._context.journal.attach(self._file, folder="commands")

@@ -1,26 +1,26 @@
-"""What commands and web services answer, by real processes and real requests."""
+"""What commands answer, by real processes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
-from gates.adapters.outside.command import AskedCommand
-from gates.adapters.outside.webhook import Webhook
-from gates.analyses.outside.answer import AskedArm, Question, Reply, judge_answer
-from gates.analyses.outside.spec import CommandGate, WebhookGate
+from gates.adapters.command import ask_command
+from gates.analyses.command import AskedArm, CommandGate, Question, Reply, judge_answer
 from gates.errors import NotAnswered
-from gates.model import GateOutcome
+from gates.model import GateOutcome, Verdict
 
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples/gates/lm-eval/check.py"
+SAMPLES = ROOT / "tests/golden/lm_eval/samples_choices_2026-11-27T02-22-14.728944.jsonl"
 QUESTION = Question(
     gate="safety",
     delivery="d1",
@@ -40,7 +40,7 @@ PAIRS = '{"pairs": [{"stable": {"score": 1}, "canary": {"score": 0.5}}]}'
 
 async def asked(folder: Path, program: str, *, seconds: float = 60, **settings: Any) -> Reply:
     gate = CommandGate(run=(sys.executable, "-c", program), **settings)
-    return await AskedCommand(gate, folder, ENVIRONMENT).ask(QUESTION, seconds=seconds)
+    return await ask_command(gate, QUESTION, seconds=seconds, folder=folder, environment=ENVIRONMENT)
 
 
 async def unanswered(folder: Path, program: str, **settings: Any) -> NotAnswered:
@@ -92,7 +92,7 @@ async def test_what_says_nothing_of_the_version(tmp_path: Path, program: str, me
 async def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
     gate = CommandGate(run=("no-such-program",))
     with pytest.raises(NotAnswered, match="no-such-program cannot be run: No such file or directory"):
-        await AskedCommand(gate, tmp_path, ENVIRONMENT).ask(QUESTION, seconds=60)
+        await ask_command(gate, QUESTION, seconds=60, folder=tmp_path, environment=ENVIRONMENT)
 
 
 async def test_it_gets_the_question_and_no_secret_that_was_not_named(tmp_path: Path) -> None:
@@ -152,66 +152,39 @@ async def test_scores_are_judged_as_those_of_a_golden_set(tmp_path: Path) -> Non
     assert few.outcome is GateOutcome.INCONCLUSIVE
 
 
-Handler = Callable[[httpx.Request], httpx.Response]
+HARNESS = """
+import pathlib, shutil, sys
+
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+folder = pathlib.Path(sys.argv[-1], "tiny")
+folder.mkdir()
+text = pathlib.Path("samples.jsonl").read_text()
+# The canary has the port 2.
+worse = "127.0.0.1:2/v1/completions" in words["--model_args"] and pathlib.Path("worse").exists()
+(folder / "samples_choices_T.jsonl").write_text(text.replace('"acc": 1.0', '"acc": 0.0') if worse else text)
+print("|choices|acc|")
+"""
+"""Called as `lm_eval`; writes what it wrote of a real model."""
 
 
-async def told(handler: Handler, **settings: Any) -> Reply:
-    gate = WebhookGate(url="https://judge.example/v1?team=search", secret_env="TIDEGATE_SPEC_TEAM_KEY", **settings)
-    return await Webhook(gate, ENVIRONMENT, transport=httpx.MockTransport(handler)).ask(QUESTION, seconds=60)
+async def test_a_task_of_a_harness_by_the_example(tmp_path: Path) -> None:
+    (tmp_path / "lm_eval.py").write_text(HARNESS)
+    shutil.copy(SAMPLES, tmp_path / "samples.jsonl")
+    shutil.copy(EXAMPLE, tmp_path / "check.py")
+    run = (sys.executable, "check.py", "choices", "acc", "tokenizer=m0", "--limit", "3")
+    gate = CommandGate(run=run, files=(Path("check.py"),), max_drop=0.1, min_pairs=3)
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
 
+    async def judged() -> Verdict:
+        reply = await ask_command(gate, QUESTION, seconds=60, folder=tmp_path, environment=environment)
+        assert "|choices|acc|" in reply.output
+        return judge_answer("harness", gate, reply.answer, rollback=0.2)
 
-async def test_a_service_gets_the_question_and_the_secret_in_its_header() -> None:
-    seen: list[httpx.Request] = []
-
-    def answers(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(200, json={"outcome": "pass", "reason": "key s3cret-key is fine", "numbers": {"n": 3}})
-
-    reply = await told(answers, header="X-Team")
-    assert (reply.answer.outcome, reply.answer.reason, reply.answer.numbers) == ("pass", "key *** is fine", {"n": 3.0})
-    assert "s3cret-key" not in reply.output
-    (request,) = seen
-    assert (request.method, str(request.url)) == ("POST", "https://judge.example/v1?team=search")
-    assert request.headers["X-Team"] == "s3cret-key"
-    assert Question.model_validate_json(request.content) == QUESTION
-
-
-@pytest.mark.parametrize(
-    ("response", "message", "again"),
-    [
-        (httpx.Response(503), "it answers 503, which says nothing of the version", True),
-        (httpx.Response(429), "it answers 429, which says nothing of the version", True),
-        (httpx.Response(404), "it answers 404, which says nothing of the version", False),
-        (httpx.Response(307, headers={"location": "http://169.254.169.254/"}), "it answers 307", False),
-        (httpx.Response(200, text="fine"), "its answer cannot be read", False),
-        (httpx.Response(200, json=["pass"]), "its answer cannot be read", False),
-        (httpx.Response(200, content=b"x" * (17 << 20)), "it says more than 16 MiB", False),
-    ],
-)
-async def test_what_a_service_says_of_no_version(response: httpx.Response, message: str, again: bool) -> None:
-    asked: list[str] = []
-
-    def answers(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.host)
-        return response
-
-    with pytest.raises(NotAnswered) as caught:
-        await told(answers)
-    assert message in caught.value.message
-    assert caught.value.again is again
-    assert asked == ["judge.example"]
-
-
-async def test_a_service_that_is_not_there_may_be_asked_again() -> None:
-    gate = WebhookGate(url="http://127.0.0.1:9/")
-    with pytest.raises(NotAnswered, match=r"127.0.0.1:9 was not reached \(ConnectError\)") as caught:
-        await Webhook(gate, ENVIRONMENT).ask(QUESTION, seconds=60)
-    assert caught.value.again
-
-
-async def test_a_secret_that_is_not_there_is_named_and_nobody_is_asked() -> None:
-    gate = WebhookGate(url="http://127.0.0.1:9/", secret_env="TIDEGATE_SPEC_OTHER")
-    with pytest.raises(
-        NotAnswered, match="the variable TIDEGATE_SPEC_OTHER is empty or has characters that a header cannot have"
-    ):
-        await Webhook(gate, ENVIRONMENT).ask(QUESTION, seconds=60)
+    alike = await judged()
+    assert (alike.outcome, alike.numbers["prompts"]) == (GateOutcome.PASS, 3)
+    (tmp_path / "worse").touch()
+    worse = await judged()
+    assert (worse.outcome, worse.numbers["canary_mean_score"]) == (GateOutcome.FAIL, 0)
+    (tmp_path / "samples.jsonl").write_text("{}")
+    with pytest.raises(NotAnswered, match="ended with code 2, which says nothing of the version: the harness cannot"):
+        await judged()

@@ -1,9 +1,10 @@
-"""Whatever a line holds, it gets one answer; and what could not be read has taught nothing."""
+"""Whatever a line of evidence holds, it is learnt from, or refused with what is wrong and has taught nothing."""
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +14,10 @@ from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Batch
-from gates.model import GateOutcome
-from gates.reports.verdict_stream import MOST_PROBLEMS, VerdictLine, VerdictStream, as_lines
+from gates.reports.check_report import as_lines
+from gates.reports.evidence import MOST_PROBLEMS, JudgedEvidence
 from gates.sequential_test import AnalysisPlan, SequentialTest
-
-pytestmark = pytest.mark.long
+from tidegate.core.spec import Problem, SpecError
 
 TERMS = AnalysisPlan(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
 STABLE = Serving(per_second=20, failing=0.002)
@@ -41,30 +41,26 @@ def changed(line: bytes, *path: str | int, to: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def answered(stream: VerdictStream, line: bytes) -> VerdictLine:
-    answer = stream.answer(line)
-    assert answer is not None
-    return answer
+def read(lines: Iterable[bytes], terms: AnalysisPlan = TERMS) -> JudgedEvidence:
+    test = JudgedEvidence(terms)
+    for line in lines:
+        test.read(line)
+    return test
 
 
-def test_a_line_of_text_is_judged_as_the_batch_itself() -> None:
-    stream, trial = VerdictStream(TERMS), SequentialTest(TERMS)
+def problems(test: JudgedEvidence, line: bytes) -> Sequence[Problem]:
+    with pytest.raises(SpecError) as refused:
+        test.read(line)
+    return refused.value.problems
+
+
+def test_lines_of_text_are_judged_as_the_batches_themselves() -> None:
+    trial = SequentialTest(TERMS)
     for line in lines():
-        answer = answered(stream, line)
         trial.take(Batch.model_validate_json(line))
-        assert answer.verdicts == as_lines(trial.verdicts())
-    assert answer.batch == 60
-    assert answer.time == 1600
-
-
-@pytest.mark.parametrize(("ttft", "outcome"), [(0.2, "pass"), (0.4, "fail")])
-def test_the_outcome_is_that_of_the_worst_gate(ttft: float, outcome: str) -> None:
-    stream = VerdictStream(TERMS)
-    answers = [json.loads(answered(stream, line).written()) for line in lines(ttft=ttft)]
-    assert answers[0]["outcome"] == "running"
-    assert answers[-1]["outcome"] == outcome
-    assert set(answers[-1]) == {"time", "batch", "outcome", "verdicts"}
-    assert set(answers[-1]["verdicts"][0]) == {"gate", "outcome", "reason", "numbers"}
+    report = read(lines()).report("llm")
+    assert report.verdicts == as_lines(trial.verdicts(deadline_passed=True))
+    assert (report.batches, report.since, report.until) == (60, 1010, 1600)
 
 
 LINE = lines(1)[0]
@@ -105,99 +101,67 @@ LINE = lines(1)[0]
         (changed(LINE, "arms", 0, "errors", to=10**6), "arms[0]", "{'arm':", "at least 1000000 requests"),
     ],
 )
-def test_a_line_that_is_no_batch_is_answered_with_what_is_wrong_in_it(
+def test_a_line_that_is_no_batch_is_refused_with_what_is_wrong_in_it(
     line: bytes, field: str, found: str, expected: str
 ) -> None:
-    stream = VerdictStream(TERMS)
-    answered(stream, LINE)
-    answer = answered(stream, line)
-    assert answer.outcome is GateOutcome.ERROR
-    assert (answer.time, answer.batch, answer.verdicts) == (None, 1, ())
-    assert [(each.line, each.field) for each in answer.problems] == [(2, field)]
-    assert answer.problems[0].found.startswith(found)
-    assert answer.problems[0].expected.startswith(expected)
-    assert len(answer.written()) < 500
+    (problem,) = problems(read([LINE]), line)
+    assert (problem.file, problem.line, problem.path) == ("stdin", 2, field)
+    assert problem.found.startswith(found)
+    assert problem.expected.startswith(expected)
+    assert len(str(problem)) < 300
 
 
 def test_a_whole_number_with_a_point_is_a_count() -> None:
-    assert answered(VerdictStream(TERMS), changed(LINE, "arms", 0, "requests", to=500.0)).problems == ()
+    read([changed(LINE, "arms", 0, "requests", to=500.0)])
 
 
-def test_a_line_with_a_thousand_problems_is_answered_in_a_few() -> None:
-    answer = answered(VerdictStream(TERMS), changed(LINE, "arms", 0, "ttft", to=[-1] * 1000))
-    assert [each.field for each in answer.problems] == [f"arms[0].ttft[{at}]" for at in range(MOST_PROBLEMS)]
+def test_of_a_line_with_a_thousand_problems_a_few_are_told() -> None:
+    told = problems(read([]), changed(LINE, "arms", 0, "ttft", to=[-1] * 1000))
+    assert [each.path for each in told] == [f"arms[0].ttft[{at}]" for at in range(MOST_PROBLEMS)]
 
 
 def test_time_that_does_not_rise_is_refused() -> None:
-    stream = VerdictStream(TERMS)
-    answered(stream, LINE)
-    problem = answered(stream, LINE).problems[0]
-    assert (problem.line, problem.field) == (2, "time")
+    (problem,) = problems(read([LINE]), LINE)
+    assert (problem.line, problem.path) == (2, "time")
     assert problem.found == "a batch at 1010.000 came after one at 1010.000 from the same source"
     assert problem.expected == "batches of one source that rise in time"
 
 
-def test_lines_that_cannot_be_read_teach_the_trial_nothing() -> None:
+def test_lines_that_cannot_be_read_teach_the_test_nothing() -> None:
     rng = random.Random(5)
-    clean, dirty = VerdictStream(TERMS), VerdictStream(TERMS)
+    dirty = JudgedEvidence(TERMS)
     for line in lines(ttft=0.3):
         for _ in range(rng.randrange(3)):
-            torn = line[: rng.randrange(1, len(line) - 1)]
-            assert answered(dirty, torn).outcome is GateOutcome.ERROR
-        assert answered(dirty, line) == answered(clean, line)
+            assert problems(dirty, line[: rng.randrange(1, len(line) - 1)])
+        dirty.read(line)
+    assert dirty.report("llm") == read(lines(ttft=0.3)).report("llm")
 
 
-def test_blank_lines_are_counted_and_not_answered() -> None:
-    stream = VerdictStream(TERMS)
-    assert [stream.answer(line) for line in (b"\n", b"  \r\n")] == [None, None]
-    assert answered(stream, b"{").problems[0].line == 3
+def test_blank_lines_are_counted_and_teach_nothing() -> None:
+    test = read([b"\n", b"  \r\n"])
+    assert problems(test, b"{")[0].line == 3
+    assert test.report("llm").batches == 0
 
 
 def test_after_a_restart_a_pass_must_be_shown_again() -> None:
-    stream = VerdictStream(TERMS)
-    assert [answered(stream, line) for line in lines()][-1].outcome is GateOutcome.PASS
-    answer = answered(stream, b'{"restart": true}')
-    assert (answer.outcome, answer.time, answer.batch) == (GateOutcome.RUNNING, None, 60)
+    assert str(read(lines()).report("llm").outcome) == "pass"
+    again = read([*lines(), b'{"restart": true}']).report("llm")
+    assert (str(again.outcome), again.batches) == ("inconclusive", 60)
 
 
 @pytest.mark.parametrize("line", [b'{"restart": false}', b'{"restart": true, "step": "50"}'])
 def test_what_only_looks_like_a_restart_is_none(line: bytes) -> None:
-    assert answered(VerdictStream(TERMS), line).outcome is GateOutcome.ERROR
-
-
-@pytest.mark.parametrize(
-    ("evidence", "outcome"),
-    [
-        ([], GateOutcome.INCONCLUSIVE),
-        (lines(2), GateOutcome.INCONCLUSIVE),
-        (lines(), GateOutcome.PASS),
-        (lines(ttft=0.4), GateOutcome.FAIL),
-        ([b"{"], GateOutcome.ERROR),
-        ([*lines(), b"{"], GateOutcome.ERROR),
-        ([*lines(ttft=0.4), b"{"], GateOutcome.FAIL),
-        ([b"{", *lines()], GateOutcome.PASS),
-    ],
-)
-def test_what_holds_at_the_end(evidence: list[bytes], outcome: GateOutcome) -> None:
-    stream = VerdictStream(TERMS)
-    for line in evidence:
-        stream.answer(line)
-    final = stream.final()
-    assert final.outcome is outcome
-    assert GateOutcome.RUNNING not in [verdict.outcome for verdict in final.verdicts]
+    assert problems(read([]), line)
 
 
 def test_a_source_that_nobody_asks_is_named() -> None:
-    stream = VerdictStream(TERMS)
-    answered(stream, changed(LINE, "source", to="proxy"))
-    assert stream.unasked == {"proxy"}
-    both = VerdictStream(AnalysisPlan(latency=LatencyGate(), judge=ScoresGate()))
-    for source in ("users", "probe"):
-        answered(both, changed(LINE, "source", to=source))
-    assert both.unasked == set()
+    assert read([changed(LINE, "source", to="proxy")]).unasked == {"proxy"}
+    both = AnalysisPlan(latency=LatencyGate(), judge=ScoresGate())
+    assert read([changed(LINE, "source", to=source) for source in ("users", "probe")], both).unasked == set()
 
 
-def test_strange_but_possible_evidence_never_ends_the_stream() -> None:
+@pytest.mark.long
+def test_strange_but_possible_evidence_is_judged() -> None:
     """Numbers at the ends of what a batch may hold, for every gate and source, with numpy's warnings as errors."""
     rng = random.Random(7)
     terms = AnalysisPlan(
@@ -207,11 +171,11 @@ def test_strange_but_possible_evidence_never_ends_the_stream() -> None:
         sources={"latency": ("users", "proxy", "probe"), "errors": ("users", "probe"), "judge": ("users", "probe")},
     )
     for _ in range(4):
-        stream, time = VerdictStream(terms), 0.0
+        test, time = JudgedEvidence(terms), 0.0
         for _ in range(100):
             time += rng.choice([1e-6, 1, 10, 1e6])
-            line = json.dumps(strange(rng, time)).encode()
-            json.loads(answered(stream, line).written(), parse_constant=pytest.fail)
+            test.read(json.dumps(strange(rng, time)).encode())
+            json.loads(test.report("llm").model_dump_json(), parse_constant=pytest.fail)
 
 
 def strange(rng: random.Random, time: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gates of the offline stage that are asked outside: when they are asked again, what is kept, what a spec may say."""
+"""Gates of kind `command`: when they are asked again, what is kept, what a spec may say."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
 
-from gates.analyses.outside.answer import Answer, Question, Reply
-from gates.analyses.outside.spec import AskedOutside
+from gates.analyses.command import Answer, CommandGate, Question, Reply
 from gates.errors import NotAnswered
 from gates.evidence.batch import PairedAnswer, PairedReply
 from pipelines.errors import Stopped
 from pipelines.events.artifacts import named_files
-from pipelines.model import Ending, GatePlan, PlanStep, StageName
+from pipelines.model import Ending, PlanStep, StageName
 from pipelines.plan.gates import offline_rollback
-from pipelines.run.context import Context, OutsideSources
+from pipelines.run.context import Commands, Context
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import not_for_a_spec
 from pipelines.spec.trust import SpecTrust
-from tidegate.cli.views.plan import forecast_cells
 from tidegate.core.spec import SpecError
 from tidegate.testing import an_engine
 
@@ -44,8 +42,8 @@ class Told:
     answers: Sequence[Answer | NotAnswered]
     asked: list[Question]
 
-    async def ask(self, question: Question, *, seconds: float) -> Reply:
-        assert seconds > 0
+    async def ask(self, settings: CommandGate, question: Question, *, seconds: float) -> Reply:
+        assert seconds > 0 and settings.run == ("python", "check.py")
         self.asked.append(question)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if isinstance(answer, NotAnswered):
@@ -53,8 +51,8 @@ class Told:
         return Reply(answer=answer, output=f"said {len(self.asked)}")
 
 
-class Outside:
-    """A world whose first region has the challenger on trial, and somebody to ask."""
+class Asked:
+    """A world whose first region has the challenger on trial, and a command to ask."""
 
     def __init__(self, folder: Path, *answers: Answer | NotAnswered, spec: Delivery | None = None) -> None:
         self.world, self.folder = World(folder, spec or spec_with()), folder
@@ -62,11 +60,7 @@ class Outside:
         self.deployed = False
 
     def context(self) -> Context:
-        def source(_: AskedOutside) -> Told:
-            return self.told
-
-        outside = OutsideSources(source=source, folder=self.folder / "outside")
-        return replace(self.world.context(), outside=outside)
+        return replace(self.world.context(), commands=Commands(self.told.ask, self.folder / "commands"))
 
     @property
     def step(self) -> PlanStep:
@@ -91,20 +85,20 @@ class Outside:
 
     @property
     def kept(self) -> str:
-        return self.world.ledger.files[f"outside/offline@{HERE}.safety.txt"].decode()
+        return self.world.ledger.files[f"commands/offline@{HERE}.safety.txt"].decode()
 
 
 async def test_a_pass_is_one_and_the_question_names_both_arms(tmp_path: Path) -> None:
-    outside = Outside(tmp_path, PASS)
-    await outside.run()
-    (question,) = outside.told.asked
+    asked = Asked(tmp_path, PASS)
+    await asked.run()
+    (question,) = asked.told.asked
     assert (question.stable.url, question.canary.url) == (CHAMPION_URL, CHALLENGER_URL)
     assert (question.stable.version, question.canary.version) == (CHAMPION, CHALLENGER)
     assert question.stable.engine != question.canary.engine
     assert (question.model, question.region, question.stage) == ("support-llm", HERE, "offline")
-    (told,) = (event.data for event in outside.world.recorder.events if event.kind == "verdict")
+    (told,) = (event.data for event in asked.world.recorder.events if event.kind == "verdict")
     assert (told["gate"], told["outcome"], told["numbers"]) == ("safety", "pass", {"leaks": 0.0})
-    assert "said 1" in outside.kept
+    assert "said 1" in asked.kept
 
 
 @pytest.mark.parametrize(
@@ -122,26 +116,26 @@ async def test_a_pass_is_one_and_the_question_names_both_arms(tmp_path: Path) ->
 async def test_any_other_answer_ends_the_delivery(
     tmp_path: Path, answer: Answer | NotAnswered, ending: Ending, reason: str
 ) -> None:
-    outside = Outside(tmp_path, answer)
-    stop = await outside.stopped()
+    asked = Asked(tmp_path, answer)
+    stop = await asked.stopped()
     assert (stop.ending, stop.reason) == (ending, reason)
-    assert len(outside.told.asked) == 1
+    assert len(asked.told.asked) == 1
 
 
 async def test_what_was_not_there_is_asked_again_as_often_as_is_said(tmp_path: Path) -> None:
     away = NotAnswered("nobody was there", again=True, hint="wait")
-    await (came_back := Outside(tmp_path, away, away, PASS)).run()
+    await (came_back := Asked(tmp_path, away, away, PASS)).run()
     assert len(came_back.told.asked) == 3
-    stayed_away = Outside(tmp_path, away)
+    stayed_away = Asked(tmp_path, away)
     assert (await stayed_away.stopped()).ending is Ending.FAILED
     assert len(stayed_away.told.asked) == 3
 
 
 async def test_running_is_asked_again_until_the_time_is_over(tmp_path: Path) -> None:
     running = Answer(outcome="running", reason="12 of 90")
-    await (ended := Outside(tmp_path, running, running, PASS)).run()
+    await (ended := Asked(tmp_path, running, running, PASS)).run()
     assert len(ended.told.asked) == 3
-    endless = Outside(tmp_path, running)
+    endless = Asked(tmp_path, running)
     stop = await endless.stopped()
     assert (stop.ending, stop.reason) == (Ending.INCONCLUSIVE, "gate safety: still running after 1m: 12 of 90")
     assert len(endless.told.asked) == 6
@@ -153,35 +147,35 @@ async def test_scores_are_judged_by_the_gates_share_of_the_budget(tmp_path: Path
         pair = PairedAnswer(stable=PairedReply(score=1.0), canary=PairedReply(score=canary))
         return Answer(pairs=(pair,) * 40)
 
-    await Outside(tmp_path, scored(1.0)).run()
-    stop = await Outside(tmp_path, scored(0.0)).stopped()
+    await Asked(tmp_path, scored(1.0)).run()
+    stop = await Asked(tmp_path, scored(0.0)).stopped()
     assert stop.ending is Ending.ROLLED_BACK
     assert stop.reason.startswith("gate safety: canary scores 0.00 against 1.00 of the champion on 40 questions")
 
 
 async def test_a_pass_that_was_told_before_a_process_died_is_not_asked_again(tmp_path: Path) -> None:
-    outside = Outside(tmp_path, PASS, Answer(outcome="fail"))
-    await outside.run()
-    await outside.run()
-    assert len(outside.told.asked) == 1
+    asked = Asked(tmp_path, PASS, Answer(outcome="fail"))
+    await asked.run()
+    await asked.run()
+    assert len(asked.told.asked) == 1
 
 
-async def test_of_a_canary_that_died_nobody_outside_is_believed(tmp_path: Path) -> None:
-    outside = Outside(tmp_path, PASS)
-    ask = outside.told.ask
+async def test_of_a_canary_that_died_no_command_is_believed(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, PASS)
+    ask = asked.told.ask
 
-    async def dies(question: Question, *, seconds: float) -> Reply:
-        outside.world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
-        return await ask(question, seconds=seconds)
+    async def dies(settings: CommandGate, question: Question, *, seconds: float) -> Reply:
+        asked.world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
+        return await ask(settings, question, seconds=seconds)
 
-    outside.told.ask = dies  # type: ignore[method-assign]
-    assert (await outside.stopped()).reason == "the canary does not serve; its log ends with: out of memory"
+    asked.told.ask = dies  # type: ignore[method-assign]
+    assert (await asked.stopped()).reason == "the canary does not serve; its log ends with: out of memory"
 
 
 def test_gates_of_the_stage_share_its_budget_and_the_plan_tells_the_time_limit(tmp_path: Path) -> None:
     both = spec_with(asked="quality, safety", dataset="dataset: golden.jsonl, ")
     assert offline_rollback(both) == pytest.approx(offline_rollback(spec_with()) / 2)
-    quality, safety = Outside(tmp_path, spec=both).step.gates
+    quality, safety = Asked(tmp_path, spec=both).step.gates
     assert quality.needs == 12
     assert (safety.gate, safety.needs, safety.seconds, safety.forecasts) == ("safety", None, 60.0, ())
     assert [str(path) for path in named_files(spec_with())] == ["p", "check.py"]
@@ -191,20 +185,10 @@ def test_gates_of_the_stage_share_its_budget_and_the_plan_tells_the_time_limit(t
     ("gates", "asked", "told"),
     [
         (COMMAND, "quality", "no dataset, and gate quality; expected dataset: the golden set that is asked"),
-        ("  hook: {kind: webhook, url: 'https://judge.example/'}", "hook", "which does not reach engines of this mach"),
-        ("  webhook: {url: 'https://me:pw@judge.example/'}", "webhook", "gates.webhook.url"),
         ("  command: {run: []}", "command", "gates.command.run"),
         ("  command: {run: [a], files: [/etc/passwd]}", "command", "a path below the spec's folder"),
         ("  command: {run: [a], variables: [TIDEGATE_GATE]}", "command", "another name"),
         ("  command: {run: [a], poll: 20m}", "command", "less than `within`, which is 10m"),
-        ("  eval: {task: a b}", "eval", "gates.eval.task"),
-        ("  eval: {task: sums, poll: 1s}", "eval", "gates.eval"),
-        ("  eval: {task: sums, arguments: [--limit, '5']}", "eval", "another argument: this one follows from the gate"),
-        ("  eval: {task: sums, arguments: ['--model_args=x']}", "eval", "another argument: this one follows from the"),
-        ("  eval: {task: sums, model_args: {base_url: x}}", "eval", "another name: this one follows from the arm"),
-        ("  eval: {task: sums, model_args: {tokenizer: 'a,model=b'}}", "eval", "gates.eval.model_args.tokenizer"),
-        ("  eval: {task: sums, limit: 5}", "eval", "10 or more, which is `min_pairs`"),
-        ("  eval: {task: sums, files: [../x]}", "eval", "a path below the spec's folder"),
         ("  command: {run: [a]}", "program", "'program' without settings"),
     ],
 )
@@ -214,50 +198,17 @@ def test_a_spec_that_cannot_be_asked_is_refused_with_its_line(gates: str, asked:
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("gate", ["command", "eval"])
 @pytest.mark.parametrize("stage", ["shadow", "canary"])
-def test_stages_with_users_do_not_ask_outside(stage: str, gate: str) -> None:
-    lines = {"shadow": f"  - shadow: {{gates: [{gate}]}}", "canary": f"  - canary: {{weights: [10], gates: [{gate}]}}"}
-    settings = {"command": "{run: [a]}", "eval": "{task: sums}"}
-    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found '{gate}' of kind {gate}; expected "):
-        a_spec(quality=f"  quality: {{}}\n  {gate}: {settings[gate]}", **{stage: lines[stage]})
-
-
-def test_the_plan_tells_what_a_task_can_show_by_its_limit(tmp_path: Path) -> None:
-    def planned(limit: str) -> GatePlan:
-        spec = spec_with(f"  sums: {{kind: eval, task: sums, within: 5m{limit}}}", "sums")
-        (gate,) = Outside(tmp_path, spec=spec).step.gates
-        return gate
-
-    known, unknown = planned(", limit: 200"), planned("")
-    assert (known.needs, known.seconds, unknown.needs) == (200, 300.0, None)
-    cells = {"known": forecast_cells(known.forecasts[0]), "unknown": forecast_cells(unknown.forecasts[0])}
-    needed = known.forecasts[0].canary_requests_to_fail
-    assert needed is not None and 10 <= needed < 200
-    after = ("sums", "10 questions", "all wrong", f"{needed} questions")
-    assert cells["known"][:4] == after and cells["known"][4].startswith("from 0.0")
-    assert cells["unknown"] == (*after, "-")
+def test_stages_with_users_ask_no_command(stage: str) -> None:
+    lines = {"shadow": "  - shadow: {gates: [command]}", "canary": "  - canary: {weights: [10], gates: [command]}"}
+    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found 'command' of kind command; expected "):
+        a_spec(quality="  quality: {}\n  command: {run: [a]}", **{stage: lines[stage]})
 
 
 def test_a_spec_starts_no_program_and_reads_no_variable_that_the_operator_has_not_allowed() -> None:
-    hook = "  hook: {kind: webhook, url: 'http://127.0.0.1:80/', secret_env: AWS_SECRET}"
-    asks = "  safety: {kind: command, run: [python, check.py], variables: [TIDEGATE_SPEC_A, HOME_KEY]}\n"
-    spec = spec_with(asks + hook)
+    spec = spec_with("  safety: {kind: command, run: [python, check.py], variables: [TIDEGATE_SPEC_A, HOME_KEY]}")
     refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(spec, SpecTrust())}
-    assert list(refused) == ["gates.hook.secret_env", "gates.safety.variables", "gates.safety.run"]
+    assert list(refused) == ["gates.safety.variables", "gates.safety.run"]
     assert refused["gates.safety.run"] == "none, or python under `spec.commands` of trust.yaml"
-    harness = spec_with("  sums: {kind: eval, task: sums, variables: [HOME_KEY]}", "sums")
-    refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(harness, SpecTrust())}
-    assert list(refused) == ["gates.sums.variables", "gates.sums.run"]
-    assert refused["gates.sums.run"] == "none, or lm_eval under `spec.commands` of trust.yaml"
-    allowed = SpecTrust(commands=("python",), variables=("AWS_SECRET", "HOME_KEY"))
+    allowed = SpecTrust(commands=("python",), variables=("HOME_KEY",))
     assert list(not_for_a_spec(spec, allowed)) == []
-
-
-def test_a_service_at_a_link_local_address_is_refused() -> None:
-    spec = spec_with(COMMAND + "\n  hook: {kind: webhook, url: 'http://169.254.169.254/latest'}")
-    found = not_for_a_spec(spec, SpecTrust())
-    assert [each.expected for each in found if each.where == ("gates", "hook", "url")] == [
-        "https, or 169.254.169.254 under `spec.endpoints` of trust.yaml",
-        "no link-local address: clouds hand out credentials there",
-    ]

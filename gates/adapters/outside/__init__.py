@@ -1,1 +1,0 @@
-"""Those that gates ask outside."""
