@@ -20,7 +20,6 @@ ENGINES = {
     "test_real_engines": "engines 2",
     "test_compared_engines": "engines 2",
     "test_swept_engines": "engines 1",
-    "test_gpu_sh": "engines 1",
 }
 """Files of one name run one after the other: more than two at once might need more memory than a machine has."""
 
