@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 12143,
     "gates": 13911,
-    "pipelines": 21347,
-    "registry": 6331,
-    "rollouts": 23337,
-    "slo": 4300,
-    "tidegate": 18439,
-    "tests": 94754,
+    "pipelines": 21251,
+    "registry": 5770,
+    "rollouts": 23217,
+    "slo": 4239,
+    "tidegate": 18381,
+    "tests": 93648,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
