@@ -379,6 +379,7 @@ def _to_run(run: Run) -> StoredRun:
         ended=run.info.end_time or None,
         artifacts=run.info.artifact_uri or "",
         tags=dict(run.data.tags),
+        is_deleted=run.info.lifecycle_stage == "deleted",
     )
 
 
