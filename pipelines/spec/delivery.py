@@ -71,8 +71,6 @@ Mirrored = Annotated[
 """Percent of users' requests that are copied."""
 
 
-API_PATIENCE = timedelta(minutes=10)
-"""Longer than an API server takes to start again."""
 SCRAPES = 3
 """In a look at least: arms are scraped at different moments, and what one of them shows early must be a small part."""
 
@@ -305,11 +303,8 @@ class Delivery(SpecModel):
             yield SpecConflict(("gates", "budget", "poll_interval"), format_duration(asked), expected)
 
     def _around_silence(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-        if fleet.patience and self.patience.api not in (None, fleet.patience):
-            found = f"{format_duration(fleet.patience)}, and patience.api says otherwise"
-            yield SpecConflict(("fleet", "patience"), found, "patience.api alone")
-        if fleet.unattended <= self.api_patience:
-            expected = f"more than `patience.api`, which is {format_duration(self.api_patience)}"
+        if fleet.unattended <= self.patience.api:
+            expected = f"more than `patience.api`, which is {format_duration(self.patience.api)}"
             yield SpecConflict(("fleet", "unattended"), format_duration(fleet.unattended), expected)
 
     def _around_unattended(self, unattended: timedelta) -> Iterator[SpecConflict]:
@@ -454,12 +449,6 @@ class Delivery(SpecModel):
         """Between two scrapes of an engine."""
         usual = ON_THIS_MACHINE if isinstance(self.fleet, LocalFleet) else IN_CLUSTERS
         return self.metrics.scrape_interval or usual
-
-    @property
-    def api_patience(self) -> timedelta:
-        """How long a region's API server may be silent."""
-        older = self.fleet.patience if isinstance(self.fleet, ArgoFleetSpec) else None
-        return self.patience.api or older or API_PATIENCE
 
     @property
     def look(self) -> timedelta:

@@ -211,7 +211,7 @@ def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
 
 def silence(spec: Delivery) -> timedelta:
     """Of a region's API server, and of an MLflow that is given longer than usual."""
-    return spec.api_patience + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
+    return spec.patience.api + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
 
 
 def _working(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> timedelta:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
@@ -103,8 +103,6 @@ class PreviousSpec(SpecModel):
 class CanarySpec(SpecModel):
     """The engines of a version on trial."""
 
-    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas"}
-
     replicas: int | None = Field(default=None, ge=1)
     """While it gets copies only; as many as the copied share asks for when absent."""
     min_replicas: int = Field(default=1, ge=1)
@@ -144,8 +142,6 @@ class ArgoFleetSpec(SpecModel):
     """Of engines' pods; placeholders have less than any."""
     unavailable: int = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained."""
-    patience: Duration | None = None
-    """The older name of `patience.api`."""
     unattended: Duration = timedelta(minutes=15)
     """How long a trial may go on in a region where nobody heard of the one who carries it; longer
     than `patience.api`."""

@@ -49,7 +49,7 @@ def cluster_fleet(
     """
     kind = LeaderWorkerSetFleet if fleet.multi_node else ArgoFleet
     return kind(
-        place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
+        place_of(spec, fleet, region, spec.patience.api if patience is None else patience),
         cluster=cluster,
         routes=routes_of(fleet),
         render=rendering(spec, fleet, region, public_keys),
@@ -118,7 +118,7 @@ async def open_samples(spec: Delivery, fleet: ArgoFleetSpec) -> AsyncIterator[Us
     from pipelines.adapters.samples.clusters import ClusterSamples
     from rollouts.sampling.region import RegionSamples
 
-    clock, name, patience = SystemClock(), spec.metadata.name, spec.api_patience.total_seconds()
+    clock, name, patience = SystemClock(), spec.metadata.name, spec.patience.api.total_seconds()
     async with AsyncExitStack() as stack:
         regions = {}
         for region in spec.regions.names:
