@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
 import re
-import runpy
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -25,20 +23,14 @@ from slo.formats import read
 from slo.spec import KINDS
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli import command_tree, main
-from tidegate.cli.commands.init import schema_text
 from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *(ROOT / "docs").rglob("*.md")]
 )
-FOR_READERS = [
-    page for page in PAGES if "docs" in page.parts and page.parent.name != "decisions" and page.stem != "cli"
-]
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CALL = re.compile(r"\btidegate ((?:[a-z][a-z-]* ?){1,2})")
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-FOLDERS = {"start", "guides", "concepts", "reference", "internals"}
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 SPECS = sorted([ROOT / "tidegate/cli/templates/delivery.yaml", *(ROOT / "examples").rglob("delivery.yaml")])
 
@@ -58,23 +50,6 @@ def headings(page: Path) -> set[str]:
     """The anchors of a page, as they are made of its headings."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def in_nav(entry: Any) -> list[str]:
-    """Every page below an entry of the site's navigation, in its order."""
-    if isinstance(entry, str):
-        return [entry]
-    return [page for inner in (entry.values() if isinstance(entry, dict) else entry) for page in in_nav(inner)]
-
-
-def links(page: Path) -> list[str]:
-    """Where the page points to within the repository."""
-    return [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
-
-
-def test_the_reference_has_every_command_and_no_other() -> None:
-    written = re.findall(r"^#+ `tidegate (.+)`$", (ROOT / "docs/reference/cli.md").read_text(), flags=re.MULTILINE)
-    assert set(written) == commands()
 
 
 def test_operations_have_every_variable_and_no_other() -> None:
@@ -117,35 +92,6 @@ def test_every_command_that_a_page_calls_exists() -> None:
     assert wrong == []
 
 
-def test_every_link_leads_somewhere() -> None:
-    dead = []
-    for page in PAGES:
-        for link in links(page):
-            file, _, anchor = link.partition("#")
-            target = (page.parent / file).resolve() if file else page
-            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in headings(target)):
-                dead.append(f"{name(page)}: {link}")
-    assert dead == []
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/internals/architecture.md"])
-def test_every_package_is_named(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    assert [package for package in PACKAGES if f"{package}/" not in text and f"`{package}`" not in text] == []
-
-
-def test_every_page_can_be_reached_from_the_first() -> None:
-    seen, waiting = set(), [ROOT / "README.md"]
-    while waiting:
-        page = waiting.pop()
-        if page in seen or page.suffix != ".md" or not page.exists():
-            continue
-        seen.add(page)
-        waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if link[0] != "#"]
-    pages = {page for page in PAGES if page.parent.name != "decisions"}
-    assert sorted(name(page) for page in pages - seen) == []
-
-
 @pytest.mark.parametrize("path", SPECS, ids=name)
 def test_every_delivery_that_we_hand_out_can_be_read_with_all_that_it_names(path: Path) -> None:
     assert read_delivery(path).regions.names
@@ -158,12 +104,6 @@ def test_editors_find_the_schema_of_every_delivery_that_we_hand_out(path: Path) 
     assert (
         schema == "delivery.schema.json" or (path.parent / schema).resolve() == ROOT / "docs/schema" / Path(schema).name
     )
-
-
-@pytest.mark.parametrize("kind", ["delivery", "gates", "batch"])
-def test_the_schema_in_the_docs_is_what_the_command_prints(kind: str) -> None:
-    written = (ROOT / f"docs/schema/{kind}.schema.json").read_text(encoding="utf-8")
-    assert json.loads(written) == json.loads(schema_text(kind))
 
 
 def test_the_gates_in_the_docs_are_the_example_that_we_ran() -> None:
@@ -220,26 +160,6 @@ def test_every_target_that_a_page_asks_make_for_exists() -> None:
         target for page in PAGES for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", page.read_text(), re.MULTILINE)
     }
     assert asked <= known
-
-
-def test_every_page_is_in_the_navigation_once() -> None:
-    placed = in_nav(SITE["nav"])
-    outside = runpy.run_path(str(ROOT / "docs/site.py"))["OUTSIDE"]
-    found = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    pages = {page for page in found if not page.startswith(tuple(SITE["not_in_nav"].split()))}
-    assert len(placed) == len(set(placed))
-    assert set(placed) == pages | set(outside)
-
-
-def test_every_page_lies_in_a_folder_for_what_its_reader_wants() -> None:
-    assert {path.relative_to(ROOT / "docs").parts[0] for path in (ROOT / "docs").rglob("*.md")} == FOLDERS
-
-
-def test_every_page_says_first_whom_it_is_for() -> None:
-    """Those that the code writes and decisions, whose form is the template's, do not."""
-    first = {name(page): page.read_text(encoding="utf-8").split("\n\n")[:2] for page in FOR_READERS}
-    assert [page for page, (title, _) in first.items() if not re.fullmatch(r"# .+", title)] == []
-    assert [page for page, (_, line) in first.items() if not re.match(r"\*For [^*\n]+\*", line)] == []
 
 
 def test_the_site_loads_nothing_from_elsewhere() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,7 @@ from tidegate.core.errors import ExitCode
 from tidegate.core.metrics.model import RequestSeries, TimeSeries
 
 ROOT = Path(__file__).parents[2]
-ARCHITECTURE, SPEC, OPERATIONS = (
-    (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("internals/architecture", "reference/spec", "guides/operations")
-)
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-    "packages"
-]
+SPEC, OPERATIONS = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("reference/spec", "guides/operations"))
 
 
 def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
@@ -58,15 +51,6 @@ def inside(annotation: Any) -> Iterator[Any]:
 
 def test_every_command_is_in_the_order_of_use() -> None:
     assert [command for command in sorted(commands()) if f"| `{command}" not in OPERATIONS] == []
-
-
-def test_every_package_has_its_paragraph() -> None:
-    packages = [*PACKAGES[1:], "tidegate.cli", "tidegate.core"]
-    assert [package for package in packages if f"### {package}\n" not in ARCHITECTURE] == []
-
-
-def test_the_architecture_page_is_short() -> None:
-    assert len(ARCHITECTURE.splitlines()) <= 150
 
 
 def test_every_field_of_a_spec_is_explained_and_nothing_else() -> None:
