@@ -173,10 +173,3 @@ class GitOpsTool(StrEnum):
 
     ARGO_CD = "argo-cd"
     FLUX = "flux"
-
-
-class PackageTool(StrEnum):
-    """Who installs what an administrator applies."""
-
-    HELM = "helm"
-    KUSTOMIZE = "kustomize"
