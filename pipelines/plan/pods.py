@@ -59,8 +59,4 @@ class _Recorded(Value):
 
 
 def _is_of_pods(patch: PatchSpec) -> bool:
-    if patch.target.kind != "Rollout":
-        return False
-    said = (patch.patch or {}).get("spec")
-    merged = isinstance(said, Mapping) and "template" in said
-    return merged or any(each.path.startswith("/spec/template") for each in patch.json6902 or ())
+    return patch.target.kind == "Rollout" and any(each.path.startswith("/spec/template") for each in patch.json6902)

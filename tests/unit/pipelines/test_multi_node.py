@@ -201,7 +201,7 @@ def test_a_set_of_another_name_or_delivery_is_not_tidegates_to_write() -> None:
         ({"canary": {"replicas": 1}}, {}, {}, "fleet.canary.replicas: found a smaller canary with `multi_node`"),
         ({"canary": {"dynamic_stable": True}, "previous": None}, {}, {}, "found a stable that shrinks"),
         (
-            {"patches": [{"target": {"kind": "Rollout"}, "patch": {"spec": {}}}]},
+            {"patches": [{"target": {"kind": "Rollout"}, "json6902": [{"op": "remove", "path": "/spec/replicas"}]}]},
             {},
             {},
             "fleet.patches[0].target.kind: found a patch of Rollout with `multi_node`",
