@@ -127,19 +127,13 @@ class StepProgress(Payload):
 
 
 class GitChange(Payload):
-    """`git`: what a delivery writes to the repository, once before and once after, and what it waits for there."""
+    """`git`: what a delivery writes to the repository, once before and once after."""
 
     kind = EventKind.GIT
 
     edits: tuple[FieldEdit, ...] = ()
     """Said before anything is pushed: by these it is taken back."""
     commit: str = ""
-    branch: str = ""
-    pull_request: int | None = None
-    url: str = ""
-    """Of the pull request."""
-    until: datetime | None = None
-    """When its merge is waited for no more."""
 
 
 class VerdictPayload(Payload):

@@ -233,7 +233,6 @@ def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[tim
         yield spec.canary.within
     if step.stage is StageName.GIT and spec.git:
         yield spec.git.patience
-        yield spec.git.merge_within if spec.git.mode == "pull-request" else timedelta(0)
         yield spec.git.sync.within if spec.git.sync else timedelta(0)
     if step.stage is StageName.BAKE:
         yield spec.regions.bake
