@@ -243,7 +243,7 @@ def test_each_shell_has_a_script(capsys: pytest.CaptureFixture[str], shell: str)
     ("typed", "offered"),
     [
         (["tidegate", "hist"], {"history"}),
-        long(["tidegate", "gate", "re"], {"replay"}),
+        long(["tidegate", "gate", "co"], {"compare"}),
         long(["tidegate", "completion", "z"], {"zsh"}),
         (["tidegate", "status", "--out"], {"--output"}),
     ],
