@@ -172,20 +172,11 @@ class Runs:
                 run.update(self._r.world.update(run))
 
     def _say(self, kind: tuple[str, str], run: Json) -> None:
-        """Into the Rollout's status, and as an event when it changed."""
+        """Into the Rollout's status."""
         status = {"name": run["metadata"]["name"], "status": phase_of(run)}
         if message := (run.get("status") or {}).get("message"):
             status["message"] = message
         self._r.status.setdefault(kind[0], {})[kind[1]] = status
-        old = self._r.rollout.status.get(kind[0], {}).get(kind[1])
-        changed = old is None or (old["name"] == status["name"] and old.get("status") != status["status"])
-        if status["status"] and changed:
-            before = old.get("status") if old else "NoPreviousStatus"
-            text = (
-                f"{_LABELS[kind]} Analysis Run '{status['name']}' Status New: '{status['status']}' Previous: '{before}'"
-            )
-            bad = status["status"] in ("Failed", "Error")
-            self._r.event(f"AnalysisRun{status['status']}", text, warning=bad)
 
 
 def phase_of(run: Json) -> str:

@@ -196,7 +196,6 @@ def _refuse(r: Reconciliation, problem: str) -> None:
         conditions.set_condition(
             status, r.now, conditions.Condition(conditions.INVALID_SPEC, "True", "InvalidSpec", text)
         )
-        r.event("InvalidSpec", text, warning=True)
     r.write_status(status)
 
 

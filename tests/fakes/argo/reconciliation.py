@@ -108,9 +108,6 @@ class Reconciliation:
             raise ReconcileError(f'service "{name}" not found')
         return found
 
-    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.world.event(self.rollout.body, reason, message, warning=warning)
-
     def write_condition(self, kind: str, value: str, reason: str, message: str) -> None:
         """`patchCondition`: one condition at once, with phase and generation."""
         status = copy.deepcopy(self.rollout.status)
@@ -118,17 +115,11 @@ class Reconciliation:
             self.write_status(status)
 
     def persist(self, status: Json) -> None:
-        """`persistRolloutStatus`, with the events that a pause or its end makes."""
-        before = bool(self.rollout.status.get("pauseConditions"))
+        """`persistRolloutStatus`."""
         self.pauses.write(status)
         if self.rollout.spec.get("workloadRef"):
             status["workloadObservedGeneration"] = self.rollout.annotations.get(WORKLOAD_GENERATION, "")
         self.write_status(status)
-        after = status.get("pauseConditions") or []
-        if after and not before:
-            self.event(conditions.IS_PAUSED, f"Rollout is paused ({after[0]['reason']})")
-        elif before and not after and "abortedAt" not in status:
-            self.event(conditions.RESUMED, "Rollout is resumed")
         self._wake_for_deadline(status)
 
     def write_status(self, status: Json) -> None:
@@ -197,7 +188,7 @@ def base_status(r: Reconciliation) -> Json:
     return status
 
 
-def promote(r: Reconciliation, status: Json, reason: str) -> None:
+def promote(r: Reconciliation, status: Json) -> None:
     """The current version is the stable one from now on."""
     r.pauses.clear()
     r.pauses.unabort()
@@ -205,10 +196,7 @@ def promote(r: Reconciliation, status: Json, reason: str) -> None:
     status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     if r.rollout.steps:
         status["currentStepIndex"] = len(r.rollout.steps)
-    if status["stableRS"] != status["currentPodHash"]:
-        status["stableRS"] = status["currentPodHash"]
-        text = f"Rollout completed update to revision {r.rollout.revision} ({status['currentPodHash']}): {reason}"
-        r.event("RolloutCompleted", text)
+    status["stableRS"] = status["currentPodHash"]
 
 
 def with_conditions(r: Reconciliation, status: Json) -> Json:
@@ -222,14 +210,7 @@ def with_conditions(r: Reconciliation, status: Json) -> Json:
     _set_available(r, status)
     _set_replica_failure(r, status)
     done = conditions.completed(status)
-    changed = set_condition(
-        status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted")
-    )
-    if changed and not done:
-        text = (
-            f"Rollout not completed, started update to revision {r.rollout.revision + 1} ({status['currentPodHash']})"
-        )
-        r.event("RolloutNotCompleted", text)
+    set_condition(status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted"))
     return status
 
 
@@ -248,8 +229,7 @@ def _set_healthy(r: Reconciliation, status: Json, *, paused: bool) -> bool:
 def _set_aborted(r: Reconciliation, status: Json) -> None:
     text = f"Rollout aborted update to revision {r.rollout.revision}"
     text += f": {r.pauses.message}" if r.pauses.message else ""
-    if set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text)):
-        r.event(conditions.ABORTED, text, warning=True)
+    set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
 
 
 def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_unhealthy: bool) -> None:
@@ -274,7 +254,6 @@ def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_un
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.TIMED_OUT, text))
         if r.rollout.spec.get("progressDeadlineAbort"):
             r.pauses.abort(text)
-            r.event(conditions.ABORTED, text, warning=True)
 
 
 def _waits_without_end(r: Reconciliation) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -331,8 +330,6 @@ class ControllerProcess:
         self._access = [f"--context={context}"] if context else []
         self._access += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
         self._process: subprocess.Popen[str] | None = None
-        self.metrics = ""
-        """Where its metrics are, once it was started."""
 
     @property
     def log(self) -> str:
@@ -341,7 +338,7 @@ class ControllerProcess:
 
     async def start(self) -> None:
         """Returns once it knows what is there."""
-        arguments = [f"--namespace={self._namespace}", f"--control={self._namespace}/{SWITCHES}", "--metrics-port=0"]
+        arguments = [f"--namespace={self._namespace}", f"--control={self._namespace}/{SWITCHES}"]
         command = (sys.executable, "-m", "fakes.argo.process", *self._access, *arguments)
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         with self._log.open("ab") as log:
@@ -357,7 +354,6 @@ class ControllerProcess:
         finally:
             hanging.cancel()
         assert line.startswith("ready"), self.log
-        self.metrics = str(re.findall(r"http://\S+", line)[0])
 
     @property
     def lives(self) -> bool:

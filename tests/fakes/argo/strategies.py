@@ -116,8 +116,8 @@ def _write_canary_status(r: Reconciliation, runs: analysis.Runs) -> None:
     if r.template_or_steps_changed:
         reset(r, status)
         _skip_steps_of_known_version(r, status)
-    elif (reason := _promotes_canary(r)) is not None:
-        promote(r, status, reason)
+    elif _promotes_canary(r):
+        promote(r, status)
     elif r.pauses.aborted:
         promoted = status.get("stableRS", "") == status["currentPodHash"]
         _set_index(r, status, len(r.rollout.steps) if promoted else 0)
@@ -130,36 +130,21 @@ def _skip_steps_of_known_version(r: Reconciliation, status: Json) -> None:
     """Back to the stable, or within the rollback window to one that still has pods: all steps are skipped."""
     if r.new is None or not r.rollout.steps:
         return
-    if r.new.hash == r.rollout.stable_hash:
-        r.event("SkipSteps", "Rollback to stable ReplicaSets")
-    elif within_window(r) and r.new.replicas > 0:
-        r.event("SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
-    else:
-        return
-    status["currentStepIndex"] = len(r.rollout.steps)
+    if r.new.hash == r.rollout.stable_hash or (within_window(r) and r.new.replicas > 0):
+        status["currentStepIndex"] = len(r.rollout.steps)
 
 
-def _promotes_canary(r: Reconciliation) -> str | None:
-    """Why the new one becomes stable now (`shouldFullPromote`): its pods are all there, and nothing is left to do."""
+def _promotes_canary(r: Reconciliation) -> bool:
+    """Whether the new one becomes stable now (`shouldFullPromote`): its pods are all there, and nothing is left."""
     if r.stable is None:
-        return "Initial deploy"
+        return True
     full = r.rollout.promoting_fully or within_window(r)
     if full:
         r.pauses.clear()
         r.pauses.unabort()
-    if r.pauses.aborted or r.new is None or not _all_available(r):
-        return None
-    if r.rollout.promoting_fully:
-        return "Full promotion requested"
-    if full:
-        return "Rollback within window"
-    count = len(r.rollout.steps)
-    return f"Completed all {count} canary steps" if r.rollout.step_index in (None, count) else None
-
-
-def _all_available(r: Reconciliation) -> bool:
-    whole = r.rollout.replicas
-    return r.new is not None and r.new.available == whole
+    if r.pauses.aborted or r.new is None or r.new.available != r.rollout.replicas:
+        return False
+    return full or r.rollout.step_index in (None, len(r.rollout.steps))
 
 
 def _advance(r: Reconciliation, status: Json, runs: analysis.Runs) -> None:
@@ -171,8 +156,6 @@ def _advance(r: Reconciliation, status: Json, runs: analysis.Runs) -> None:
     elif (step := r.rollout.step) is not None and _completed(r, step, runs):
         index += 1
         status["canary"].pop(analysis.STEP[1], None)
-        text = f"Rollout step {index}/{len(r.rollout.steps)} completed ({step_text(step)})"
-        r.event("RolloutStepCompleted", text)
         r.pauses.remove(CANARY_STEP)
     _set_index(r, status, index)
 
@@ -193,19 +176,6 @@ def _completed(r: Reconciliation, step: Json, runs: analysis.Runs) -> bool:
 def _set_index(r: Reconciliation, status: Json, index: int) -> None:
     if r.rollout.steps:
         status["currentStepIndex"] = index
-
-
-def step_text(step: Json) -> str:
-    """`CanaryStepString`."""
-    if "setWeight" in step:
-        return f"setWeight: {step['setWeight']}"
-    if "pause" in step:
-        duration = (step["pause"] or {}).get("duration")
-        return f"pause: {duration}" if duration else "pause"
-    if "setCanaryScale" in step:
-        inside = ", ".join(f"{key}: {str(part).lower()}" for key, part in step["setCanaryScale"].items())
-        return f"setCanaryScale{{{inside}}}"
-    return next((name for name in ("experiment", "analysis", *INSTANT_STEPS) if name in step), "invalid")
 
 
 def reconcile_blue_green(r: Reconciliation) -> None:
@@ -342,9 +312,8 @@ def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
     colours = status["blueGreen"]
     for colour in ("preview", "active"):
         colours[f"{colour}Selector"] = selector_of(_service(r, f"{colour}Service"))
-    reason = _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"], runs)
-    if reason is not None:
-        promote(r, status, reason)
+    if _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"], runs):
+        promote(r, status)
     else:
         colours["scaleUpPreviewCheckPoint"] = _check_point(r, runs)
     active = r.by_hash(colours["activeSelector"])
@@ -358,20 +327,16 @@ def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
     r.persist(with_conditions(r, status))
 
 
-def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str, runs: analysis.Runs) -> str | None:
-    """Why the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
+def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str, runs: analysis.Runs) -> bool:
+    """Whether the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
     if r.stable is None or not active_hash:
-        return "Initial deploy"
+        return True
     if active_hash != current:
-        return None
-    if r.rollout.promoting_fully:
-        return "Full promotion requested"
-    if within_window(r):
-        return "Rollback within window"
-    if "postPromotionAnalysis" in r.rollout.strategy and r.new is not None and r.warm:
-        return None if r.pauses.aborted else f"Rollback to '{r.new.name}' within scaleDownDelay"
-    measured = "postPromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.AFTER)
-    return "Completed blue-green update" if measured and not r.pauses.aborted else None
+        return False
+    if r.rollout.promoting_fully or within_window(r):
+        return True
+    measured = "postPromotionAnalysis" not in r.rollout.strategy or r.warm or runs.succeeded(analysis.AFTER)
+    return measured and not r.pauses.aborted
 
 
 def _check_point(r: Reconciliation, runs: analysis.Runs) -> bool:
