@@ -15,10 +15,7 @@ ENGINES = {
     "test_build": "engines 1",
     "test_engine": "engines 1",
     "test_endings": "engines 2",
-    "test_users_quality": "engines 2",
     "test_real_engine": "engines 2",
-    "test_real_engines": "engines 2",
-    "test_compared_engines": "engines 2",
     "test_swept_engines": "engines 1",
     "test_gpu_sh": "engines 1",
 }
@@ -26,8 +23,6 @@ ENGINES = {
 
 LONGEST = (
     *ENGINES,
-    "test_command_gate",
-    "test_ledger_away",
     "test_serve",
     "test_workflow_deliveries",
     "test_mlflow_stopped",
