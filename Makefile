@@ -63,7 +63,7 @@ integration: setup test-tools ## The tests against real engines, proxies and ser
 	@$(call timed,integration) $(BIN)/pytest -n 6 $(SIDE_BY_SIDE) -m "not long" tests/integration tests/e2e || $(again)
 
 e2e: setup ## Whole deliveries with the real commands and real engines, and what kills them (minutes).
-	@export TIDEGATE_TEST_REAL_ENGINES=yes; $(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
+	@$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
 
 cluster: ## Bring up two regions on this machine, each a Kubernetes cluster, with the kit in CLUSTERKIT (root).
 	@test -x $(CLUSTERKIT)/up || { echo "no kit for clusters in $(CLUSTERKIT); name another with CLUSTERKIT=, or use a cluster of yours" >&2; exit 2; }

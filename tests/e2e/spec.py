@@ -28,10 +28,6 @@ GATES: Mapping[str, Any] = {
     "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
     "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 8},
 }
-SLOWER_IS_WORSE: Mapping[str, Any] = {
-    **GATES,
-    "latency": {"quantile": 0.5, "max_increase": "100%", "tolerance": "30%", "min_requests": 8},
-}
 
 
 def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Path:
@@ -58,13 +54,6 @@ def write_golden(folder: Path, answers: Mapping[str, str]) -> None:
     """What the champion answers becomes what a version is expected to answer."""
     lines = (json.dumps({"prompt": prompt, "expected": answer}) for prompt, answer in answers.items())
     (folder / "golden.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def slow_engine() -> dict[str, Any]:
-    """The same engine, which answers one request at a time and reads a prompt token by token."""
-    engine = _engine()
-    engine["vllm"]["args"] |= {"max-num-seqs": 1, "max-num-batched-tokens": 1}
-    return engine
 
 
 def _engine() -> dict[str, Any]:

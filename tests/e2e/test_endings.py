@@ -58,19 +58,6 @@ def test_other_weights_are_taken_back_before_any_user_meets_them_and_nothing_out
 
 
 @pytest.mark.long
-def test_a_slower_engine_of_the_same_version_is_taken_back(story: Story, given: Given, when: When, then: Then) -> None:
-    given.a_fleet()
-    given.users()
-    when.a_slower_engine_is_delivered()
-    then.exits(1)
-    then.region_serves(story.champion)
-    then.users_failed(0)
-    then.aliases(champion=story.champion)
-    then.ledger_says("rolled-back", "gate latency: ")
-    then.version_is_tagged(story.champion, "rolled-back", f"engine {story.champion}-")
-
-
-@pytest.mark.long
 def test_ctrl_c_takes_the_region_back_and_a_second_one_changes_nothing(
     story: Story, given: Given, when: When, then: Then
 ) -> None:

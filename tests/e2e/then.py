@@ -12,7 +12,6 @@ from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
-from gates.evidence.request_record import RequestRecord
 from gates.transcript import VerdictsLine, read, replay
 from registry.adapters.mlflow_library import open_client
 from rollouts.model import RegionPhase
@@ -56,18 +55,6 @@ class Then:
     def nothing_runs(self) -> None:
         """No process is left of any command of this machine."""
         self._machine.nothing_runs()
-
-    def the_proxy_is_back(self) -> None:
-        """And the region is what it was: on trial, or steady when the delivery is already over."""
-        until("the proxy is back", lambda: self._story.region().phase in (RegionPhase.STEADY, RegionPhase.TRIAL))
-
-    def it_is_delivered_or_taken_back(self) -> None:
-        """One of the two, whole: exit code, region and ledger agree."""
-        ended = self._story.ended()
-        self._story.measured(f"the delivery ended with {ended.code}")
-        assert ended.code in (0, 1), f"{ended.out}\n{ended.err}"
-        self.region_serves(self._story.challenger if ended.code == 0 else self._story.champion)
-        self.ledger_says("delivered" if ended.code == 0 else "rolled-back")
 
     def aliases(self, **expected: str | None) -> None:
         """Which version each alias is on; None for none."""
@@ -161,37 +148,9 @@ class Then:
         assert requests > 0
         assert (failed, cut) == (count, 0), [request for request in self._story.requests() if not request.ok]
 
-    def users_failed_in_flight_only(self) -> None:
-        """No request after the kill failed."""
-        failed, requests, cut = self._counted()
-        failures = [request for request in self._story.requests() if not request.ok]
-        self._story.measured(f"users: {failed} of {requests} failed, {cut} cut, all in flight at the kill")
-        assert len(failures) == failed
-        assert [request for request in failures if request.started > self._story.killed_at] == []
-
-    def users_failed_until_served_again(self) -> None:
-        """Every request after the first that was served again was served, too."""
-        failed, requests, cut = self._counted()
-        again = self._first_served_again()
-        assert again is not None, "no request was served again"
-        failures = [request for request in self._story.requests() if not request.ok]
-        self._story.measured(f"users: {failed} of {requests} failed, {cut} of them cut")
-        assert [request for request in failures if request.started > again.started] == []
-
-    def users_are_served_again(self) -> None:
-        """A request after the kill got a whole answer."""
-        again = until("users are served again", self._first_served_again)
-        after = again.started - self._story.killed_at
-        self._story.measured(f"the first user served again came {after:.1f} s after the kill")
-
     def users_met(self, *versions: str) -> None:
         """Exactly those versions have answered users of this story."""
         assert {request.version for request in self._story.requests()} == set(versions)
-
-    def _first_served_again(self) -> RequestRecord | None:
-        killed_at = self._story.killed_at
-        served = [request for request in self._story.requests() if request.ok and request.started > killed_at]
-        return min(served, key=lambda request: request.started, default=None)
 
     def _counted(self) -> tuple[int, int, int]:
         users = self._story.users

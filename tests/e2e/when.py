@@ -10,9 +10,8 @@ from typing import Any
 
 import psutil
 from e2e.machine import until
-from e2e.spec import MODEL, REGION, SLOWER_IS_WORSE, slow_engine, write_spec
+from e2e.spec import write_spec
 from e2e.story import Story
-from fakes.engines.local_fleet import newest_with, process_of
 
 from rollouts.local.state_folder import Layout
 from rollouts.model import RegionState
@@ -25,8 +24,6 @@ class Victim(StrEnum):
     """What a scenario kills."""
 
     DELIVERY = "tidegate deliver"
-    CANARY = "the canary's engine"
-    PROXY = "Envoy"
     HOST = "the fleet host"
 
 
@@ -48,12 +45,6 @@ class When:
             self._story.ended()
         write_spec(self._machine.folder, canary_lasts=canary_lasts, **changes)
         self._story.delivery = self._machine.start("deliver")
-
-    def a_slower_engine_is_delivered(self) -> None:
-        """Of the champion itself: its files stay, an argument of its engine changes."""
-        origin = {"name": MODEL, "from": "champion"}
-        self.a_delivery_runs(canary_lasts="0s", model=origin, engine=slow_engine(), gates=SLOWER_IS_WORSE)
-        self._story.ended()
 
     def weight_reaches(self, percent: int) -> None:
         """So many of the region's users are on the canary."""
@@ -97,10 +88,6 @@ class When:
             case Victim.DELIVERY:
                 assert self._story.delivery is not None, "nothing is delivered in this story"
                 return psutil.Process(self._story.delivery.pid)
-            case Victim.CANARY:
-                return process_of(self._story.region().canary)
-            case Victim.PROXY:
-                return newest_with(str(Layout(self._machine.state).proxy(REGION) / "bootstrap.json"))
             case Victim.HOST:
                 return psutil.Process(json.loads(Layout(self._machine.state).record.read_text())["pid"])
 

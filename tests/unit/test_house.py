@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 12143,
-    "gates": 13909,
-    "pipelines": 20710,
+    "gates": 13897,
+    "pipelines": 20675,
     "registry": 5776,
-    "rollouts": 23205,
-    "slo": 4239,
-    "tidegate": 18320,
-    "tests": 93258,
+    "rollouts": 21752,
+    "slo": 4203,
+    "tidegate": 18144,
+    "tests": 90703,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

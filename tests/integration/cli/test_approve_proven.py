@@ -125,19 +125,6 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
     assert opened.events() == before
 
 
-@pytest.mark.long
-def test_an_answer_that_is_copied_counts_once_and_for_nothing_else(tidegate: Tidegate, opened: Opened) -> None:
-    opened.ask()
-    tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["ann"]))
-    answer = opened.events()[-1]
-    opened.append(answer.model_copy(update={"at": now()}))
-    heard = opened.heard()
-    assert (len(heard.heard), heard.enough) == (1, False)
-    verdict = {"gate": "latency", "outcome": "fail", "reason": "", "numbers": {}, "region": "eu-west-1"}
-    opened.append(Event(at=now(), step="canary@eu-west-1/50", kind="verdict", message="", data=verdict))
-    assert [each.why for each in opened.heard().ignored] == ["it was signed for another evidence"] * 2
-
-
 def test_a_statement_is_signed_where_the_key_is(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
     opened.ask()
     written = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--write-statement", "said.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -90,33 +89,12 @@ def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registere
     assert tidegate("history", "delivery.yaml", "-o", "name").out.count("\n") == 1
 
 
-def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path) -> None:
-    before = tidegate("history", "delivery.yaml").out
+def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path, name: str) -> None:
+    before = tidegate("history", "delivery.yaml").out + tidegate("model", "list", name).out
     said = tidegate("deliver", "delivery.yaml", "--dry-run", "-o", "json")
     assert (said.code, said.json["refusals"]) == (0, [])
     assert said.json["steps"] == tidegate("plan", "delivery.yaml", "-o", "json").json["steps"]
-    assert tidegate("history", "delivery.yaml").out == before
-
-
-def test_planning_changes_no_alias(tidegate: Tidegate, registered: Path, name: str) -> None:
-    before = tidegate("model", "list", name).out
-    tidegate("plan", "delivery.yaml")
-    assert tidegate("model", "list", name).out == before
-
-
-def test_a_plan_without_a_challenger_says_what_is_missing(tidegate: Tidegate, delivery: Path, name: str) -> None:
-    said = tidegate("plan", "delivery.yaml")
-    assert (said.code, said.out) == (2, "")
-    assert f"models:/{name}" in said.err
-
-
-def test_a_plan_that_could_never_decide_is_refused(tidegate: Tidegate, registered: Path) -> None:
-    registered.write_text(registered.read_text().replace("within: 10m", "within: 20s"))
-    said = tidegate("plan", "delivery.yaml")
-    assert said.code == 2
-    refused = r"tidegate: \w+@eu-west-1[/\d]*: gate \w+ needs about [\d,]+ \w+ .* but the stage ends after \d+s"
-    assert re.match(refused, said.err)
-    assert "{within: " in said.err
+    assert tidegate("history", "delivery.yaml").out + tidegate("model", "list", name).out == before
 
 
 def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path, state: Path) -> None:
@@ -224,12 +202,6 @@ def test_a_wrong_address_for_metrics_stops_a_delivery_before_it_does_anything(
     assert (said.code, said.out) == (2, "")
     assert said.err == "tidegate: 9464 is no address to listen at; such as 127.0.0.1:9464\n"
     assert set(tmp_path.iterdir()) == there
-
-
-def test_a_delivery_without_a_challenger_opens_no_ledger(tidegate: Tidegate, delivery: Path) -> None:
-    said = tidegate("deliver", "delivery.yaml")
-    assert (said.code, said.out) == (2, "")
-    assert tidegate("status", "delivery.yaml").out.startswith("no delivery yet")
 
 
 READERS = ("status", "plan", "history", "model list")

@@ -147,11 +147,6 @@ def test_versions_in_another_store_that_is_away_are_told_so(
     assert "s3cret" not in said.err + said.out
 
 
-def test_a_region_of_another_spec_is_refused(regions: Served, spec: Path, tidegate: Tidegate) -> None:
-    said = tidegate("doctor", str(spec), "--region", "mars")
-    assert (said.code, "expected one of eu-west-1, us-east-1" in said.err) == (2, True)
-
-
 def test_a_fleet_on_this_machine_has_no_cluster(tidegate: Tidegate) -> None:
     said = tidegate("doctor", str(EXAMPLE.parents[1] / "demo/delivery.yaml"))
     assert (said.code, "set `fleet.kind: argo`" in said.err) == (2, True)

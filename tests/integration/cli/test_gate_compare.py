@@ -82,16 +82,6 @@ def test_a_small_set_that_is_known_ends_the_comparison_and_the_wrong_answers_are
     assert "found 8 prompts; gate quality needs 10 (min_prompts); add 2" in small.err
 
 
-def test_a_canary_that_fails_is_an_error_of_the_canary(tidegate: Tidegate, golden: Path) -> None:
-    def sometimes(prompt: str) -> str | None:
-        return None if len(prompt) % 2 else right(prompt)
-
-    with endpoint_server(right) as stable, endpoint_server(sometimes) as canary:
-        said = tidegate("gate", "compare", "--stable", stable.url, "--canary", canary.url, "--golden", golden)
-    assert said.code == 1
-    assert "fail          errors" in said.out
-
-
 def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
     tidegate: Tidegate, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

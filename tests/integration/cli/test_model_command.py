@@ -43,36 +43,6 @@ def test_a_script_gets_the_name_alone(tidegate: Tidegate, name: str, folder: Pat
     assert tidegate("model", "alias", name, "1", "champion", "-o", "json").json["aliases"] == ["champion"]
 
 
-def test_an_alias_moves_from_one_version_to_the_other(tidegate: Tidegate, name: str, folder: Path) -> None:
-    for alias in ("champion", "challenger"):
-        tidegate("model", "register", name, str(folder), "--alias", alias)
-    tidegate("model", "alias", name, "1", "challenger")
-    as_json = tidegate("model", "list", name, "--output", "json").json
-    assert [version["aliases"] for version in as_json] == [["challenger", "champion"], []]
-
-
-def test_a_model_that_nobody_registered_is_a_usage_error(tidegate: Tidegate) -> None:
-    said = tidegate("model", "list", "nobody")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("tidegate: models:/nobody: ")
-    assert said.err.count("\n") == 1
-
-
-def test_a_version_that_is_not_there_gets_no_alias(tidegate: Tidegate, name: str, folder: Path) -> None:
-    tidegate("model", "register", name, str(folder))
-    said = tidegate("model", "alias", name, "9", "champion")
-    assert said.code == 2
-    assert f"models:/{name}/9" in said.err
-
-
-def test_a_folder_that_is_no_model_is_not_registered(tidegate: Tidegate, name: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    said = tidegate("model", "register", name, str(tmp_path / "empty"))
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("tidegate: ")
-    assert tidegate("model", "list", name).code == 2
-
-
 def test_an_unknown_alias_registers_nothing(tidegate: Tidegate, name: str, folder: Path) -> None:
     assert tidegate("model", "register", name, str(folder), "--alias", "latest").code == 2
     assert tidegate("model", "list", name).code == 2

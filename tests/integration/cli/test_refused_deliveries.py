@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from e2e.given import register, write_export
 from e2e.machine import Machine
-from e2e.spec import MODEL, REGION, write_spec
+from e2e.spec import MODEL, write_spec
 from fakes.engines.nvidia_smi import H100, driver_tool
 from fakes.terminal import Said, Tidegate
 
@@ -59,27 +58,10 @@ def failed(machine: Machine, finished: Said, code: int) -> str:
     return last.reason
 
 
-def test_a_model_that_is_not_registered(machine: Machine, tidegate: Tidegate) -> None:
-    write_spec(machine.folder, model={"name": "unknown"})
-    line = refused(tidegate("deliver"), 2)
-    assert "models:/unknown: no such model" in line and "mlflow.db, which has tiny" in line
-
-
 def test_an_alias_that_no_version_has(machine: Machine, tidegate: Tidegate) -> None:
     write_spec(machine.folder, model={"name": MODEL, "from": "candidate"})
     line = refused(tidegate("deliver"), 2)
     assert "models:/tiny@candidate: no version has this alias; there are challenger (2), champion (1)" in line
-
-
-def test_every_problem_of_a_spec_at_once(machine: Machine, tidegate: Tidegate) -> None:
-    path = write_spec(machine.folder, regions={"waves": [[REGION]], "bake": 30}, fleet={"port": {}}, kind="Rollout")
-    finished = tidegate("deliver")
-    assert finished.code == 2
-    lines = finished.err.splitlines()
-    assert [line.split(": ")[1] for line in lines] == ["kind", "regions.bake", "fleet.port"]
-    numbers = [int(line.split(":")[1]) for line in lines]
-    text = path.read_text().splitlines()
-    assert [text[number - 1].strip().split(":")[0] for number in numbers] == ["kind", "bake", "port"]
 
 
 def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: Tidegate) -> None:
@@ -92,31 +74,12 @@ def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: T
     assert reason.startswith("models:/tiny/3: files differ from those registered: changed: config.json")
 
 
-def test_a_port_in_use(machine: Machine, tidegate: Tidegate) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        write_spec(machine.folder, fleet={"ports": {REGION: port}})
-        reason = failed(machine, tidegate("deliver"), 2)
-    assert reason.startswith(f"port {port}, wanted as the entry of a region, is in use")
-
-
 def test_an_engine_environment_that_is_not_there(
     machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_ENGINE_HOME", str(tmp_path))
     reason = failed(machine, tidegate("deliver"), 4)
     assert reason == f"no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
-
-
-def test_prometheus_that_is_not_there(machine: Machine, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    reason = failed(machine, tidegate("deliver"), 4)
-    assert "prometheus" in reason and "apt-get install" in reason
-
-
-def test_users_without_a_fleet(machine: Machine, tidegate: Tidegate) -> None:
-    line = refused(tidegate("traffic"), 4)
-    assert line == "tidegate: no fleet runs here; start it with `tidegate fleet up`"
 
 
 ON_GPUS = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
@@ -136,17 +99,6 @@ def test_a_gpu_that_this_machine_does_not_have(
     for planned in ("plan", "deliver --dry-run"):
         shown = tidegate(*planned.split())
         assert (shown.code, shown.out.count(f"`deliver` would not begin: {expected}")) == (4, 1), shown
-
-
-def test_fewer_gpus_than_an_engine_takes(
-    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    args = {"max-model-len": 512, "tensor-parallel-size": 2}
-    engine = {**ON_GPUS, "vllm": {"version": "0.32.0", "args": args}, "accelerator_count": 2}
-    write_spec(machine.folder, engine={**engine, "accelerator": "nvidia-h100-80gb"})
-    monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)).path)
-    line = refused(tidegate("deliver"), 4)
-    assert "the engine is for 2 of nvidia-h100-80gb; this machine has 1 of them (nvidia-smi)" in line
 
 
 @pytest.mark.long

@@ -119,14 +119,6 @@ def test_a_branch_becomes_its_commit_a_token_stays_secret_and_what_cannot_be_fet
         assert somebody not in each.err
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("revision", ["v1", OLD])
-def test_a_tag_or_a_commit_may_be_named(register: Run, registry: MlflowRegistry, revision: str) -> None:
-    (done,) = register(f"hf://acme/support-llm@{revision}", more=("--output", "json"))
-    assert done.code == 0, done.err
-    assert registry.tags(registry.resolve("support-llm", "1"))["tidegate.source"] == f"hf://acme/support-llm@{OLD}"
-
-
 def test_a_hub_that_is_away_and_one_that_lies(register: Run, hub: Hub) -> None:
     (away,) = register("hf://acme/support-llm", endpoint="http://127.0.0.1:9")
     assert away.code == 4

@@ -73,41 +73,6 @@ def test_users_are_on_the_stable_with_a_kubeconfig_alone(
 
 
 @pytest.mark.long
-def test_repeated_it_is_the_same_rollback(spec: Path, there: Clusters) -> None:
-    """Also where a version before the champion is warm, which the second one once went to."""
-    there.serve("2")
-    there.try_out("3", 25)
-    assert rollback(spec, there).returncode == 0
-    assert there.versions() == ["2", "2"]
-    before = len(writes(there))
-    again = rollback(spec, there)
-    assert (again.returncode, again.stdout) == (0, "eu-west-1: version 2\nus-east-1: version 2\n")
-    assert len(writes(there)) == before
-
-
-@pytest.mark.long
-def test_two_people_at_once_are_one_rollback(spec: Path, there: Clusters) -> None:
-    there.serve("2")
-    there.try_out("3", 50)
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", TIDEGATE, "rollback", str(spec), "--state", str(spec.parent / name)],
-            env={"PATH": os.environ["PATH"], "HOME": str(spec.parent), "KUBECONFIG": str(there.servers.kubeconfig)},
-            cwd=spec.parent,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for name in ("ann", "bob")
-    ]
-    for person in both:
-        out, err = person.communicate()
-        assert (person.returncode, out) == (0, "eu-west-1: version 2\nus-east-1: version 2\n"), err
-    assert there.versions() == ["2", "2"]
-    assert there.splits() == [(0, 0), (0, 0)]
-
-
-@pytest.mark.long
 def test_a_region_that_is_away_holds_up_no_other(spec: Path, there: Clusters) -> None:
     there.try_out("2", 50)
     there.servers.vanish("us-east-1")

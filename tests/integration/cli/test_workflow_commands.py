@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -103,19 +102,6 @@ def test_submit_says_when_it_cannot_know_where_the_files_are(tidegate: Tidegate,
     said = tidegate("workflow", "submit", SPEC, "--version", "9", "--apply", "--tracking-uri", embedded)
     assert (said.code, len(hub.workflows())) == (0, 1)
     assert "whether pods can read the version's files is not known: models:/support-llm/9: no such version" in said.err
-
-
-def test_render_refuses_a_registry_on_a_loopback(tidegate: Tidegate, tmp_path: Path) -> None:
-    folder = tmp_path / "loopback"
-    shutil.copytree(GOLDEN / "one-region", folder)
-    spec = folder / "delivery.yaml"
-    spec.write_text(spec.read_text().replace("http://mlflow.mlflow:5000", "http://127.0.0.1:5000"))
-    said = tidegate("workflow", "render", str(spec))
-    assert (said.code, said.out) == (2, "")
-    assert (
-        "workflow.tracking_uri: found http://127.0.0.1:5000: in a pod that is the pod itself; "
-        "expected an MLflow server as pods reach it, such as http://mlflow.mlflow:5000"
-    ) in said.err
 
 
 def test_submit_brings_the_template_and_starts_it(tidegate: Tidegate, hub: Hub) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import promql_parser as promql
-from fakes.metrics.slos import slo_groups
+from fakes.metrics.slos import slo_groups, slo_specs
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from slo.catalogue import group_of
 from slo.model import SloGroup
 from slo.rules import rules_for
+from slo.spec import CountedBy, SloSpec
 from slo.windows import windows_for
 
 
@@ -25,3 +28,13 @@ def test_every_rule_is_promql_and_says_whose_it_is(group: SloGroup) -> None:
     assert len({found.name for found in groups}) == len(groups)
     assert set(Counter((rule.record, rule.labels["sloth_id"]) for rule in recorded).values()) == {1}
     assert len(rules) - len(recorded) == sum(bool(slo.page) + bool(slo.ticket) for slo in group.slos)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(slo_specs(), st.sampled_from(CountedBy))
+def test_whatever_a_delivery_promises_has_rules_that_are_promql(spec: SloSpec, counted_by: CountedBy) -> None:
+    assert list(spec.all_contradictions()) == []
+    group = group_of([spec], service="support-llm", counted_by=counted_by)
+    for found in rules_for(group, windows_for(spec.window)):
+        for rule in found.rules:
+            promql.parse(rule.expr)

@@ -1,0 +1,54 @@
+"""A delivery's numbers in the fleet's own Prometheus: while it runs, its last word, and nothing after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from rollouts.adapters.http import Unreachable
+from tidegate.app.wiring.backends import prometheus_target
+
+
+@dataclass
+class Watched:
+    """A fleet's host and the server of the numbers, in one: what is asked of them, in its order."""
+
+    away: bool = False
+    address: str = "http://127.0.0.1:9464"
+    asked: list[str] = field(default_factory=list)
+
+    async def scrape_also(self, name: str, address: str) -> None:
+        self._hears(f"scrape {name} at {address}")
+
+    async def forget(self, name: str) -> None:
+        self._hears(f"forget {name}")
+
+    async def read_once_more(self) -> None:
+        self.asked.append("read once more")
+
+    def _hears(self, asked: str) -> None:
+        if self.away:
+            raise Unreachable("the fleet's host does not answer")
+        self.asked.append(asked)
+
+
+async def run(watched: Watched) -> None:
+    async with prometheus_target(watched, "support-llm", watched):  # type: ignore[arg-type]  # the part that is asked
+        watched.asked.append("delivered")
+
+
+async def test_the_last_word_of_a_delivery_is_read_before_it_goes() -> None:
+    watched = Watched()
+    await run(watched)
+    assert watched.asked == [
+        "scrape support-llm at http://127.0.0.1:9464", "delivered", "read once more", "forget support-llm",
+    ]  # fmt: skip
+
+
+async def test_a_delivery_goes_on_when_nobody_can_watch_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidegate")
+    watched = Watched(away=True)
+    await run(watched)
+    assert watched.asked == ["delivered", "read once more"]
+    assert caplog.text.count("was not told where this delivery's numbers are") == 2
