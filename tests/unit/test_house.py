@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 21752,
     "slo": 4203,
     "tidegate": 18144,
-    "tests": 90703,
+    "tests": 90679,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
