@@ -31,7 +31,6 @@ WORKFLOWS = _in(ARGO, "v1alpha1", "workflows", "Workflow")
 WORKFLOW_TEMPLATES = _in(ARGO, "v1alpha1", "workflowtemplates", "WorkflowTemplate")
 
 PODS = _core("pods", "Pod")
-POD_TEMPLATES = _core("podtemplates", "PodTemplate")
 SERVICES = _core("services", "Service")
 CONFIG_MAPS = _core("configmaps", "ConfigMap")
 SECRETS = _core("secrets", "Secret")
