@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20675,
     "registry": 5776,
-    "rollouts": 21752,
+    "rollouts": 21677,
     "slo": 4203,
     "tidegate": 18144,
-    "tests": 90679,
+    "tests": 90585,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
