@@ -12,9 +12,7 @@ What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any t
 | key | values | as |
 |---|---|---|
 | `plugin_broken` | `true`, `false` | `Simulation.plugin_broken` |
-| `mirrors` | `true`, `false` | `Simulation.mirrors` |
-| `analysis` | `Running`, `Successful`, `Failed`, `Error`, `Inconclusive` | `Simulation.analysis` |
-| `analysis_message` | words | what such runs say |
+| `analysis` | `Running`, `Successful`, `Failed`, `Error` | `Simulation.analysis` |
 
 A key that is not there, and a ConfigMap that is not there, is as at first. A controller that is down is a process that
 was stopped or killed.
@@ -44,7 +42,6 @@ from rollouts.kube.model import EVERYWHERE, Request, Resource, WatchEvent, Watch
 from rollouts.kube.resources import (
     ANALYSIS_RUNS,
     ANALYSIS_TEMPLATES,
-    CLUSTER_ANALYSIS_TEMPLATES,
     CONFIG_MAPS,
     DEPLOYMENTS,
     PODS,
@@ -55,8 +52,9 @@ from rollouts.kube.resources import (
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
-PHASES = ("Running", "Successful", "Failed", "Error", "Inconclusive")
-AT_FIRST = {"plugin_broken": "false", "mirrors": "true", "analysis": "Running", "analysis_message": ""}
+SWITCHES = {"plugin_broken": ("false", "true"), "analysis": ("Running", "Successful", "Failed", "Error")}
+"""What each can be; as at first comes first."""
+AT_FIRST = {key: values[0] for key, values in SWITCHES.items()}
 
 
 class Switches:
@@ -74,27 +72,21 @@ class Switches:
         changed = {key for key in AT_FIRST if before[key] != desired[key]}
         if "plugin_broken" in changed:
             self._simulation.plugin_broken = desired["plugin_broken"] == "true"
-        if "mirrors" in changed:
-            self._simulation.mirrors = desired["mirrors"] == "true"
-        if changed & {"analysis", "analysis_message"}:
-            self._simulation.analysis(desired["analysis"], desired["analysis_message"])
+        if "analysis" in changed:
+            self._simulation.analysis(desired["analysis"])
 
     def _understood(self, key: str, text: str) -> bool:
-        values = {"plugin_broken": ("true", "false"), "mirrors": ("true", "false"), "analysis": PHASES}
-        if key not in AT_FIRST:
-            wrong = f"no switch {key}; there are {', '.join(AT_FIRST)}"
-        elif key in values and text not in values[key]:
-            wrong = f"{key} is {text}; it can be {', '.join(values[key])}"
+        if key not in SWITCHES:
+            wrong = f"no switch {key}; there are {', '.join(SWITCHES)}"
+        elif text not in SWITCHES[key]:
+            wrong = f"{key} is {text}; it can be {', '.join(SWITCHES[key])}"
         else:
             return True
         print(f"switches: {wrong}", file=sys.stderr, flush=True)
         return False
 
 
-FOLLOWED = (
-    *(ROLLOUTS, REPLICA_SETS, PODS, SERVICES, DEPLOYMENTS),
-    *(ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES),
-)
+FOLLOWED = (ROLLOUTS, REPLICA_SETS, PODS, SERVICES, DEPLOYMENTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES)
 """What upstream has informers for (`controller/controller.go`), and pods, which it lists when it needs them."""
 SIMULATED = (ROLLOUTS, ANALYSIS_RUNS)
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.001, 10.0

@@ -12,7 +12,7 @@ import copy
 import json
 
 from fakes.argo import conditions
-from fakes.argo.conditions import INCONCLUSIVE, Condition, Pauses, phase_of, set_condition
+from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
 from fakes.argo.objects import (
     EPHEMERAL_METADATA,
     HASH_LABEL,
@@ -47,9 +47,9 @@ class Reconciliation:
         if rollout.fully_promoted:
             self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
         old = rollout.status
-        self.status: Json = {key: copy.deepcopy(old[key]) for key in ("restartedAt",) if key in old}
+        weights = copy.deepcopy(old.get("canary", {}).get("weights"))
+        self.status: Json = {"blueGreen": {}, "canary": {"weights": weights}}
         """The new status, as far as it is known."""
-        self.status |= {"blueGreen": {}, "canary": {"weights": copy.deepcopy(old.get("canary", {}).get("weights"))}}
 
     def _find_new(self) -> ReplicaSet | None:
         """By its hash, or by a template that is equal without what was injected into it (`FindNewReplicaSet`)."""
@@ -86,7 +86,7 @@ class Reconciliation:
     @property
     def halted(self) -> bool:
         """`haltProgress`: no replica set is scaled and no service switched."""
-        return self.rollout.paused or self.pauses.condition(INCONCLUSIVE) is not None
+        return self.rollout.paused
 
     @property
     def template_or_steps_changed(self) -> bool:
@@ -252,14 +252,12 @@ def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_un
     elif not _waits_without_end(r) and conditions.timed_out(r.rollout, status, r.now):
         text = f'ReplicaSet "{name}" has timed out progressing.'
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.TIMED_OUT, text))
-        if r.rollout.spec.get("progressDeadlineAbort"):
-            r.pauses.abort(text)
 
 
 def _waits_without_end(r: Reconciliation) -> bool:
     """`isIndefiniteStep`: it may take as long as it likes; `isWaitingForReplicaSetScaleDown`: versions are warm."""
     warm = any(rs.scale_down_at is not None for rs in r.others)
-    return warm or any(name in (r.rollout.step or {}) for name in ("experiment", "analysis", "pause"))
+    return warm or "pause" in (r.rollout.step or {})
 
 
 def _set_available(r: Reconciliation, status: Json) -> None:
@@ -292,15 +290,10 @@ def _selector_text(selector: Json) -> str:
 
 
 def reset(r: Reconciliation, status: Json) -> None:
-    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0, restarted already."""
+    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0."""
     r.pauses.clear()
     r.pauses.unabort()
     status.pop("promoteFull", None)
-    if "restartAt" in r.rollout.spec:
-        status["restartedAt"] = r.rollout.spec["restartAt"]
-    for part in ("canary", "blueGreen"):
-        for key in [key for key in status.get(part, {}) if key.endswith("AnalysisRunStatus")]:
-            del status[part][key]
     status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     status.pop("currentStepIndex", None)
     if r.rollout.steps:

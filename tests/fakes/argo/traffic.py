@@ -199,16 +199,10 @@ def reconcile_traffic(r: Reconciliation) -> None:
 
     Raises:
         ReconcileError: the plugin cannot be loaded, or the route is not what it should be.
-        NotImplementedError: a route by header, or Istio's mirror, is to be written; the plugin's mirror does nothing
-            and succeeds (0.15.0, `plugin.go`: `SetMirrorRoute` answers an empty `RpcError`).
     """
     if r.rollout.traffic is None:
         r.status["canary"].pop("weights", None)
         return
-    step = r.rollout.step or {}
-    written = "setHeaderRoute" in step or ("setMirrorRoute" in step and "istio" in r.rollout.traffic)
-    if written and r.rollout.revision > 1:
-        raise NotImplementedError(f"the simulated controller has no routes of {next(iter(step))}")
     for router in routers_of(r):
         weight, canary_hash = _desired(r)
         router.set_weight(weight)

@@ -133,7 +133,6 @@ class World:
         self.wake = wake
         """Reconcile again at that time (`enqueueRolloutAfter`)."""
         self.plugin_broken = False
-        self.mirrors = True
         self._stored: dict[str, Json] = {}
         """By what was asked: an API server's defaults stay as they are."""
 
