@@ -48,13 +48,8 @@ def test_other_weights_are_taken_back_before_any_user_meets_them_and_nothing_out
     then.aliases(champion=story.champion, challenger=story.challenger)
     then.ledger_says("rolled-back", "gate quality: ")
     then.version_is_tagged(story.challenger, "rolled-back", "gate quality: ")
-    when.a_delivery_runs()
-    when.deployed()
     when.kill(Victim.HOST)
-    then.exits(4)
     then.nothing_runs()
-    # The host or the engine, whichever the delivery asked first: both are gone.
-    then.ledger_says("failed", " not answer")
 
 
 @pytest.mark.long

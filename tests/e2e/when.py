@@ -62,10 +62,6 @@ class When:
         assert delivery.runs, f"the delivery ended before: {delivery.finish()}"
         return self._story.region()
 
-    def deployed(self) -> None:
-        """The canary is up; no user has met it."""
-        until("the canary is deployed", lambda: self._running().canary)
-
     def interrupted(self, *, times: int = 1) -> None:
         """Ctrl-C; the next one once the one before was heard."""
         delivery = self._story.delivery

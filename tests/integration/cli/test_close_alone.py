@@ -143,12 +143,6 @@ def artifact_root(client: MlflowClient, delivery: str) -> Path:
     return Path(urlsplit(client.get_run(delivery).info.artifact_uri).path)
 
 
-def put_a_large_file(client: MlflowClient, delivery: str) -> None:
-    """Next to the spec, where nobody has named it; larger than most disks."""
-    with (artifact_root(client, delivery) / "spec" / "huge.bin").open("wb") as file:
-        file.truncate(1 << 42)
-
-
 def make_the_spec_large(client: MlflowClient, delivery: str) -> None:
     with (artifact_root(client, delivery) / "spec" / "delivery.yaml").open("ab") as file:
         file.truncate(1 << 42)
@@ -158,7 +152,6 @@ RECORDS = [
     (forge_verdict, 5),
     (delete_run, 0),
     (add_run_without_a_version, 130),
-    (put_a_large_file, 5),
     (make_the_spec_large, 5),
 ]
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,7 @@ from fakes.services.prometheus import asked, prometheus
 from fakes.services.sockets import running
 from fakes.terminal import Tidegate
 
-from gates.adapters.prometheus import PrometheusSource
-from gates.evidence.batch import Buckets
-from gates.model import ArmKey
-from gates.reports.gate_file import GateFile
 from rollouts.adapters.sockets import free_port
-from tidegate.core.spec import parse_spec
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
 
@@ -146,26 +141,6 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.3)
-
-
-@pytest.mark.long
-def test_envoys_own_counters_are_whole_requests_and_seconds(gateway: tuple[int, str]) -> None:
-    port, url = gateway
-    began = serve(port, url, bad=20)
-    sources = parse_spec(GATES, GateFile, file="gates.yaml").metrics.sources
-    source = PrometheusSource(url, sources=sources, settles_within=timedelta(seconds=1))
-    arms = [ArmKey(region="", role=role, version=version) for role, version in (("stable", "6"), ("canary", "7"))]
-    batch = source.batch(arms[0], arms[1], began, datetime.now(UTC))
-    # The ten that were cut are a 200 by their status.
-    assert {pod.arm.value: (pod.requests, pod.errors) for pod in batch.arms} == {
-        "stable": (100, 0),
-        "canary": (100, 20),
-    }
-    for pod in batch.arms:
-        assert isinstance(pod.e2e, Buckets)
-        assert pod.e2e.edges[:3] == (0.0005, 0.001, 0.005) and pod.e2e.edges[-1] == 3600
-        assert 90 <= sum(pod.e2e.counts) <= 100
-    assert set(batch.missing) == {"ttft", "itl"}
 
 
 @pytest.mark.slow(reason="what Prometheus has is settled ten seconds later")

@@ -110,69 +110,29 @@ def test_a_wave_that_was_promoted_goes_back_to_what_the_others_serve(spec: Path,
 
 
 @pytest.mark.long
-def test_further_back_has_to_be_said_and_confirmed(spec: Path, there: Clusters) -> None:
-    there.serve("2")
-    assert rollback(spec, there).stdout == "eu-west-1: version 2\nus-east-1: version 2\n"
-    refused = rollback(spec, there, "--to", "previous")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == (
-        "tidegate: production would move (eu-west-1: 2 -> 1 (warm); us-east-1: 2 -> 1 (warm)), and there is no"
-        " terminal to confirm it on; add --yes\n"
-    )
-    assert there.versions() == ["2", "2"]
-    said = rollback(spec, there, "--to", "previous", "--yes")
-    assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
-    assert "`champion` was not moved" in said.stderr
-    assert there.versions() == ["1", "1"]
-    again = rollback(spec, there, "--to", "1")
-    assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
+def test_further_back_has_to_be_said_confirmed_and_where_it_is_cold_started(
+    spec: Path, there: Clusters, mute: str
+) -> None:
+    """As docs/guides/break-glass.md has it: everything is promoted, MLflow is away, the version is bad."""
 
+    def back(*words: str) -> tuple[int, str, str]:
+        said = rollback(spec, there, *words, mlflow=mute)
+        return said.returncode, said.stdout, said.stderr
 
-@pytest.mark.long
-def test_the_version_before_the_last_is_reached_where_it_is_warm(spec: Path, there: Clusters) -> None:
-    there.serve("2")
-    there.serve("3")
-    said = rollback(spec, there, "--to", "1", "--yes")
-    assert (said.returncode, there.versions()) == (0, ["1", "1"]), said.stderr
+    def everywhere(version: str) -> str:
+        return "".join(f"{region}: version {version}\n" for region in REGIONS)
 
-
-@pytest.mark.long
-def test_a_version_that_is_cold_is_started_again_only_when_asked_so(spec: Path, there: Clusters) -> None:
-    there.serve("2")
-    unknown = rollback(spec, there, "--to", "7", "--yes")
-    assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert unknown.stderr == (
-        "tidegate: version 7 is not warm in eu-west-1, us-east-1; --start starts it again there, which takes minutes\n"
-    )
-
-
-@pytest.mark.long
-def test_a_version_that_is_cold_is_started_again_from_what_the_region_remembers(spec: Path, there: Clusters) -> None:
-    """With MLflow away: its image stands in the region's own ReplicaSets."""
     for version in ("2", "3", "4"):
         there.serve(version)
-    cold = rollback(spec, there, "--to", "1", "--yes", mlflow="http://127.0.0.1:9")
-    assert (cold.returncode, cold.stdout, there.versions()) == (2, "", ["4", "4"])
-    assert "version 1 is not warm in eu-west-1, us-east-1; --start starts it again there" in cold.stderr
-    said = rollback(spec, there, "--to", "1", "--yes", "--start", mlflow="http://127.0.0.1:9")
-    assert (said.returncode, said.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), said.stderr
-    assert said.stderr.count("version 1 is no longer warm and is started again") == 2
-    assert "`champion` was not moved" in said.stderr
+    assert back()[:2] == (0, everywhere("4"))
+    code, _, told = back("--to", "previous")
+    assert (code, "production would move (eu-west-1: 4 -> 3 (warm)" in told, "add --yes" in told) == (2, True, True)
+    code, _, told = back("--to", "1", "--yes")
+    assert (code, "version 1 is not warm in eu-west-1, us-east-1; --start starts it again there" in told) == (2, True)
+    assert there.versions() == ["4", "4"]
+    code, out, told = back("--to", "previous", "--yes")
+    assert (code, out, "`champion` was not moved" in told) == (0, everywhere("3"), True), told
+    code, out, told = back("--to", "1", "--yes", "--start")
+    assert (code, out, told.count("version 1 is no longer warm and is started again")) == (0, everywhere("1"), 2), told
     assert (there.versions(), there.splits()) == (["1", "1"], [(0, 0), (0, 0)])
-    again = rollback(spec, there, "--to", "1", "--yes", "--start")
-    assert (again.returncode, again.stdout) == (0, said.stdout), again.stderr
-
-
-@pytest.mark.long
-def test_everything_is_promoted_and_mlflow_is_away(spec: Path, there: Clusters, mute: str) -> None:
-    """As docs/guides/break-glass.md has it: the delivery is over, its version is bad."""
-    there.serve("2")
-    stays = rollback(spec, there, mlflow=mute)
-    assert (stays.returncode, there.versions()) == (0, ["2", "2"]), stays.stderr
-    back = rollback(spec, there, "--to", "previous", "--yes", mlflow=mute)
-    assert (back.returncode, back.stdout) == (0, "eu-west-1: version 1\nus-east-1: version 1\n"), back.stderr
-    assert "`champion` was not moved" in back.stderr
-    once_more = rollback(spec, there, "--to", "previous", "--yes", mlflow=mute)
-    assert (once_more.returncode, once_more.stdout) == (2, "")
-    assert "no region keeps a version before its own warm; choose one: --to VERSION --start" in once_more.stderr
-    assert there.versions() == ["1", "1"]
+    assert back("--to", "1", "--yes", "--start")[:2] == (0, everywhere("1"))

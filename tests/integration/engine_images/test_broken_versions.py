@@ -43,11 +43,6 @@ def test_a_model_that_a_real_vllm_serves_has_no_problems(model: Path) -> None:
     assert problems(model, settings(on=Accelerator.L4)) == []
 
 
-def test_a_missing_tokenizer(model: Path) -> None:
-    (model / "tokenizer.json").unlink()
-    assert problems(model) == ["tokenizer.json: found nothing; expected the whole Hugging Face directory"]
-
-
 def test_a_damaged_tokenizer(model: Path) -> None:
     (model / "tokenizer.json").write_text("{}", encoding="utf-8")
     (problem,) = problems(model)
@@ -61,27 +56,6 @@ def test_a_missing_and_a_broken_chat_template(model: Path) -> None:
     assert broken.startswith("chat_template.jinja: found a template that fails: ")
     template.unlink()
     assert problems(model) == ["chat_template.jinja: found nothing; expected the model's chat template"]
-
-
-def test_an_unknown_architecture(model: Path) -> None:
-    change(model / "config.json", architectures=["LamaForCausalLM"])
-    assert problems(model) == [
-        "config.json architectures: found LamaForCausalLM; "
-        "expected an architecture that vLLM 0.32.0 has, such as LlamaForCausalLM"
-    ]
-
-
-def test_too_large_for_the_accelerator(model: Path) -> None:
-    (problem,) = problems(model, machine_bytes=1024**3)
-    assert problem == (
-        "engine.accelerator: found 1.4 GiB for each cpu (weights 1 MiB, KV cache 128 MiB, process 1.2 GiB), "
-        "385 MiB more than the 1.0 GiB that an engine may take; expected a machine with 1.4 GiB for this engine"
-    )
-
-
-def test_a_kv_cache_too_small_for_one_answer(model: Path) -> None:
-    (problem,) = problems(model, settings(kv_cache_memory_bytes=100_000))
-    assert problem.startswith("engine.vllm.args.kv-cache-memory-bytes: found 0 MiB, but one answer of 512 tokens takes")
 
 
 def test_a_pickle_under_its_own_name_and_under_another(model: Path) -> None:
@@ -109,11 +83,6 @@ def test_a_configuration_that_is_no_json(model: Path) -> None:
     (model / "config.json").write_text("{", encoding="utf-8")
     (problem,) = problems(model)
     assert problem.startswith("config.json: found no JSON: ")
-
-
-def test_answers_that_are_too_long_for_the_model(model: Path) -> None:
-    (problem,) = problems(model, settings(max_model_len=1_000_000, kv_cache_memory_bytes="8G"), machine_bytes=2**40)
-    assert "expected at most" in problem
 
 
 def test_sampling_defaults_are_the_version_s_unless_the_spec_changes_them(model: Path) -> None:

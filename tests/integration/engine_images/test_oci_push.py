@@ -255,14 +255,6 @@ def locked(tmp_path: Path) -> Iterator[RegistryServer]:
         yield server
 
 
-def test_the_right_password_opens_a_registry_on_this_machine(layout: OciLayout, locked: RegistryServer) -> None:
-    small_engine(layout.root)
-
-    pushed = push(layout, locked, access=known(PASSWORD))
-
-    assert set(how(pushed).values()) == {TransferKind.SENT}
-
-
 @pytest.mark.parametrize("user", ["pusher", "nobody"])
 def test_a_wrong_password_is_one_line_that_does_not_repeat_it(
     layout: OciLayout, locked: RegistryServer, user: str

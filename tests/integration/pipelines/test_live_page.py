@@ -1,4 +1,4 @@
-"""The live page over real sockets, on a real ledger: what a browser is sent, when, and what ends it."""
+"""The live page over real sockets, on a ledger: what a browser is sent, when, and what ends it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
+from fakes.delivery.ledger import memory_store
 from fakes.delivery.records import Delivery
-from fakes.services.embedded_mlflow import write_embedded_mlflow
 from starlette.applications import Starlette
 
 from pipelines.adapters import web_server
@@ -42,8 +41,8 @@ class Silence:
 
 
 @pytest.fixture
-def ledgers(tmp_path: Path) -> MlflowDeliveries:
-    return MlflowDeliveries(write_embedded_mlflow(tmp_path))
+def ledgers() -> MlflowDeliveries:
+    return MlflowDeliveries("memory:", store=memory_store())
 
 
 @pytest.fixture
@@ -157,18 +156,6 @@ async def test_who_comes_back_is_sent_what_is_new_and_who_opens_the_page_has_it_
         await asyncio.sleep(EVERY_SECONDS)
         async with stream(client, last=seen) as again:
             assert 'id="now"' in (await again.next())["data"]
-
-
-async def test_a_ledger_that_is_away_is_told_and_found_again(ledgers: MlflowDeliveries, ledger: Silence) -> None:
-    await asyncio.to_thread(open_delivery, ledgers)
-    async with answering(page_of(ledger)) as client, stream(client) as watched:
-        await watched.next()
-        ledger.silent = True
-        await watched.until("MLflow has not been reached since")
-        assert "support-llm 3 is on its way" in (await client.get("/")).text
-        ledger.silent = False
-        event = await watched.until('id="news"')
-        assert "not been reached" not in event["data"]
 
 
 async def test_streams_are_counted_and_one_that_was_left_makes_room(ledger: Silence) -> None:

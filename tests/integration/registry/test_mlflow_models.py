@@ -9,7 +9,7 @@ import pytest
 
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.errors import DigestMismatch, NotAdopted, StoreUnreachable, UnfitModel, UnknownAlias, UnknownModel
+from registry.errors import DigestMismatch, NotAdopted, StoreUnreachable, UnfitModel, UnknownModel
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
 
@@ -102,24 +102,6 @@ def test_a_second_download_needs_no_store(registry: MlflowRegistry, name: str, f
     first = registry.download(version, tmp_path / "engine")
 
     assert MlflowRegistry("http://127.0.0.1:9").download(version, tmp_path / "engine") == first
-
-
-def test_two_versions_have_two_digests(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:
-    one = registry.register(name, folder)
-    two = registry.register(name, write_tiny_model(tmp_path / "other", seed=1))
-
-    assert one.digest != two.digest
-    assert one.files["tokenizer.json"] == two.files["tokenizer.json"]
-
-
-def test_a_missing_alias_comes_with_the_command_that_sets_it(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    registry.register(name, folder)
-
-    with pytest.raises(UnknownAlias) as refusal:
-        registry.resolve(name, "champion")
-
-    assert refusal.value.hint == f"set it: tidegate model alias {name} VERSION champion"
-    assert "there are none yet" in refusal.value.message
 
 
 def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tracking_uri: str, name: str) -> None:

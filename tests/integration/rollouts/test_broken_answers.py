@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -48,7 +49,7 @@ async def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def counted(envoy: Envoy, path: str) -> dict[str, int]:
-    """What one request adds to the counters of its engine's cluster; responses under their code."""
+    """The counters of its engine's cluster after one more request; responses under their code."""
     async with httpx.AsyncClient(trust_env=False) as user:
         try:
             await user.get(f"{envoy.entry}/{path}", timeout=60)
@@ -64,15 +65,15 @@ async def counted(envoy: Envoy, path: str) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("begin-end", {"200": 1}),
-        ("cut", {"503": 1, TORN: 1}),
-        ("begin-cut", {"200": 1, TORN: 1}),
-        ("hang", {"504": 1, TIMEOUTS: 1}),
-        ("begin-hang", {"200": 1, TIMEOUTS: 1}),
-    ],
-)
-async def test_what_breaks_is_counted_against_its_engine(envoy: Envoy, path: str, expected: dict[str, int]) -> None:
-    assert await counted(envoy, path) == expected
+async def test_what_breaks_is_counted_against_its_engine(envoy: Envoy) -> None:
+    before: Counter[str] = Counter()
+    for path, expected in {
+        "begin-end": {"200": 1},
+        "cut": {"503": 1, TORN: 1},
+        "begin-cut": {"200": 1, TORN: 1},
+        "hang": {"504": 1, TIMEOUTS: 1},
+        "begin-hang": {"200": 1, TIMEOUTS: 1},
+    }.items():
+        now = Counter(await counted(envoy, path))
+        assert now - before == expected, path
+        before = now

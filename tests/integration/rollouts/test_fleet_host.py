@@ -19,9 +19,9 @@ from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
-from rollouts.errors import NotPossible, PortInUse
+from rollouts.errors import HostGone, NotPossible, PortInUse
 from rollouts.model import RegionPhase
-from tidegate.core.errors import OutsideError, Refused
+from tidegate.core.errors import ExitCode, OutsideError, Refused
 
 OWNER = """
 import asyncio, sys
@@ -87,6 +87,10 @@ async def test_no_child_outlives_a_killed_host(host: FleetHost, state: Path) -> 
     await host.fleet(REGION).deploy(stand_in("6"))
     processes = family(host.pid)
     os.kill(host.pid, signal.SIGKILL)
+    # As a delivery hears it that goes on meanwhile.
+    with pytest.raises(HostGone) as lost:
+        await host.fleet(REGION).observe()
+    assert lost.value.exit_code is ExitCode.OUTSIDE
     assert await gone(processes, seconds=3)
     assert await host_client.attach(state) is None
 

@@ -19,6 +19,7 @@ from rollouts.errors import (
     PrometheusCertificateUntrusted,
     PrometheusCredentialMissing,
     PrometheusCredentialRefused,
+    QueryRefused,
 )
 from tidegate.cli import main
 from tidegate.core.access.model import PrometheusEndpoint
@@ -90,7 +91,12 @@ async def test_the_one_who_knows_the_password_is_answered(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", PASSWORD)
     ca = {"file": str(folder / "ca.crt")}
-    assert await asked(endpoint(with_password, ca=ca, auth=BASIC)) == (2.0,)
+    at = endpoint(with_password, ca=ca, auth=BASIC)
+    assert await asked(at) == (2.0,)
+    assert await PrometheusQuery(at).ask("4") == (4.0,)
+    assert await PrometheusQuery(at).ask("litellm_requests_total") == ()
+    with pytest.raises(QueryRefused, match="parse error"):
+        await PrometheusQuery(at).ask("sum(rate(")
     monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", "another-one")
     with pytest.raises(
         PrometheusCredentialRefused, match=r"the name and password in the variable TIDEGATE_SPEC_PASSWORD"

@@ -16,7 +16,7 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
 from registry.conventions import MACHINE, PID
 from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
-from registry.model import ModelVersion
+from registry.model import Event, ModelVersion
 from registry.ownership import LIVE_SECONDS
 from tidegate.core.errors import Refused
 from tidegate.core.silence import WATCH_SECONDS
@@ -161,3 +161,15 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
     begun = ours.elapsed
     assert other.open_delivery(VERSION, None, spec_digest="s").over == {ledger.owner}
     assert ours.elapsed - begun <= WATCH_SECONDS + LIVE_SECONDS
+
+
+def test_an_answer_from_outside_is_no_sign_of_life() -> None:
+    clock = FakeClock()
+    deliveries = MlflowDeliveries("memory:", clock, store=memory_store(), sleep=sleep_of(clock))
+    delivery = deliveries.open_delivery(VERSION, None, spec_digest="s").delivery
+    before = deliveries.summary(delivery).heartbeat
+    clock.elapsed += 30
+    answer = Event(at=clock.now(), step="freeze", kind="approved", message="ann", data={"by": "ann"})
+    deliveries.join(delivery, carries=False).append(answer)
+    assert deliveries.summary(delivery).heartbeat == before
+    assert deliveries.events(delivery)[-1] == answer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
+from fakes.engines.engine_image import Process1, until_refused, write_engine_root
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.entrypoint.journal import Died
@@ -110,26 +110,6 @@ def test_an_engine_whose_core_is_killed_ends(root: Path, start_vllm: Start) -> N
     (core,) = [pid for pid in engine.family() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"VLLM::Engine")]
     os.kill(core, signal.SIGKILL)
     assert engine.wait() == Died.code
-
-
-async def test_past_the_grace_period_the_streams_of_vllm_end_with_an_error(root: Path, start_vllm: Start) -> None:
-    engine = start_vllm(root, "--grace", "1").until_ready()
-    async with client_of(engine) as client:
-        streams = await open_streams(client, STREAMS, 2000)
-        body = {"model": "tiny", "prompt": "count", "max_tokens": 2000, "temperature": 0}
-        whole = asyncio.create_task(client.post("/v1/completions", json=body))
-        await until_open(client, STREAMS + 1)
-        engine.terminate()
-        received = await asyncio.gather(*streams)
-        answer = await whole
-    for lines in received:
-        assert lines[-2] == "event: error"
-        assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == 503
-        assert "data: [DONE]" not in lines
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert engine.wait() == 8
-    drained = engine.event("drained")
-    assert (drained["cut"], drained["stuck"]) == (STREAMS + 1, 0)
 
 
 def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, start_vllm: Start) -> None:
