@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 21677,
     "slo": 4203,
     "tidegate": 18144,
-    "tests": 90585,
+    "tests": 89978,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
