@@ -20,8 +20,6 @@ class CompileMode(StrEnum):
     """Compile, and keep the result: faster answers, a slow first start, later starts from the cache."""
     NONE = "none"
     """Run eagerly: the fastest start."""
-    REDUCE_OVERHEAD = "reduce-overhead"
-    """CUDA graphs, which vLLM captures in any mode."""
     MAX_AUTOTUNE = "max-autotune"
 
 
@@ -31,21 +29,3 @@ class KeyPolicy(StrEnum):
     WARN = "warn"
     """Say each difference, and compile again."""
     REFUSE = "refuse"
-
-
-class DynamicShapes(StrEnum):
-    """Whether torch.compile leaves sizes open."""
-
-    AUTO = "auto"
-    """torch decides when it sees a second shape."""
-    YES = "yes"
-    NO = "no"
-
-
-class TorchDevice(StrEnum):
-    """Where a torch module runs."""
-
-    AUTO = "auto"
-    """A GPU when torch sees one."""
-    CPU = "cpu"
-    CUDA = "cuda"

@@ -50,8 +50,8 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
         VersionMismatch: the settings pin another vLLM than the environment has.
         EnvironmentMissing: it has not the package of the loader that the settings name.
     """
-    _require_version(settings.require_vllm().version, environment)
-    _require_loader(settings.require_vllm().serving.load_format, environment)
+    _require_version(settings.vllm.version, environment)
+    _require_loader(settings.vllm.serving.load_format, environment)
     return Launch(
         arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
         environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
@@ -80,23 +80,23 @@ def _require_loader(load_format: str | None, environment: EngineEnvironment) -> 
 def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield from ("--model", MODEL_FOLDER, "--served-model-name", name)
     # Without it vLLM falls back to pickled weights when it finds no others.
-    yield from ("--load-format", settings.require_vllm().serving.load_format or SAFE_LOADER)
+    yield from ("--load-format", settings.vllm.serving.load_format or SAFE_LOADER)
     yield "--enable-tokenizer-info-endpoint"
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
-    if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.require_vllm().args:
-        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.require_vllm().args)))
+    if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.vllm.args:
+        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
     if settings.compile.mode is CompileMode.NONE:
         yield "--enforce-eager"
 
 
 def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
     """What the spec says in vLLM's own words, and its sampling defaults."""
-    args = {name: value for name, value in settings.require_vllm().args.items() if name != "load-format"}
+    args = {name: value for name, value in settings.vllm.args.items() if name != "load-format"}
     if settings.compile.mode is CompileMode.MAX_AUTOTUNE:
         args["compilation-config"] = _autotuned(args.get("compilation-config"))
     if settings.sampling.said:
         args["override-generation-config"] = settings.sampling.generation_config
-    return command_line(args, pinned_vllm(settings.require_vllm().version))
+    return command_line(args, pinned_vllm(settings.vllm.version))
 
 
 def _autotuned(config: ArgumentValue) -> dict[str, ArgumentValue]:
@@ -145,7 +145,7 @@ def prebuilt_arguments(
     settings: EngineSettings, place: ModelPlace, *, name: str, port: int, drain_seconds: int
 ) -> tuple[str, ...]:
     """The words behind the image's entrypoint."""
-    vllm = settings.require_vllm()
+    vllm = settings.vllm
     args: dict[str, ArgumentValue] = dict(vllm.args)
     # What the hub has is read as vLLM finds it, unless the spec says otherwise.
     loader = args.pop("load-format", SAFE_LOADER if place.is_folder else None)

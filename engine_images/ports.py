@@ -1,4 +1,4 @@
-"""What a build needs from the world: somebody who starts what is built, and for vLLM who runs it and who asks it."""
+"""What a build needs from the world: somebody who starts what is built, who runs it and who asks it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from engine_images.build.proof import (
     Agreement,
     EngineStart,
     GoldenEffect,
-    OutputAgreement,
     QuantizationEffect,
     ScoredPrompt,
 )
@@ -47,7 +46,7 @@ class StartResult:
     """What a start showed."""
 
     start: EngineStart
-    agreement: Agreement | OutputAgreement | None = None
+    agreement: Agreement | None = None
     """With the eager start before it; None where there was none, or when it did not answer."""
     rebuilt: int = 0
     """Kernels that were built although there was a cache."""
@@ -58,7 +57,7 @@ class StartResult:
 
 
 class BuildRunner(Protocol):
-    """Starts what a build makes in a fresh process: an engine of vLLM, or a torch module."""
+    """Starts what a build makes in a fresh process."""
 
     async def key(self, request: BuildRequest, folder: Path) -> CompileKey:
         """What this machine says of everything that the compiled model depends on; `folder` is for its use.

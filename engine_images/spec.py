@@ -8,11 +8,9 @@ part of the compile cache's key, and a delivery's versions share one spec but no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     JsonValue,
@@ -30,8 +28,7 @@ from engine_images.arguments.pinned import known_versions, pinned_vllm
 from engine_images.arguments.serving import FAILS_ON_CPU, ONLINE, QUANTIZATION, Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
 from engine_images.arguments.values import ArgumentValue
-from engine_images.choices import CompileMode, DynamicShapes, KeyPolicy, TorchDevice
-from tidegate.core.errors import UsageError
+from engine_images.choices import CompileMode, KeyPolicy
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
 PARAMETERS = {
@@ -128,29 +125,6 @@ class VllmSpec(SpecModel):
             yield SpecConflict(("args", odd.name), odd.found, odd.expected)
 
 
-class TorchSpec(SpecModel):
-    """A torch module that vLLM does not serve."""
-
-    factory: str = Field(pattern=r".+:[A-Za-z_]\w*$")
-    """`PATH.py:FUNCTION`, the path from the spec's folder, or `MODULE:FUNCTION` of the engine environment."""
-    shapes: tuple[Annotated[str, Field(pattern=r"^\d+(x\d+)*$")], ...] = ()
-    """`8x128`; none for a factory that returns its inputs itself."""
-    device: TorchDevice = TorchDevice.AUTO
-    repeats: int = Field(default=50, ge=1)
-    """Measured calls of each shape."""
-
-    @property
-    def file(self) -> Path | None:
-        """Where the factory lies; None for one of an installed module."""
-        place = self.factory.rpartition(":")[0]
-        return Path(place) if place.endswith(".py") else None
-
-
-def _word_of(value: object) -> object:
-    """YAML reads a bare yes and no as true and false."""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-
-
 GPU_FLOOR = 0.95
 """A compiled engine that is slower than this share of eager's speed is not worth its start."""
 
@@ -159,12 +133,6 @@ class CompileSpec(SpecModel):
     """How the model is compiled."""
 
     mode: CompileMode = CompileMode.DEFAULT
-    dynamic: Annotated[DynamicShapes, BeforeValidator(_word_of, json_schema_input_type=DynamicShapes | bool)] = (
-        DynamicShapes.AUTO
-    )
-    """Whether sizes stay open in compiled code."""
-    fullgraph: bool = False
-    """Refuse a torch module that cannot be compiled as one graph; vLLM always does."""
     floor: float | None = Field(default=None, gt=0)
     """The smallest speedup over eager that a build accepts: 1 for one that is no slower. Absent, `GPU_FLOOR` on a GPU
     and none on a CPU."""
@@ -173,8 +141,7 @@ class CompileSpec(SpecModel):
     warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
-    """The largest difference between compiled and eager that a build accepts: of a token's log-probability, or of any
-    element of a torch module's outputs."""
+    """The largest difference of a token's log-probability between compiled and eager that a build accepts."""
     quantization_tolerance: float | None = Field(default=None, gt=0, le=10)
     """The largest mean difference of tokens' log-probabilities that a build accepts between weights that are quantized
     while they are loaded and the same weights as they are; absent, it is measured and not judged."""
@@ -190,8 +157,7 @@ class CompileSpec(SpecModel):
 class EngineSettings(SpecModel):
     """How a model version is made ready to serve."""
 
-    vllm: VllmSpec | None = None
-    torch: TorchSpec | None = None
+    vllm: VllmSpec
     accelerator: Accelerator = Accelerator.CPU
     accelerator_count: int = Field(default=1, ge=1, le=1024)
     """How many of them one engine takes: the parallel sizes multiplied."""
@@ -212,7 +178,7 @@ class EngineSettings(SpecModel):
     @property
     def unquantized(self) -> EngineSettings | None:
         """The same without quantization; None where no weights are quantized while they are loaded."""
-        if self.vllm is None or self.vllm.serving.quantization not in ONLINE:
+        if self.vllm.serving.quantization not in ONLINE:
             return None
         args = {name: value for name, value in self.vllm.args.items() if name not in QUANTIZATION}
         compile_ = self.compile.model_copy(update={"quantization_tolerance": None})
@@ -223,35 +189,18 @@ class EngineSettings(SpecModel):
         """The same, with what holds when nothing is said."""
         return self.weights or WeightsSpec()
 
-    def require_vllm(self) -> VllmSpec:
-        """How vLLM serves it.
-
-        Raises:
-            UsageError: it is a torch module, which vLLM does not serve.
-        """
-        if self.vllm is None:
-            raise UsageError(
-                "engine.torch is built and proven by `tidegate engine build`, and not served",
-                hint="a delivery needs engine.vllm",
-            )
-        return self.vllm
-
     def contradictions(self) -> Iterator[SpecConflict]:
         """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
-        if (self.vllm is None) == (self.torch is None):
-            found = "both vllm and torch" if self.vllm else "neither vllm nor torch"
-            yield SpecConflict(("vllm",), found, "one of them: what serves the model, or the module to compile")
-        elif self.vllm:
-            yield from _known(self, self.vllm)
-            yield from _taken_there(self, self.vllm)
-            yield from _prebuilt(self)
-            yield from _parallelism(self, self.vllm)
-            yield from _loading(self, self.vllm)
-            yield from _precision(self, self.vllm)
-            yield from _compiled_by_vllm(self.compile, self.vllm)
-            if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
-                expected = "default: vLLM 0.32 dies while it compiles so"
-                yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
+        yield from _known(self, self.vllm)
+        yield from _taken_there(self, self.vllm)
+        yield from _prebuilt(self)
+        yield from _parallelism(self, self.vllm)
+        yield from _loading(self, self.vllm)
+        yield from _precision(self, self.vllm)
+        yield from _warmed(self.compile, self.vllm)
+        if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
+            expected = "default: vLLM 0.32 dies while it compiles so"
+            yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
 
 
 def _known(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
@@ -280,17 +229,11 @@ def _prebuilt(settings: EngineSettings) -> Iterator[SpecConflict]:
         yield SpecConflict(("compile",), "more than `mode` with `engine.image`", expected)
 
 
-def _compiled_by_vllm(asked: CompileSpec, vllm: VllmSpec) -> Iterator[SpecConflict]:
+def _warmed(asked: CompileSpec, vllm: VllmSpec) -> Iterator[SpecConflict]:
     largest, allowed = asked.warm[-1], vllm.serving.max_num_seqs
     if allowed is not None and largest > allowed:
         expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
         yield SpecConflict(("compile", "warm"), str(largest), expected)
-    if asked.dynamic is not DynamicShapes.AUTO:
-        expected = "auto: vLLM leaves the number of tokens open, and nothing else"
-        yield SpecConflict(("compile", "dynamic"), f"{asked.dynamic} for vLLM", expected)
-    if asked.mode is CompileMode.REDUCE_OVERHEAD:
-        expected = "default or max-autotune: vLLM captures CUDA graphs in both"
-        yield SpecConflict(("compile", "mode"), f"{asked.mode} for vLLM", expected)
 
 
 _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")

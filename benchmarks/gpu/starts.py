@@ -83,6 +83,6 @@ def proof_of(engine: BuiltEngine) -> dict[str, Any]:
     """What the build found out: that it is the same model, and how fast."""
     record = engine.record
     agreement = record.agreement.model_dump() if record.agreement else {}
-    speedups = [timing.speedup for timing in record.built.timings] if record.built else []
+    speedups = [record.built.timing.speedup] if record.built and record.built.timing else []
     limits = {"tolerance": record.tolerance, "floor": record.floor}
     return {"engine": engine.engine, "speedups_over_eager": speedups, **limits, **agreement}

@@ -148,7 +148,7 @@ KeyOf = Callable[[BuildRequest, Path], CompileKey]
 
 
 class VllmRunner:
-    """`BuildRunner` for models that vLLM serves."""
+    """`BuildRunner` with vLLM."""
 
     def __init__(
         self,
@@ -188,10 +188,10 @@ class VllmRunner:
         if attempt.what == "cold":
             tidy_cache(attempt.cache)
         if attempt.what != "built":
-            return StartResult(started.model_copy(update={"timings": timing_of(answers.scored)}))
+            return StartResult(started.model_copy(update={"timing": timing_of(answers.scored)}))
         expected = Answers.model_validate_json(eager.read_bytes()).scored
         return StartResult(
-            started.model_copy(update={"timings": timing_of(answers.scored, expected)}),
+            started.model_copy(update={"timing": timing_of(answers.scored, expected)}),
             agreement=compare(expected, answers.scored),
             rebuilt=len(kernels_added(digests_of(root / CACHE_FOLDER), digests_of(attempt.cache))),
         )

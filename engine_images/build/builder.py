@@ -10,17 +10,16 @@ from engine_images.build.engine_root import digests_of, fixed_run_folder, write_
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
 from engine_images.build.proof import CompileProof, GoldenTerms
-from engine_images.build.torch_run import CompileOptions, TorchWorkload, shape_from
 from engine_images.checks.weights import read_weights
 from engine_images.choices import CompileMode
 from engine_images.errors import NotProven
 from engine_images.launch import launch_of
-from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
+from engine_images.manifest import CompileKey, EngineManifest, ModelContract
 from engine_images.memory import estimate_memory, host_bytes
 from engine_images.model import EngineEnvironment, GpuShare
 from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.ports import BuildRunner, Progress, StartAttempt, StartResult
-from engine_images.spec import EngineSettings, TorchSpec
+from engine_images.spec import EngineSettings
 from tidegate.core.errors import OutsideError
 
 
@@ -36,27 +35,19 @@ def build_request(
     environment: EngineEnvironment,
     *,
     name: str,
-    spec_folder: Path = Path(),
     share: GpuShare | None = None,
     golden: GoldenTerms | None = None,
 ) -> BuildRequest:
     """A build request for the version whose files are in `folder`, to be served under `name`.
 
-    `spec_folder` is where files that the settings name lie; `share` is what an engine takes of GPUs that it shares;
-    `golden` is for weights that are quantized while they are loaded, and for nothing else.
+    `share` is what an engine takes of GPUs that it shares; `golden` is for weights that are quantized while they are
+    loaded, and for nothing else.
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
         NotAModel: there are no weights, or they cannot be read.
     """
-    asked, module = settings.compile, settings.torch
-    unquantized = settings.unquantized
-    options = CompileOptions(mode=asked.mode, dynamic=asked.dynamic, fullgraph=asked.fullgraph)
-    if module:
-        workload = _workload(module, spec_folder)
-        return module_request(
-            model, folder, workload, options, environment, tolerance=asked.tolerance, floor=asked.floor
-        )
+    asked, unquantized = settings.compile, settings.unquantized
     return BuildRequest(
         model=model,
         served_name=name,
@@ -83,50 +74,13 @@ def _process_bytes(settings: EngineSettings, folder: Path) -> int:
     """In the machine's own memory, where a CPU has its weights and its KV cache too."""
     if settings.accelerator is not Accelerator.CPU:
         return host_bytes(settings.accelerator_count)
-    return estimate_memory(read_weights(folder), settings.require_vllm().args)
-
-
-def module_request(
-    model: ModelContract,
-    folder: Path,
-    workload: TorchWorkload,
-    options: CompileOptions,
-    environment: EngineEnvironment,
-    *,
-    tolerance: float,
-    floor: float | None = None,
-) -> BuildRequest:
-    """The same for a torch module, which nothing serves: its launch says what it is compiled for."""
-    shapes = ("x".join(map(str, shape)) for shape in workload.shapes)
-    arguments = (Path(workload.factory).name, *(f"--shape={shape}" for shape in shapes), f"--device={workload.device}")
-    return BuildRequest(
-        model=model,
-        served_name=model.name,
-        folder=folder.absolute(),
-        launch=Launch(arguments=arguments, environment={}, drain_seconds=0, warm_up=()),
-        environment=environment,
-        recipe=environment.recipe,
-        entrypoint=entrypoint_digest(),
-        compiled=options.mode is not CompileMode.NONE,
-        torch=workload,
-        options=options,
-        tolerance=tolerance,
-        floor=floor,
-        memory_bytes=0,
-    )
-
-
-def _workload(module: TorchSpec, spec_folder: Path) -> TorchWorkload:
-    factory = str((spec_folder / module.factory).absolute()) if module.file else module.factory
-    shapes = tuple(shape_from(text) for text in module.shapes)
-    return TorchWorkload(factory=factory, shapes=shapes, device=module.device, repeats=module.repeats)
+    return estimate_memory(read_weights(folder), settings.vllm.args)
 
 
 class Builder:
     """Builds one engine after the other with the adapters that it was given."""
 
     def __init__(self, store: EngineStore, runner: BuildRunner) -> None:
-        """`runner` starts the kind of engine that the requests are for."""
         self._store = store
         self._runner = runner
 

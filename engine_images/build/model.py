@@ -14,10 +14,8 @@ from engine_images.build.proof import (
     EngineStart,
     GoldenEffect,
     GoldenTerms,
-    OutputAgreement,
     QuantizationEffect,
 )
-from engine_images.build.torch_run import CompileOptions, TorchWorkload
 from engine_images.manifest import CompileKey, Launch, ModelContract
 from engine_images.model import EngineEnvironment, GpuShare
 from engine_images.oci.model import canonical
@@ -42,12 +40,8 @@ class BuildRequest(Value):
     """Else it runs eagerly, and there is nothing to prove."""
     prompts: tuple[str, ...] = ()
     """On which compiled and eager are compared."""
-    torch: TorchWorkload | None = None
-    """The module to compile; None for a model that vLLM serves."""
-    options: CompileOptions = CompileOptions()
-    """For a torch module; vLLM's are among its arguments."""
     tolerance: float = Field(ge=0)
-    """The largest difference of compiled and eager that is accepted: of log-probabilities, or of outputs."""
+    """The largest difference of log-probabilities of compiled and eager that is accepted."""
     floor: float | None = None
     """The smallest speedup that is accepted."""
     original: BuildRequest | None = None
@@ -83,8 +77,7 @@ class BuildRequest(Value):
 class CompiledModel(Value):
     """A compile cache in the engine store, and the cold start that made it."""
 
-    cold: EngineStart | None
-    """None for one that was saved elsewhere before."""
+    cold: EngineStart
 
 
 class BuildRecord(Value):
@@ -97,7 +90,7 @@ class BuildRecord(Value):
     """The start that compiled; it may have been another version's. An engine that runs eagerly has no figures."""
     built: EngineStart | None = None
     eager: EngineStart | None = None
-    agreement: Agreement | OutputAgreement | None = None
+    agreement: Agreement | None = None
     tolerance: float
     floor: float | None = None
     quantization: QuantizationEffect | None = None
@@ -129,8 +122,9 @@ class BuildRecord(Value):
             return False
         if self.agreement is None:
             return True
-        speedups = [timing.speedup or 0 for timing in self.built.timings] if self.built else []
-        fast = request.floor is None or min(speedups, default=0) >= request.floor
+        timing = self.built.timing if self.built else None
+        speedup = timing.speedup if timing else None
+        fast = request.floor is None or (speedup or 0) >= request.floor
         return fast and self.agreement.within(request.tolerance)
 
     def _holds_golden(self, asked: GoldenTerms | None) -> bool:

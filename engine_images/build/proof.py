@@ -1,9 +1,9 @@
 """Whether a compile cache does what it is for: it is loaded, nothing is built again, the model is the same, and fast.
 
-A line in a log is not enough: each of these was once true alone. A torch module is the same when its outputs are. A
-model that vLLM serves is the same when log-probabilities of the same tokens are. Tokens are no measure: two that are
-nearly as likely change places for a difference in the last bit, and everything after them is another text. So the
-tokens of a prompt are compared, which both are given, and of an answer those up to the first that differs.
+A line in a log is not enough: each of these was once true alone. The model is the same when log-probabilities of the
+same tokens are. Tokens are no measure: two that are nearly as likely change places for a difference in the last bit,
+and everything after them is another text. So the tokens of a prompt are compared, which both are given, and of an
+answer those up to the first that differs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -45,7 +44,6 @@ class Agreement(Value):
     """The 99th percentile of the differences: the smallest that 99 % of them do not exceed."""
     answers_alike: int
     """Answers that are the same from the first token to the last."""
-    what: ClassVar[str] = "log-probabilities"
 
     def within(self, tolerance: float) -> bool:
         """Whether no token differs by more."""
@@ -127,32 +125,6 @@ def compare_golden(terms: GoldenTerms, original: Mapping[str, float], quantized:
     )
 
 
-class OutputAgreement(Value):
-    """How far a torch module's outputs are from the eager ones, over every element of every output of every shape."""
-
-    same_weights: bool
-    """Whether the factory gave the eager process and this one the same model."""
-    largest_difference: float
-    largest_output: float
-    """The largest eager output: against it, differences are small or not."""
-    what: ClassVar[str] = "outputs"
-
-    @property
-    def largest(self) -> float:
-        """The largest difference of all elements."""
-        return self.largest_difference
-
-    def within(self, tolerance: float) -> bool:
-        """Whether no element differs by more, of one and the same model; not a number is no agreement."""
-        return self.same_weights and self.largest <= tolerance
-
-    def problem(self, tolerance: float) -> str:
-        """Why it is not."""
-        if not self.same_weights:
-            return "the factory makes another model in every process: set its seed, or load its weights"
-        return f"compiled and eager outputs differ by up to {self.largest:.3g}; {tolerance:g} is accepted"
-
-
 def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> Agreement:
     """Both scored the same prompts, in the same order.
 
@@ -210,51 +182,31 @@ def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]
 
 
 class Timing(Value):
-    """One workload, called again and again."""
+    """How fast the prompts were answered, one at a time."""
 
-    name: str
-    """A shape of a torch module (`8x128`, or `example` for a factory's own inputs), or `prompts`."""
     first_seconds: float
-    """Of the first call, in which torch compiles."""
-    samples: int
-    """Inputs in one call."""
     calls: int
-    errors: int
-    """Calls that raised."""
-    p50_ms: float | None
-    """None when every call raised."""
-    p99_ms: float | None
-    samples_per_second: float
+    p50_ms: float
+    p99_ms: float
+    prompts_per_second: float
     speedup: float | None
-    """Median over the calls of eager's time to this one's; None for an eager process. A torch module takes turns with
-    its eager self in one process; vLLM is asked the same prompts in one process after the other."""
-
-    def problems(self, floor: float | None) -> Iterator[str]:
-        """Calls that failed, and a speedup below `floor`."""
-        if self.errors:
-            yield f"{self.name}: {self.errors} of {self.calls} calls failed"
-        if floor is not None and self.speedup is not None and not self.speedup >= floor:
-            yield f"{self.name}: compiled is {self.speedup:.2f} times as fast as eager; at least {floor:g} is asked for"
+    """Median over the prompts of eager's time to this one's; None for an eager process."""
 
 
-def timing_of(scored: Sequence[ScoredPrompt], eager: Sequence[ScoredPrompt] = ()) -> tuple[Timing, ...]:
-    """How fast vLLM answered, one prompt at a time; nothing where nothing was timed."""
+def timing_of(scored: Sequence[ScoredPrompt], eager: Sequence[ScoredPrompt] = ()) -> Timing | None:
+    """How fast vLLM answered, one prompt at a time; None where nothing was timed."""
     seconds = [prompt.seconds for prompt in scored if prompt.seconds]
     if not seconds:
-        return ()
+        return None
     ratios = [one.seconds / own.seconds for one, own in zip(eager, scored, strict=False) if own.seconds]
-    timing = Timing(
-        name="prompts",
+    return Timing(
         first_seconds=seconds[0],
-        samples=1,
         calls=len(seconds),
-        errors=0,
         p50_ms=median(seconds) * 1000,
         p99_ms=sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1] * 1000,
-        samples_per_second=len(seconds) / sum(seconds),
+        prompts_per_second=len(seconds) / sum(seconds),
         speedup=median(ratios) if ratios else None,
     )
-    return (timing,)
 
 
 _INIT = re.compile(r"init engine \(.*?\) took ([0-9.]+) s")
@@ -264,7 +216,7 @@ _REFUSED = re.compile(r"Compiling model again due to a load failure from .*?, re
 
 
 class StartLog(Value):
-    """What one start did with its compile cache: vLLM's log, or torch's own counters."""
+    """What one start did with its compile cache, by vLLM's log."""
 
     init_seconds: float | None
     """Of vLLM's initialization: profile, compile or load, KV cache, warm-up. None when it did not come so far."""
@@ -302,22 +254,18 @@ class EngineStart(Value):
     """Proportional set size of all its processes once it has answered."""
     key: CompileKey | None
     """What decided which compiled model fits; None when it ran eagerly."""
-    timings: tuple[Timing, ...] = ()
-    """Each workload that was measured."""
-    breaks: tuple[str, ...] = ()
-    """Where torch broke the graph of a module, and why."""
+    timing: Timing | None = None
 
 
 class CompileProof(Value):
     """What the build found out about its compile cache."""
 
-    cold: EngineStart | None
-    """None when the cache was made elsewhere."""
+    cold: EngineStart
     built: EngineStart
     eager: EngineStart
     rebuilt: int
     """Kernels that the built engine added to its cache: it should have found them there."""
-    agreement: Agreement | OutputAgreement | None
+    agreement: Agreement | None
     """None when the built engine did not come so far as to answer."""
     tolerance: float
     """The largest difference between compiled and eager that the build accepts."""
@@ -334,18 +282,19 @@ class CompileProof(Value):
             yield f"the compile cache was missed: {self._why()}"
         elif self.rebuilt:
             yield f"the compiled model was loaded, but {self.rebuilt} of its kernels were built again"
-        cold, built = self.cold.log.init_seconds if self.cold else None, log.init_seconds
+        cold, built = self.cold.log.init_seconds, log.init_seconds
         if cold and built and built > MOST_OF_A_COLD_START * cold:
             yield f"the built engine took {built:.1f} s to initialize, a cold one {cold:.1f} s"
         if self.agreement and not self.agreement.within(self.tolerance):
             yield self.agreement.problem(self.tolerance)
-        for timing in self.built.timings:
-            yield from timing.problems(self.floor)
+        timing = self.built.timing
+        if self.floor is not None and timing and timing.speedup is not None and not timing.speedup >= self.floor:
+            yield f"compiled is {timing.speedup:.2f} times as fast as eager; at least {self.floor:g} is asked for"
 
     def _why(self) -> str:
         if self.built.log.refused:
             return self.built.log.refused
-        if self.cold is None or self.cold.key is None or self.built.key is None:
+        if self.cold.key is None or self.built.key is None:
             return "vLLM computed no key"
         return "; ".join(without_hashes(self.cold.key.differences(self.built.key))) or "the keys are the same"
 

@@ -37,12 +37,12 @@ ASSUMED_LENGTH = 2048
 
 def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int) -> Iterator[Obstacle]:
     """Everything that stands in the way of serving `files`; `machine_bytes` is the memory of a CPU's machine."""
-    wanted, vllm = settings.require_vllm().serving, pinned_vllm(settings.require_vllm().version)
+    wanted, vllm = settings.vllm.serving, pinned_vllm(settings.vllm.version)
     model = _model(files, "")
     yield from file_obstacles(files)
     if vllm is None:
         yield Obstacle(
-            where="engine.vllm.version", found=settings.require_vllm().version, expected="a version that is known here"
+            where="engine.vllm.version", found=settings.vllm.version, expected="a version that is known here"
         )
     else:
         yield from configuration_obstacles(files, model.shape, wanted, vllm)
@@ -57,7 +57,7 @@ def footprint_of(files: VersionFiles, settings: EngineSettings, *, machine_bytes
 
     `machine_bytes` is as in `problems_of`.
     """
-    wanted = settings.require_vllm().serving
+    wanted = settings.vllm.serving
     return footprint(
         _with_draft(files, _model(files, ""), wanted),
         wanted,
@@ -70,9 +70,9 @@ def footprint_of(files: VersionFiles, settings: EngineSettings, *, machine_bytes
 
 def sharing_gpus(settings: EngineSettings) -> EngineSettings:
     """The settings of an engine that shares its GPUs; as they are where it computes on a CPU."""
-    if settings.torch or settings.accelerator is Accelerator.CPU:
+    if settings.accelerator is Accelerator.CPU:
         return settings
-    vllm = settings.require_vllm()
+    vllm = settings.vllm
     return settings.model_copy(update={"vllm": vllm.model_copy(update={"args": on_shared_gpus(vllm.args)})})
 
 
@@ -85,7 +85,7 @@ def share_of(files: VersionFiles, settings: EngineSettings) -> GpuShare | None:
     device = DEVICES[settings.accelerator]
     if device.memory_bytes is None:
         return None
-    said = settings.require_vllm().args
+    said = settings.vllm.args
     needed = footprint_of(files, sharing_gpus(settings))
     told: dict[str, str] = {}
     # A share that the spec says is taken whole: vLLM makes what is left of it the KV cache.

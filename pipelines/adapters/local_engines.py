@@ -17,7 +17,7 @@ from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import GoldenTerms
 from engine_images.checks.servable import problems_of, require_servable, sampling_of, share_of, sharing_gpus
 from engine_images.manifest import ModelContract
-from engine_images.model import EngineEnvironment, GpuShare, LaunchCommand
+from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.model import Scorer
@@ -136,8 +136,6 @@ class LocalEngines:
     """What requests carry in their `model` field."""
     threads: int
     """What one engine may use."""
-    spec_folder: Path = Path()
-    """Where files that the settings name lie."""
     golden: GoldenTerms | None = None
     """What quantization may cost on the golden set; None asks it nothing."""
     shares_gpus: bool = False
@@ -155,12 +153,7 @@ class LocalEngines:
         return await recorded._prepare(version, progress, record.name)
 
     async def _prepare(self, version: ModelVersion, progress: Progress, name: str) -> Engine:
-        """Files in place and proven against their digests, the engine built or found, the command that serves it.
-
-        Raises:
-            UsageError: the settings are of a torch module, which nothing serves.
-        """
-        self.settings.require_vllm()
+        """Files in place and proven against their digests, the engine built or found, the command that serves it."""
         order, built = await self.build(version, progress)
         sweep(self.state.run)
         launch = serve(
@@ -191,21 +184,16 @@ class LocalEngines:
 
     def _order(self, version: ModelVersion, source: str) -> BuildRequest:
         folder = self.folder(version)
-        sampling: Mapping[str, float] = {}
-        share: GpuShare | None = None
-        if self.settings.torch is None:
-            files = read_version(folder)
-            wanted = sharing_gpus(self.settings) if self.shares_gpus else self.settings
-            require_servable(problems_of(files, wanted), version.uri)
-            sampling = sampling_of(files, self.settings)
-            share = share_of(files, self.settings) if self.shares_gpus else None
+        files = read_version(folder)
+        wanted = sharing_gpus(self.settings) if self.shares_gpus else self.settings
+        require_servable(problems_of(files, wanted), version.uri)
         contract = ModelContract(
             name=version.name,
             version=version.version,
             digest=version.digest,
             files=version.files,
             source=source,
-            sampling=sampling,
+            sampling=sampling_of(files, self.settings),
         )
         return build_request(
             contract,
@@ -213,8 +201,7 @@ class LocalEngines:
             self.settings,
             self.environment,
             name=self.name,
-            spec_folder=self.spec_folder,
-            share=share,
+            share=share_of(files, self.settings) if self.shares_gpus else None,
             golden=self.golden,
         )
 

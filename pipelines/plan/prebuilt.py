@@ -43,7 +43,7 @@ def image_launch(
     return ImageLaunch(
         arguments=prebuilt_arguments(settings, place, name=spec.metadata.name, port=PORT, drain_seconds=drain),
         environment=prebuilt_environment(place),
-        ends_its_answers=ends_its_answers(settings.require_vllm()),
+        ends_its_answers=ends_its_answers(settings.vllm),
         claim=settings.weights_place.claim or "",
         pull=_pull(spec, settings.weights_place, version=version, digest=digest),
         accelerators=settings.accelerator_count,
@@ -104,10 +104,10 @@ def engine_notes(spec: Delivery) -> Iterator[str]:
     if not settings.weights_place.from_registry:
         place = _told(settings.weights_place)
         yield f"its weights come from {place}: nobody proves them against the registry's digests"
-    if not ends_its_answers(settings.require_vllm()):
+    if not ends_its_answers(settings.vllm):
         drain = format_duration(spec.fleet.pod.drain)
         yield f"every engine that goes takes all of fleet.pod.drain ({drain}) for it, with open answers or without"
-    yield from argument_warnings(settings.require_vllm())
+    yield from argument_warnings(settings.vllm)
     if nodes := spec.fleet.multi_node:
         yield (
             f"each engine is a group of {nodes.size} pods (LeaderWorkerSet), in which vLLM starts with --nnodes: the "

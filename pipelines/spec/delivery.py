@@ -381,7 +381,7 @@ class Delivery(SpecModel):
         for index, slo in enumerate(self.slos):
             for odd in slo.unmeasured(self.metrics.sources):
                 yield replace(odd, where=("slos", index, *odd.where))
-        args = self.engine.vllm.args if self.engine.vllm else {}
+        args = self.engine.vllm.args
         yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
         for gate, burn in self.gates.of(BurnRateGate).items():
             for conflict in slo_conflicts(burn, self.slos):

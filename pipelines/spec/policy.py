@@ -64,7 +64,7 @@ def _variable(where: Loc, found: str, name: str) -> SpecConflict:
 
 
 def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    for argument, named in external_references(spec.engine.vllm.args if spec.engine.vllm else {}):
+    for argument, named in external_references(spec.engine.vllm.args):
         if named not in trust.plugins.get(argument, ()):
             where = ("engine", "vllm", "args", *argument.split("."))
             found = f"{named!r} of an argument that a spec may not set by itself"
@@ -215,8 +215,7 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
 def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
     """Every named file that is not there; its path starts from `folder`, where the spec lies."""
     for where, path in _named(spec):
-        # What is built, and never served, is looked for by the build.
-        if where[0] != "engine" and not (folder / path).exists():
+        if not (folder / path).exists():
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
@@ -226,8 +225,6 @@ def missing_template(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
 
 
 def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
-    if spec.engine.torch and spec.engine.torch.file:
-        yield ("engine", "torch", "factory"), spec.engine.torch.file
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset

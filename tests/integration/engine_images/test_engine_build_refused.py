@@ -112,12 +112,6 @@ def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_py
         build(tmp_path, H100, base=base_with(tmp_path / "os", *places))
 
 
-def test_nothing_that_vllm_does_not_serve_is_put_on_a_base(tmp_path: Path) -> None:
-    base = base_with(tmp_path / "os", "/usr/bin/gcc")
-    with pytest.raises(UsageError, match="an image is of an engine that vLLM serves"):
-        build(tmp_path, {"torch": {"factory": "models:tiny"}}, base=base)
-
-
 @pytest.mark.usefixtures("stock_python")
 def test_an_environment_of_somebody_else_is_not_packed() -> None:
     with pytest.raises(UsageError, match=f"{PYTHON_VARIABLE} names an environment that tidegate did not make"):

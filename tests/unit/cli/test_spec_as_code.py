@@ -90,24 +90,3 @@ def test_a_trust_file_that_came_with_a_kept_spec_is_none(
     with pytest.raises(SpecError) as caught:
         read_spec(spec, kept_below=tmp_path)
     assert [problem.path for problem in caught.value.problems] == ["traffic.prompts"]
-
-
-MODULE = SPEC.replace("{vllm: {version: 0.32.0, args: {middleware: evil.Backdoor}}}", "{torch: {factory: 'FILE:f'}}")
-MODULE = MODULE.replace(", judge: {endpoint: 'https://evil.example/v1', model: j, api_key_env: JUDGE_KEY}", "")
-MODULE = MODULE.replace(", prompts: ../../../../../../../../../proc/self/environ", "")
-
-
-@pytest.mark.parametrize("command", [["deliver"], ["plan"], ["doctor"], ["workflow", "render"]])
-def test_a_torch_module_is_built_and_not_delivered(
-    command: list[str], spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec.write_text(MODULE.replace("FILE", "models.py"))
-    assert main([*command, str(spec)]) == 2
-    assert "engine.torch is built and proven by `tidegate engine build`, and not served" in capsys.readouterr().err
-    assert read_spec(spec, served=False).engine.torch
-
-
-def test_a_factory_lies_below_the_repository_of_the_spec(spec: Path) -> None:
-    spec.write_text(MODULE.replace("FILE", "../elsewhere.py"))
-    with pytest.raises(SpecError, match=r"engine.torch.factory: found ../elsewhere.py, which is "):
-        read_spec(spec, served=False)

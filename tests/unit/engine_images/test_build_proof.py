@@ -11,7 +11,6 @@ from engine_images.build.proof import (
     CompileProof,
     EngineStart,
     GoldenTerms,
-    OutputAgreement,
     ScoredPrompt,
     StartLog,
     compare,
@@ -238,30 +237,20 @@ def answered(*seconds: float) -> list[ScoredPrompt]:
 
 
 def test_a_speedup_is_the_median_over_the_prompts() -> None:
-    (timing,) = timing_of(answered(1.0, 2.0, 1.0), answered(1.5, 2.0, 9.0))
+    timing = timing_of(answered(1.0, 2.0, 1.0), answered(1.5, 2.0, 9.0))
 
     assert (timing.calls, timing.p50_ms, timing.speedup) == (3, 1000.0, 1.5)
-    assert timing_of(answered(1.0))[0].speedup is None
-    assert timing_of([]) == ()
+    assert timing_of(answered(1.0)).speedup is None
+    assert timing_of([]) is None
 
 
 @pytest.mark.parametrize(("floor", "problems"), [(None, 0), (0.9, 0), (1.0, 1)])
 def test_a_compiled_model_below_the_floor_is_refused_with_both_numbers(floor: float | None, problems: int) -> None:
-    slow = started(4, loaded=True).model_copy(update={"timings": timing_of(answered(1.0), answered(0.95))})
+    slow = started(4, loaded=True).model_copy(update={"timing": timing_of(answered(1.0), answered(0.95))})
     found = proof(slow).model_copy(update={"floor": floor}).problems()
 
     assert len(found) == problems
-    assert not found or found[0] == "prompts: compiled is 0.95 times as fast as eager; at least 1 is asked for"
-
-
-@pytest.mark.parametrize("difference", [0.5, float("nan")])
-def test_other_outputs_than_eagers_are_refused(difference: float) -> None:
-    apart = OutputAgreement(same_weights=True, largest_difference=difference, largest_output=1.0)
-
-    assert (
-        f"outputs differ by up to {difference:.3g}; 0.01 is accepted"
-        in proof(started(4, loaded=True)).model_copy(update={"agreement": apart}).problems()[0]
-    )
+    assert not found or found[0] == "compiled is 0.95 times as fast as eager; at least 1 is asked for"
 
 
 def test_a_hash_is_left_out_when_its_fields_say_more() -> None:

@@ -176,7 +176,7 @@ def test_every_way_to_compile_is_one_that_a_spec_may_ask_for(way: CompiledWay) -
     there, _ = ways_there(on_cpu=True)
     for accelerator in (Accelerator.H100, *((Accelerator.CPU,) if way in there else ())):
         settings = settings_of(accelerator, way.mode, way.arguments)
-        vllm = settings.require_vllm().version
+        vllm = settings.vllm.version
         environment = EngineEnvironment(python="python", vllm=vllm, recipe="", platform=accelerator.platform)
         said = " ".join(launch_of(settings, environment, name="bench").arguments)
         assert ("--enforce-eager" in said) is (way.name == "eager")

@@ -80,7 +80,7 @@ class OnClusters(ClusterWorld):
     def plan(self) -> Plan:
         plan = super().plan
         slow = self.spec.engine.model_copy(
-            update={"vllm": self.spec.engine.require_vllm().model_copy(update={"args": {"max-num-seqs": 1}})}
+            update={"vllm": self.spec.engine.vllm.model_copy(update={"args": {"max-num-seqs": 1}})}
         )
         return changed(plan, self.spec.model_copy(update={"engine": slow}), self.spec)
 

@@ -20,7 +20,6 @@ from tidegate.app.wiring.engines.providers import local_engines, require_machine
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.app.wiring.specs import read_spec
 from tidegate.app.wiring.stores import open_registry
-from tidegate.core.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
     """Build, note on the model version what was proven, and pack what was built.
 
     Raises:
-        UsageError: a key cannot be read, or a base is given for what nothing serves.
+        UsageError: a key cannot be read
         NotProven: what was built is not loaded again, or is another model than the eager one.
         OutsideError: the engine is for an accelerator that this machine has not.
     """
@@ -59,9 +58,7 @@ def build_engine(request: EngineBuildOptions, login: RegistryLogin) -> PackedEng
     name, reference = name_and_reference(request.model)
     key = SigningKey(read_key(request.sign_key)) if request.sign_key else None
     base = base_for_this_machine(request.base, login) if request.base else None
-    spec, state = read_spec(request.spec, served=False), StateFolder(request.state)
-    if base and spec.engine.torch:
-        raise UsageError("an image is of an engine that vLLM serves", hint="leave out --base for engine.torch")
+    spec, state = read_spec(request.spec), StateFolder(request.state)
     require_machine_for(spec.engine)
     if base:
         require_base_for(spec.engine, base)
@@ -98,5 +95,5 @@ def in_one_line(record: BuildRecord) -> str:
     agreement = record.agreement
     return (
         f"first answer after {record.built.seconds:.1f} s, {record.cold.seconds:.1f} s without its compile cache; "
-        f"{agreement.what} within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted{changed}"
+        f"log-probabilities within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted{changed}"
     )

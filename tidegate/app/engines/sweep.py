@@ -127,7 +127,7 @@ def with_size(settings: EngineSettings, value: int) -> EngineSettings:
     Raises:
         UsageError: the engine's other arguments do not allow it.
     """
-    vllm = settings.require_vllm()
+    vllm = settings.vllm
     warm = tuple(size for size in settings.compile.warm if size <= value) or (1,)
     changed = settings.model_copy(
         update={
@@ -144,7 +144,7 @@ def with_size(settings: EngineSettings, value: int) -> EngineSettings:
 
 def measured_as(plan: SweepPlan, settings: EngineSettings, version: ModelVersion) -> str:
     """A digest of everything but the budget that blocks depend on: version, engine, load."""
-    vllm = settings.require_vllm()
+    vllm = settings.vllm
     others = {name: value for name, value in vllm.args.items() if name != SIZE}
     parts = (
         version.digest,

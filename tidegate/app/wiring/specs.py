@@ -48,20 +48,17 @@ def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
     return spec
 
 
-def read_spec(
-    path: Path, *, kept_below: Path | None = None, served: bool = True, files_needed: bool = False
-) -> Delivery:
+def read_spec(path: Path, *, kept_below: Path | None = None, files_needed: bool = False) -> Delivery:
     """The spec, when everything in it is its author's to say: its files, variables, addresses and plugins.
 
     Args:
         path: of the spec.
         kept_below: the folder to which a delivery's own copy was brought.
-        served: whether its engine is to be served, which a torch module is not.
         files_needed: whether the files that it names must be there.
 
     Raises:
         SpecError: with every problem, each with its line.
-        UsageError: nothing serves its engine, or a trust file that nobody named lies next to it.
+        UsageError: a trust file that nobody named lies next to it.
     """
     allowed = os.environ.get(ROOT_VARIABLE)
     trusted = named_trust(None if kept_below else path.parent)
@@ -79,10 +76,7 @@ def read_spec(
 
             yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust)
 
-    spec = with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
-    if served:
-        spec.engine.require_vllm()
-    return spec
+    return with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
 
 
 def on_this_machine(spec: Delivery) -> LocalFleet:

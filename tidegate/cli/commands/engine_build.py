@@ -1,15 +1,13 @@
-"""`tidegate engine build`, and `engine torch`, its old spelling for torch modules: what was built and proven."""
+"""`tidegate engine build`: what was built and proven."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from engine_images.build.model import BuildRecord, BuiltEngine
-from engine_images.build.proof import Agreement, EngineStart
-from tidegate.app.engines import build, modules
+from engine_images.build.proof import EngineStart
+from tidegate.app.engines import build
 from tidegate.app.engines.build import EngineBuildOptions
-from tidegate.app.engines.modules import TorchOptions
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned
 from tidegate.cli.output import OutputForm, print_data, say
@@ -36,15 +34,10 @@ def lines_of(record: BuildRecord) -> Iterator[str]:
     """What was measured and proven, for a person."""
     yield from aligned([("start", "seconds", "initialization", "memory"), *_starts(record)])
     agreement, built = record.agreement, record.built
-    if isinstance(agreement, Agreement):
+    if agreement:
         yield (
             f"log-probabilities of {agreement.tokens:,} tokens differ from eager's by {agreement.largest:.2g} at most "
             f"(p99 {agreement.p99:.2g}, accepted {record.tolerance:g})"
-        )
-    elif agreement:
-        yield (
-            f"outputs differ from eager's by {agreement.largest:.2g} at most "
-            f"(largest {agreement.largest_output:.2g}, accepted {record.tolerance:g})"
         )
     if effect := record.quantization:
         yield (
@@ -57,11 +50,8 @@ def lines_of(record: BuildRecord) -> Iterator[str]:
             f"{golden.original:.3g} by the original"
         )
     asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
-    for timing in built.timings if built else ():
-        if timing.speedup is not None:
-            yield f"{timing.name}: {timing.speedup:.2f} times as fast as eager ({asked})"
-    for reason, times in Counter(built.breaks if built else ()).items():
-        yield f"torch broke the graph{f' {times} times' if times > 1 else ''}: {reason}"
+    if built and built.timing and built.timing.speedup is not None:
+        yield f"prompts: {built.timing.speedup:.2f} times as fast as eager ({asked})"
 
 
 def _starts(record: BuildRecord) -> list[tuple[str, ...]]:
@@ -85,14 +75,3 @@ def document_of(built: BuiltEngine, image: dict[str, object] | None) -> dict[str
         "image": image,
         "record": built.record.model_dump(mode="json", exclude=keys),
     }
-
-
-def build_module(asked: TorchOptions, *, output: OutputForm) -> int:
-    """Print what was proven of each mode."""
-    built = modules.build_module(asked)
-    if output.is_data:
-        print_data({mode: document_of(engine, None) for mode, engine in built.items()}, output)
-        return 0
-    for mode, engine in built.items():
-        say(f"mode {mode}", *lines_of(engine.record))
-    return 0

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from engine_images.choices import CompileMode, DynamicShapes, TorchDevice
 from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
 from tidegate.cli.output import Output, say
@@ -72,9 +71,8 @@ def build(
     """Build the engine of a model version, test it, and pack it into an OCI image when there is a base.
 
     Downloads and verifies every file, checks that it can be served, compiles, starts the result in a fresh process,
-    and compares its log-probabilities and speed with eager mode; of a torch module (`engine.torch` in the spec) its
-    outputs and speed. An engine with the same inputs is not built again. Writes below --state, and two tags on the
-    model version: the engine's digest and the test results.
+    and compares its log-probabilities and speed with eager mode. An engine with the same inputs is not built again.
+    Writes below --state, and two tags on the model version: the engine's digest and the test results.
 
     \b
     Examples:
@@ -299,66 +297,3 @@ def verify(
     from tidegate.cli.engine_images import login_of
 
     return verify_image(image, key, login_of(login, image), output=output)
-
-
-@engine.command("torch", hidden=True, deprecated=True)
-def torch(
-    factory: Annotated[
-        str,
-        typer.Argument(
-            help="PATH.py:FUNCTION or MODULE:FUNCTION; returns a module and its inputs, or a function that makes "
-            "inputs for a shape.",
-            show_default=False,
-        ),
-    ],
-    shapes: Annotated[
-        list[str] | None, typer.Option("--shape", help="Sizes to warm and measure, such as 8x128; repeatable.")
-    ] = None,
-    modes: Annotated[
-        list[CompileMode] | None, typer.Option("--mode", help="Mode of torch.compile; repeatable.  [default: default]")
-    ] = None,
-    dynamic: Annotated[DynamicShapes, typer.Option("--dynamic", help="Whether sizes stay open in compiled code.")] = (
-        DynamicShapes.AUTO
-    ),
-    fullgraph: Annotated[bool, typer.Option("--fullgraph", help="Refuse a model that torch cannot compile whole.")] = (
-        False
-    ),
-    device: Annotated[
-        TorchDevice, typer.Option("--device", help="auto takes a GPU when there is one.")
-    ] = TorchDevice.AUTO,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measured calls of each shape.")] = 50,
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0, help="Largest difference of an output from eager's.")
-    ] = 1e-3,
-    save: Annotated[Path | None, typer.Option("--save", help="Keep the caches here, one folder a mode.")] = None,
-    load: Annotated[Path | None, typer.Option("--load", help="Start from caches that --save kept.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for each process.")] = 900,
-    output: As = Output.TEXT,
-) -> int:
-    """Build a torch module in each mode without registry and spec; `engine build` does it from a spec.
-
-    Fails when outputs differ or when a saved cache is not used again; then nothing is kept. Changes nothing but --save.
-
-    \b
-    Examples:
-      tidegate engine torch examples/torch/models.py:encoder --shape 1x64 --shape 8x128 --save compiled
-      tidegate engine torch models.py:encoder --shape 8x128 --mode default --mode max-autotune --output json
-      tidegate engine torch models.py:encoder --shape 1x64 --shape 8x128 --load compiled
-    """
-    from tidegate.app.engines.modules import TorchOptions
-    from tidegate.cli.commands.engine_build import build_module
-
-    asked = TorchOptions(
-        factory=factory,
-        shapes=tuple(shapes or ()),
-        modes=tuple(modes or [CompileMode.DEFAULT]),
-        dynamic=dynamic,
-        fullgraph=fullgraph,
-        device=device,
-        repeats=repeats,
-        tolerance=tolerance,
-        save=save,
-        load=load,
-        timeout=timeout,
-    )
-    return build_module(asked, output=output)

@@ -30,8 +30,6 @@ from tidegate.core.errors import OutsideError
 
 if TYPE_CHECKING:
     from engine_images.build.proof import GoldenTerms
-    from engine_images.model import EngineEnvironment
-    from engine_images.ports import BuildRunner
     from pipelines.adapters.local_engines import AskedGoldenSet, LocalEngines
 
 
@@ -66,7 +64,7 @@ def local_engines(
     *,
     asks_golden_set: bool = False,
 ) -> LocalEngines:
-    """Engines of the pinned environment on this machine; files that the spec names lie in `spec_folder`.
+    """Engines of the pinned environment on this machine; the golden set of the spec lies in `spec_folder`.
 
     With `asks_golden_set` a build judges quantization by the golden set of the spec, too. A delivery asks it anyway.
 
@@ -75,7 +73,6 @@ def local_engines(
         SpecError: something is wrong with the golden set.
     """
     from engine_images.adapters.environment import find_engine_environment
-    from engine_images.adapters.torch_runner import TorchRunner
     from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
     from engine_images.build.builder import Builder
     from engine_images.build.engine_store import EngineStore
@@ -83,9 +80,7 @@ def local_engines(
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
-    # A torch module is compiled for whatever the environment is for.
-    platform = None if spec.engine.torch else spec.engine.accelerator.platform
-    name, environment = spec.metadata.name, find_engine_environment(platform)
+    name, environment = spec.metadata.name, find_engine_environment(spec.engine.accelerator.platform)
     golden, terms = _golden_set(spec, spec_folder) if asks_golden_set else (None, None)
     vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer(), golden=golden)
     return LocalEngines(
@@ -93,10 +88,9 @@ def local_engines(
         settings=spec.engine,
         environment=environment,
         state=state,
-        builder=Builder(EngineStore(state.builds), TorchRunner(environment) if spec.engine.torch else vllm),
+        builder=Builder(EngineStore(state.builds), vllm),
         name=name,
         threads=threads,
-        spec_folder=spec_folder,
         golden=terms,
         shares_gpus=isinstance(spec.fleet, LocalFleet),
     )
@@ -136,7 +130,7 @@ def require_machine_for(settings: EngineSettings) -> None:
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.gpus import require_accelerator
 
-    if settings.torch or settings.compile.mode is CompileMode.NONE:
+    if settings.compile.mode is CompileMode.NONE:
         return
     require_accelerator(settings.accelerator, settings.accelerator_count)
     find_engine_environment(settings.accelerator.platform)
@@ -163,19 +157,6 @@ def require_engine_environment(settings: EngineSettings) -> None:
     from engine_images.adapters.environment import find_engine_environment
 
     find_engine_environment(settings.accelerator.platform)
-
-
-def torch_builds(timeout_seconds: float) -> tuple[EngineEnvironment, BuildRunner]:
-    """The engine environment, and what builds torch modules in it.
-
-    Raises:
-        OutsideError: as `local_engines`.
-    """
-    from engine_images.adapters.environment import find_engine_environment
-    from engine_images.adapters.torch_runner import TorchRunner
-
-    environment = find_engine_environment()
-    return environment, TorchRunner(environment, timeout_seconds=timeout_seconds)
 
 
 def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = EnginePlatform.CPU) -> None:
