@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
 from gates.evidence.request_record import RequestRecord
-from pipelines.load.model import LoadOrder, LoadRequest, SweepBlock
+from pipelines.load.model import LoadOrder, LoadRequest
 from registry.model import SERVING, AdoptionProgress, DeliverySummary, EngineRecord, ModelVersion, ServingAliases
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import Engine, EngineSet, RegionState
@@ -288,23 +288,6 @@ class ScratchEngines(Protocol):
         Raises:
             FleetError: it did not start, or there is no room for it.
         """
-        ...
-
-
-class SweptBlocks(Protocol):
-    """Blocks of load that were measured, kept from one sweep to the next."""
-
-    @property
-    def path(self) -> Path:
-        """Where they are."""
-        ...
-
-    def blocks(self) -> Sequence[SweepBlock]:
-        """All of them, oldest first."""
-        ...
-
-    def add(self, block: SweepBlock) -> None:
-        """Keep one more before this returns."""
         ...
 
 

@@ -45,11 +45,6 @@ class StateFolder:
         return self.root / "scratch"
 
     @property
-    def sweeps(self) -> Path:
-        """What sweeps have measured, a file for each version, engine and load."""
-        return self.root / "sweeps"
-
-    @property
     def evaluations(self) -> Path:
         """Scores of engines on the tasks of a harness, a file for each engine and everything that is asked of it."""
         return self.root / "evaluations"

@@ -142,14 +142,3 @@ class WorkerPlan(Value):
     """Without a byte; the request then counts as failed. A block ends that long after its last request at most."""
     parent: int
     """Process whose death ends this one."""
-
-
-class SweepBlock(Value):
-    """One block of load on an engine with that `max-num-seqs`."""
-
-    max_num_seqs: int
-    requests: int
-    failed: int
-    tokens_per_second: float
-    ttft_p95: float | None
-    itl_p95: float | None

@@ -5,26 +5,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
 from tidegate.cli.output import Output, say
-from tidegate.core.errors import UsageError
 
-engine = typer.Typer(name="engine", help="Engines and their images: build, size, compare, push, verify.")
-
-
-class SweepShape(StrEnum):
-    """As `pipelines.load.model.LoadShape`, which help need not load."""
-
-    STEADY = "steady"
-    RAMP = "ramp"
-    SPIKE = "spike"
+engine = typer.Typer(name="engine", help="Engines and their images: build, compare, push, verify.")
 
 
 Image = Annotated[
@@ -94,82 +83,6 @@ def build(
         sign_key=sign_key,
     )
     return build_engine(request, RegistryLogin(insecure), output=output)
-
-
-@engine.command("sweep")
-def sweep(
-    model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
-    spec: Annotated[Path, typer.Option("-f", "--file", "--spec", help="The delivery's spec.")] = SPEC,
-    ttft_p95: Annotated[
-        Duration | None,
-        typer.Option(parser=duration, help="Budget: 95 % of first tokens come within, such as 500ms."),
-    ] = None,
-    itl_p95: Annotated[
-        Duration | None,
-        typer.Option(parser=duration, help="Budget: the mean time between tokens of 95 % of requests, such as 50ms."),
-    ] = None,
-    lowest: Annotated[int, typer.Option("--from", min=1, help="The smallest max-num-seqs, tried first.")] = 1,
-    highest: Annotated[int, typer.Option("--to", min=1, max=4096, help="The largest.")] = 64,
-    blocks: Annotated[int, typer.Option(min=6, max=200, help="Blocks of load for each value.")] = 6,
-    block: Annotated[
-        Duration | None, typer.Option(parser=duration, help="Length of a block.  [default: the spec's, or 20s]")
-    ] = None,
-    shape: Annotated[
-        SweepShape | None, typer.Option(help="Shape of the load.  [default: the spec's, or steady]")
-    ] = None,
-    prompts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompts, one a line.  [default: the spec's, or the golden set's]"),
-    ] = None,
-    lengths: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="An engine's /metrics; requests are as long as those it counted."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=2, max=100_000, help="Tokens of an answer.  [default: the spec's, or 32]")
-    ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
-) -> int:
-    """Find the max-num-seqs that serves most within a latency budget.
-
-    Starts the version's engine on this machine with 1, 2, 4, ... , with as many requests in flight each, until the
-    budget breaks, then looks between. What was measured is kept below --state: a sweep that was stopped goes on, and
-    another budget asks for no load twice. Changes no region.
-
-    Exit code: 0 a value is proposed, 1 none keeps the budget, 2 an option or the spec is wrong, 3 none is sure to
-    keep it, 4 an engine did not start.
-
-    \b
-    Examples:
-      tidegate engine sweep models:/support-llm/7 --ttft-p95 500ms --itl-p95 50ms
-      tidegate engine sweep models:/support-llm@champion --itl-p95 50ms --lengths metrics.txt --to 128 --output json
-    """
-    from pipelines.load.model import LoadShape
-    from pipelines.load.sweep import LatencyBudget
-    from tidegate.app.engines.sweep import SweepOptions
-    from tidegate.cli.commands.engine_sweep import sweep as run
-
-    if ttft_p95 is None and itl_p95 is None:
-        raise UsageError("no latency budget", hint="give --ttft-p95, --itl-p95, or both")
-    budget = LatencyBudget(ttft_p95=ttft_p95 and ttft_p95.total_seconds(), itl_p95=itl_p95 and itl_p95.total_seconds())
-    asked = SweepOptions(
-        model=model,
-        spec=spec,
-        state=state,
-        tracking_uri=tracking_uri,
-        budget=budget,
-        lowest=lowest,
-        highest=highest,
-        blocks=blocks,
-        block=block,
-        shape=LoadShape(shape) if shape else None,
-        prompts=prompts,
-        lengths=lengths,
-        max_tokens=max_tokens,
-    )
-    return run(asked, output=output)
 
 
 @engine.command("base")
