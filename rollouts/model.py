@@ -72,8 +72,6 @@ class ImageLaunch(Value):
     """None where the weights are there already, or the engine downloads them itself."""
     accelerators: int = 1
     """How many one engine takes."""
-    nodes: int = 1
-    """Pods of one engine, each on a node, which share the accelerators."""
 
 
 class Engine(Value):

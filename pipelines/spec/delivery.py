@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from engine_images.choices import EnginePlatform
-from engine_images.spec import EngineSettings, VllmSpec
+from engine_images.spec import EngineSettings
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
 from gates.evidence.batch import USUAL_LOOK
@@ -174,22 +174,6 @@ class Regions(SpecModel):
         return tuple(region for wave in self.waves for region in wave)
 
 
-_OF_THE_GROUP = ("nnodes", "node-rank", "master-addr", "headless", "distributed-executor-backend")
-"""Arguments of vLLM that follow from a pod's place in its group."""
-
-
-def _of_one_group(vllm: VllmSpec) -> Iterator[SpecConflict]:
-    """What an engine over several nodes is not told."""
-    where = ("engine", "vllm", "args")
-    if vllm.serving.parallel.data > 1:
-        expected = "tensor and pipeline parallel sizes alone"
-        yield SpecConflict((*where, "data-parallel-size"), "more than 1 with `fleet.multi_node`", expected)
-    for name in _OF_THE_GROUP:
-        if name in vllm.args:
-            expected = "no such argument: each pod gets its own"
-            yield SpecConflict((*where, name), f"{name} with `fleet.multi_node`", expected)
-
-
 class Delivery(SpecModel):
     """One model version's way to every production region."""
 
@@ -320,20 +304,9 @@ class Delivery(SpecModel):
                 yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
 
     def _around_nodes(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-        nodes = fleet.multi_node
-        pods, count = nodes.size if nodes else 1, self.engine.accelerator_count
-        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count, pods):
+        count = self.engine.accelerator_count
+        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count):
             yield replace(odd, where=("engine", *odd.where))
-        if nodes is None:
-            return
-        if self.engine.image is None:
-            expected = "`engine.image`: an engine that is built here is compiled on one node"
-            yield SpecConflict(("fleet", "multi_node"), "several nodes for an engine that is built here", expected)
-        if count % pods:
-            expected = "a multiple of `fleet.multi_node.size`"
-            yield SpecConflict(("engine", "accelerator_count"), f"{count} for {pods} nodes", expected)
-        if self.engine.vllm:
-            yield from _of_one_group(self.engine.vllm)
 
     def _around_image(self) -> Iterator[SpecConflict]:
         """An image of one's own next to one that is built, or without anybody who brings it its weights."""

@@ -463,9 +463,6 @@ def guard(
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
-    multi_node: Annotated[
-        bool, typer.Option("--multi-node", help="Engines are LeaderWorkerSets (`fleet.multi_node`), not a Rollout.")
-    ] = False,
 ) -> int:
     """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.
 
@@ -492,7 +489,6 @@ def guard(
         after_abort_seconds=after_abort.total_seconds(),
         warm=warm,
         probes=probes,
-        multi_node=multi_node,
     )
     guard_region(asked, say)
     return 0
