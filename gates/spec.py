@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, cast
 
 from pydantic import (
     ConfigDict,
@@ -96,8 +96,6 @@ def kinds_of_stage(stage: StageKind, *, by_default: bool = False) -> tuple[str, 
 
 class Budget(SpecModel):
     """How often a whole delivery may be wrong: all gates, stages, regions and looks together."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {"look": "poll_interval"}
 
     rollback: Percent = Field(default=0.01, gt=0, le=0.2, validate_default=False)
     """The chance that a version that is no worse is taken back."""

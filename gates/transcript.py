@@ -8,6 +8,7 @@ was judged, or it is judged by another method now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Annotated, Literal
 
@@ -120,11 +121,6 @@ class Replay:
         self._file = file
         self._at = 0
         self._trial: SequentialTest | None = None
-        self.batches = 0
-        """That the test learnt from."""
-        self.refused = 0
-        """Batches that were no later than those before."""
-        self.verdicts = 0
 
     @property
     def trial(self) -> SequentialTest:
@@ -149,25 +145,17 @@ class Replay:
                 raise self._wrong("terms again", "the terms once: nobody changes them on the way")
             self._trial = SequentialTest(line.terms)
         elif isinstance(line, BatchLine):
-            self._learn(line.batch)
+            # One that is refused was written down before it was judged, refused then as well, and taught nothing.
+            with suppress(UsageError):
+                self.trial.take(line.batch)
         elif isinstance(line, RestartLine):
             self.trial.restart()
         elif isinstance(line, VerdictsLine):
             return self._compared(line)
         return []
 
-    def _learn(self, batch: Batch) -> None:
-        try:
-            self.trial.take(batch)
-        except UsageError:
-            # Written down before it was judged, it was refused then as well, and taught nothing.
-            self.refused += 1
-        else:
-            self.batches += 1
-
     def _compared(self, line: VerdictsLine) -> list[ReplayDifference]:
         fresh = self.trial.verdicts(deadline_passed=line.deadline_passed)
-        self.verdicts += len(line.verdicts)
         return [
             ReplayDifference(line=self._at, step=line.step, gate=gate, what=what, recorded=recorded, replayed=replayed)
             for gate, what, recorded, replayed in _differences(line.verdicts, fresh)

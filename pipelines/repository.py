@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from tidegate.core.errors import OutsideError, Refused
@@ -12,7 +11,7 @@ from tidegate.core.model import Value
 
 
 class GitAway(OutsideError):
-    """The repository's host, or its forge, did not answer; it may later."""
+    """The repository's host did not answer; it may later."""
 
 
 class GitRefused(OutsideError):
@@ -38,9 +37,8 @@ class BranchMoved(OutsideError):
 
 
 class BranchFiles(Value):
-    """Some files of a branch as one commit has them."""
+    """Some files of the branch as one commit has them."""
 
-    branch: str
     commit: str
     files: Mapping[str, str]
     """Texts by path; those that are not there are left out."""
@@ -53,19 +51,26 @@ class FieldEdit(Value):
     object: str = ""
     """`KIND/NAME` of its document; empty for the only one."""
     field: str
+    """A JSON pointer."""
     before: str
     after: str
 
 
 class GitRepository(Protocol):
-    """One remote repository. Every call may take as long as its host does, and raises `GitAway` or `GitRefused`."""
+    """One branch of a remote repository. Every call may take as long as its host does, and raises `GitAway` or
+    `GitRefused`.
+    """
 
-    def read(self, branch: str, paths: Collection[str]) -> BranchFiles | None:
-        """The branch as it is now; None when there is none of that name."""
+    def read(self, paths: Collection[str]) -> BranchFiles:
+        """The branch as it is now.
+
+        Raises:
+            UsageError: there is no such branch.
+        """
         ...
 
-    def commit(self, base: BranchFiles, files: Mapping[str, str], message: str, *, branch: str, dry_run: bool) -> str:
-        """Push a commit on `base` with these texts as the tip of `branch`; returns its id.
+    def commit(self, base: BranchFiles, files: Mapping[str, str], message: str, *, dry_run: bool = False) -> str:
+        """Push a commit on `base` with these texts as the tip of the branch; returns its id.
 
         With `dry_run` everything but the push's effect.
 
@@ -74,49 +79,12 @@ class GitRepository(Protocol):
         """
         ...
 
-    def drop(self, branch: str) -> None:
-        """Delete the branch; nothing happens when there is none."""
-        ...
-
-    def written_by(self, branch: str, trailer: str) -> str | None:
+    def written_by(self, trailer: str) -> str | None:
         """The newest commit of the branch, among its last few hundred, whose message has that line."""
         ...
 
     def includes(self, revision: str, commit: str) -> bool:
         """Whether `revision` is `commit` or comes after it, as far as it was read."""
-        ...
-
-
-class PullRequestState(StrEnum):
-    """What became of one."""
-
-    OPEN = "open"
-    MERGED = "merged"
-    CLOSED = "closed"
-    """Without a merge: somebody said no."""
-
-
-class PullRequest(Value):
-    """One that a forge has."""
-
-    number: int
-    url: str
-    state: PullRequestState
-
-
-class PullRequests(Protocol):
-    """Those of one project of a forge. Raises as `GitRepository`."""
-
-    def open(self, branch: str, onto: str, title: str, text: str) -> PullRequest:
-        """Open one, or find the one that is open for that branch already."""
-        ...
-
-    def look(self, number: int) -> PullRequest:
-        """What became of it."""
-        ...
-
-    def close(self, number: int) -> None:
-        """Without a merge; nothing happens when it is not open."""
         ...
 
 
@@ -145,7 +113,5 @@ class GitAccess:
     """What a delivery with `git` in its spec is given."""
 
     repository: GitRepository
-    requests: PullRequests | None = None
-    """None where people open them, and for commits."""
     synced: SyncSource | None = None
     """None where nobody is waited for."""

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from pydantic import AliasChoices, Field
-
 from registry.model import DeliverySummary
 from tidegate.core.model import Value
 
@@ -49,7 +47,7 @@ class QueuedRequest(Value):
 
     number: int
     """In the order of arrival."""
-    request: DeliveryRequest = Field(validation_alias=AliasChoices("request", "wish"))  # codespell:ignore wish
+    request: DeliveryRequest
     since: datetime
     """The alias or tag was set shortly before this at the earliest; deliveries that are older do not fulfil it."""
     state: RequestState = RequestState.QUEUED

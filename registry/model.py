@@ -220,6 +220,8 @@ class StoredRun(Value):
     artifacts: str
     """The address of its artifacts."""
     tags: Mapping[str, str]
+    is_deleted: bool = False
+    """It can be read and restored; lists leave it out, and nothing is written to it."""
 
 
 class StoredMetric(Value):

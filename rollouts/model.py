@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
-from pydantic import AliasChoices, Field, JsonValue, model_validator
+from pydantic import JsonValue, model_validator
 
 from rollouts.errors import NotPossible
 from tidegate.core.model import Value
@@ -72,8 +72,6 @@ class ImageLaunch(Value):
     """None where the weights are there already, or the engine downloads them itself."""
     accelerators: int = 1
     """How many one engine takes."""
-    nodes: int = 1
-    """Pods of one engine, each on a node, which share the accelerators."""
 
 
 class Engine(Value):
@@ -217,17 +215,11 @@ class RegionState(Value):
     """Everything that is down, in one line; None when all is well."""
     note: str = ""
     """What the operation that ended in this state met, and is no problem any more; empty for nothing."""
-    foreign_change: ForeignChange | None = Field(
-        default=None,
-        validation_alias=AliasChoices("foreign_change", "foreign_wish"),  # codespell:ignore wish
-    )
+    foreign_change: ForeignChange | None = None
     """None when tidegate asked last, and where nobody else can."""
     route_writer: str = ""
     """Who wrote the weights last, as the API server names them; empty where nobody notes it."""
-    foreign_objects: tuple[ForeignObject, ...] = Field(
-        default=(),
-        validation_alias=AliasChoices("foreign_objects", "strangers"),  # codespell:ignore strangers
-    )
+    foreign_objects: tuple[ForeignObject, ...] = ()
     """Objects of others where this delivery's would be, among those that were looked at."""
     taken_away: str = ""
     """That the last trial was ended by somebody, or by the region because nobody carried it any more: neither is the

@@ -17,7 +17,6 @@ ENGINES = {
     "test_endings": "engines 2",
     "test_real_engine": "engines 2",
     "test_swept_engines": "engines 1",
-    "test_gpu_sh": "engines 1",
 }
 """Files of one name run one after the other: more than two at once might need more memory than a machine has."""
 

@@ -67,7 +67,7 @@ class _Ended:
 
 
 async def ask_command(
-    settings: CommandGate, question: Question, *, seconds: float, folder: Path, environment: Mapping[str, str]
+    settings: CommandGate, question: Question, seconds: float, *, folder: Path, environment: Mapping[str, str]
 ) -> Reply:
     """Run the command once, in `folder`, and read its answer.
 

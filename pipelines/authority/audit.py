@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gates.transcript import read, replay
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import (
     SPEC,
@@ -31,7 +33,7 @@ from registry.model_files import digest_files
 from registry.record import LedgerRecord
 from tidegate.core.errors import NotGenuine, TidegateError
 from tidegate.core.model import Value
-from tidegate.core.spec import load_spec
+from tidegate.core.spec import SpecError, load_spec
 
 
 class Audit(Value):
@@ -46,6 +48,8 @@ class Audit(Value):
     heads: tuple[str, ...]
     """The hashes of the last events: noted elsewhere, they prove that nothing was cut off behind them."""
     findings: tuple[ChainFinding, ...]
+    judged_again: tuple[str, ...] = ()
+    """The trials whose evidence was judged again, with the same verdicts."""
 
 
 def audit(
@@ -54,6 +58,8 @@ def audit(
     found: Sequence[ChainFinding],
     kept: DeliveryArtifacts,
     registry: Registry,
+    *,
+    replaying: bool = False,
 ) -> Audit:
     """Compare everything that can be compared.
 
@@ -63,15 +69,18 @@ def audit(
         found: what the chain itself shows.
         kept: where its files are kept.
         registry: whose tags are compared with the plan.
+        replaying: whether the recorded evidence is judged again.
     """
     others = [*_other_findings(summary, record.events, kept, registry), *_ending(summary, record.events)]
+    same, differing = judge_again(summary.id, record.events, kept) if replaying else ((), ())
     return Audit(
         delivery=summary.id,
         chained=record.chained,
         events=len(record.events),
         keys=tuple(sorted({entry.link.key for entry in record.entries if entry.link.key})),
         heads=heads_of(record.entries),
-        findings=(*found, *others),
+        findings=(*found, *others, *differing),
+        judged_again=tuple(same),
     )
 
 
@@ -108,6 +117,28 @@ def _evidence(events: Sequence[Event], files: Sequence[Path]) -> Iterator[ChainF
         yield from _refused(trial, partial(proven, trial, content, told.get(trial, ())))
     for trial, least in owed(events).items():
         yield from _refused(trial, partial(refuse_shorter, trial, len(found.get(trial, b"")), least), what="removed")
+
+
+def judge_again(
+    delivery: str, events: Sequence[Event], kept: DeliveryArtifacts
+) -> tuple[Sequence[str], Sequence[ChainFinding]]:
+    """The trials whose evidence gives the recorded verdicts again, bit for bit, and what differs in the others."""
+    same: list[str] = []
+    differing: list[ChainFinding] = []
+    with TemporaryDirectory(prefix="tidegate-audit-") as folder:
+        files = kept.fetch(delivery, EVIDENCE, Path(folder), transcripts(vouched(events)))
+        for path in (path for path in files if path.exists()):
+            text = StringIO(path.read_text(encoding="utf-8", errors="replace"))
+            try:
+                found = replay(read(text, file=path.name), file=path.name)
+                why = f"judged again, {found[0]}{f' (and {len(found) - 1} more)' if found[1:] else ''}" if found else ""
+            except SpecError as error:
+                why = f"cannot be judged again: {error.problems[0]}"
+            if why:
+                differing.append(ChainFinding(what="changed", where=path.stem, why=why))
+            else:
+                same.append(path.stem)
+    return same, differing
 
 
 def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: DeliveryArtifacts, folder: Path) -> None:

@@ -127,7 +127,7 @@ class RecordedTrial:
 
 def asked_of(terms: AnalysisPlan) -> Mapping[str, object]:
     """The part of the terms that the spec decides alone; the rest was found when the trial was opened."""
-    return terms.model_dump(exclude={"reference", "sources", "method"})
+    return terms.model_dump(exclude={"reference", "sources"})
 
 
 class Keeper(Protocol):

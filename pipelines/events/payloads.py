@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar, Self, cast, get_args
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from gates.model import GateOutcome
 from pipelines.model import Ending, Left, Resolved
@@ -127,19 +127,13 @@ class StepProgress(Payload):
 
 
 class GitChange(Payload):
-    """`git`: what a delivery writes to the repository, once before and once after, and what it waits for there."""
+    """`git`: what a delivery writes to the repository, once before and once after."""
 
     kind = EventKind.GIT
 
     edits: tuple[FieldEdit, ...] = ()
     """Said before anything is pushed: by these it is taken back."""
     commit: str = ""
-    branch: str = ""
-    pull_request: int | None = None
-    url: str = ""
-    """Of the pull request."""
-    until: datetime | None = None
-    """When its merge is waited for no more."""
 
 
 class VerdictPayload(Payload):
@@ -151,11 +145,8 @@ class VerdictPayload(Payload):
     outcome: GateOutcome
     reason: str = ""
     numbers: Mapping[str, float] = Field(default_factory=dict)
-    auxiliary: Mapping[str, float] = Field(
-        default_factory=dict,
-        validation_alias=AliasChoices("auxiliary", "beside"),  # codespell:ignore beside
-    )
-    """Measured as well, for displays; `beside` in ledgers of before."""  # codespell:ignore beside
+    auxiliary: Mapping[str, float] = Field(default_factory=dict)
+    """Measured as well, for displays."""
     region: str | None = None
     transcripts: Mapping[str, tuple[int, str]] = Field(default_factory=dict)
     """By trial: how many bytes of its transcript were written, and their SHA-256."""

@@ -24,7 +24,7 @@ class WantedFile(Value):
     path: str
     object: str = ""
     fields: Mapping[str, str]
-    """By address."""
+    """By JSON pointer."""
 
 
 class FileChanges(Value):
@@ -146,11 +146,6 @@ def _said(found: Mapping[str, str], path: str, within: str, field: str) -> str |
         return FieldFile(found[path], path).value(field, within=within) if path in found else None
     except SpecError:
         return None
-
-
-def branch_of(spec: Delivery, delivery: str, wave: int, *, back: bool = False) -> str:
-    """The branch of a pull request, by which a delivery knows its own."""
-    return f"tidegate/{spec.metadata.name}-{delivery[:8]}-{'back' if back else f'wave-{wave}'}"
 
 
 def subject_line(plan: Plan, places: Iterable[str]) -> str:

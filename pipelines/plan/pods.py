@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from rollouts.manifests.customization.spec import PatchSpec, TemplateSpec
-from rollouts.manifests.nodes_spec import MultiNodeSpec
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json, Value
 
@@ -22,7 +21,6 @@ def pod_changes(fleet: ArgoFleetSpec) -> dict[str, JsonValue]:
         "labels": dict(fleet.labels),
         "annotations": dict(fleet.annotations),
         "patches": [each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in patches],
-        "multi_node": fleet.multi_node.model_dump(mode="json", exclude_none=True) if fleet.multi_node else None,
     }
     return {name: value for name, value in said.items() if value}
 
@@ -39,7 +37,6 @@ def with_pod_changes(fleet: ArgoFleetSpec, recorded: Mapping[str, JsonValue]) ->
         "labels": was.labels,
         "annotations": was.annotations,
         "patches": patches,
-        "multi_node": was.multi_node,
     }
     then = fleet.model_copy(update=changed)
     return then.with_pod_template(was.template.pod) if was.template else then
@@ -55,12 +52,7 @@ class _Recorded(Value):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     patches: tuple[PatchSpec, ...] = ()
-    multi_node: MultiNodeSpec | None = None
 
 
 def _is_of_pods(patch: PatchSpec) -> bool:
-    if patch.target.kind != "Rollout":
-        return False
-    said = (patch.patch or {}).get("spec")
-    merged = isinstance(said, Mapping) and "template" in said
-    return merged or any(each.path.startswith("/spec/template") for each in patch.json6902 or ())
+    return patch.target.kind == "Rollout" and any(each.path.startswith("/spec/template") for each in patch.json6902)

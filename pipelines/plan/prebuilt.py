@@ -47,7 +47,6 @@ def image_launch(
         claim=settings.weights_place.claim or "",
         pull=_pull(spec, settings.weights_place, version=version, digest=digest),
         accelerators=settings.accelerator_count,
-        nodes=fleet.multi_node.size if fleet.multi_node else 1,
     )
 
 
@@ -108,12 +107,6 @@ def engine_notes(spec: Delivery) -> Iterator[str]:
         drain = format_duration(spec.fleet.pod.drain)
         yield f"every engine that goes takes all of fleet.pod.drain ({drain}) for it, with open answers or without"
     yield from argument_warnings(settings.vllm)
-    if nodes := spec.fleet.multi_node:
-        yield (
-            f"each engine is a group of {nodes.size} pods (LeaderWorkerSet), in which vLLM starts with --nnodes: the "
-            "image must start `vllm serve`; no controller watches SLOs in the region, a trial has its full size "
-            "from the beginning, and of versions before the last stable alone is kept warm"
-        )
 
 
 def _told(weights: WeightsSpec) -> str:

@@ -21,7 +21,7 @@ from rollouts.manifests.spec import ArgoFleetSpec, Strategy
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
-from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor, group_monitor
+from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Slo
 from slo.spec import CountedBy
 from slo.windows import windows_for
@@ -85,7 +85,7 @@ def region_objects(
         release,
         trial=trial_of(spec),
         analyses=analyses,
-        monitors=tuple(_monitors(spec, fleet, release)),
+        monitors=tuple(_monitors(spec, release)),
         admitted=AdmissionScope(repositories=tuple(repositories), accounts=_accounts(spec, fleet, release)),
         parts=parts,
         guard=guard_image(spec),
@@ -108,10 +108,6 @@ def trial_of(spec: Delivery) -> ReleaseCandidate:
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    if fleet.multi_node:
-        return (), tuple(
-            f"{item.name}: Argo Rollouts, which runs analyses, drives no LeaderWorkerSet" for item in spec.slos
-        )
     stage = AnalysisStage(length=_watched(spec), background=fleet.strategy is Strategy.CANARY)
     templates: list[Json] = []
     left_out: list[str] = []
@@ -134,9 +130,8 @@ def _watched(spec: Delivery) -> timedelta:
     return (spec.canary or CanaryStage()).within
 
 
-def _monitors(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> Iterator[Json]:
-    monitor = group_monitor if fleet.multi_node else engine_monitor
-    yield dict(monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
+def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:
+    yield dict(engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
     if release.accelerator != CPU:
         yield dict(gpu_monitor(release.delivery, _names(release, "gpus")))
 
@@ -206,8 +201,6 @@ class EngineCount(Value):
     """Next to it, at the height of a trial: what has to be free before one begins."""
     warm: int
     """Kept behind it after promotions, so that going back needs no start: they hold their place next to all that."""
-    pods: int = 1
-    """Of one engine, each on a node."""
     per_hour: float | None = None
     """What `most` costs more in an hour of a trial, in `currency`; None when the spec has no `cost`."""
     currency: str = ""
@@ -228,24 +221,14 @@ def _counts(spec: Delivery, fleet: ArgoFleetSpec) -> Iterator[EngineCount]:
             serving=replicas,
             first=need.first,
             most=need.most,
-            warm=_warm_versions(fleet) * replicas,
-            pods=fleet.multi_node.size if fleet.multi_node else 1,
+            warm=(fleet.previous.versions if fleet.previous else 0) * replicas,
             per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
             currency=spec.cost.currency if spec.cost else "",
         )
 
 
-def _warm_versions(fleet: ArgoFleetSpec) -> int:
-    """Of LeaderWorkerSets the last stable alone is kept, and goes before the next trial comes."""
-    if fleet.previous is None:
-        return 0
-    return 1 if fleet.multi_node else fleet.previous.versions
-
-
 def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
     """As the region's own check before a version is brought up has it."""
-    if fleet.multi_node:
-        return EngineDemand(first=replicas, most=replicas, pods=fleet.multi_node.size)
     canary = {
         "steps": steps_of(trial_of(spec), fleet.canary, replicas),
         "dynamicStableScale": fleet.canary.dynamic_stable,

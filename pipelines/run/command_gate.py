@@ -110,7 +110,7 @@ class _Asked:
     async def _once(self, question: Question) -> tuple[Verdict | None, float]:
         """A verdict, if there is one, and how many seconds later to ask again."""
         try:
-            reply = await self._ask(self._settings, question, seconds=self._left)
+            reply = await self._ask(self._settings, question, self._left)
         except NotAnswered as error:
             self._keep(f"{error.message}\n{error.output}")
             self._failures += 1

@@ -52,23 +52,12 @@ class Readers:
     """The same of answers that are scored each by itself."""
 
 
-class AskCommand(Protocol):
-    """Runs the command of a gate."""
-
-    async def __call__(self, settings: CommandGate, question: Question, *, seconds: float) -> Reply:
-        """Ask once; `seconds` is what is left of the gate's time.
-
-        Raises:
-            NotAnswered: there is no answer, or none that can be read.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Commands:
     """What runs the commands of gates."""
 
-    ask: AskCommand
+    ask: Callable[[CommandGate, Question, float], Awaitable[Reply]]
+    """Within so many seconds; raises NotAnswered when there is no answer, or none that can be read."""
     folder: Path
     """Where what they said is kept, until the delivery's ledger has it."""
 

@@ -1,4 +1,4 @@
-"""Writes to Git what regions serve, waits for people and for the tool that applies it, and takes it back.
+"""Writes to Git what regions serve, and takes it back.
 
 What is to be pushed stands in the ledger before it is: whatever dies in between, the next process finds the fields as
 they were. Users never wait for Git: they are moved in the cluster, before this and on the way back.
@@ -7,9 +7,8 @@ they were. Users never wait for Git: they are moved in the cluster, before this 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from pipelines.events.payloads import GitChange, StepUndone
@@ -20,31 +19,21 @@ from pipelines.plan.git_changes import (
     back_line,
     changes_to,
     message_of,
-    paths_of,
     taking_back,
     trailers_of,
 )
-from pipelines.repository import (
-    LOOKED_AT_AGAIN,
-    BranchFiles,
-    BranchMoved,
-    GitAccess,
-    GitAway,
-    PullRequest,
-    PullRequests,
-    PullRequestState,
-)
+from pipelines.repository import LOOKED_AT_AGAIN, BranchFiles, BranchMoved, GitAccess, GitAway
 from pipelines.run.context import Context
 from pipelines.spec.git import GitSpec
 from tidegate.core.clock import Clock
-from tidegate.core.errors import OutsideError, TidegateError, UsageError
+from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.threads import call_in_thread
 
 TRIES = 20
 """Of a push that somebody else was faster with; each reads the branch again."""
 AGAIN_SECONDS = 0.5
 LOOK_SECONDS = 10.0
-"""Between two looks whether it is merged, or applied."""
+"""Between two looks whether it is applied."""
 SHORT = 10
 """Characters of a commit's id, for people."""
 
@@ -73,22 +62,15 @@ class GitWriter:
         return f"branch {self.spec.branch} of {self.spec.repository}"
 
     async def current(self, paths: Sequence[str]) -> BranchFiles:
-        """The files of the spec's branch as they are now.
+        """The files of the branch as they are now.
 
         Raises:
             UsageError: there is no such branch.
         """
-        found = await self.read(self.spec.branch, paths)
-        if found is None:
-            raise UsageError(f"{self.spec.repository} has no branch {self.spec.branch}", hint="name one: git.branch")
-        return found
+        return await self._patiently(lambda: self.access.repository.read(paths))
 
-    async def read(self, branch: str, paths: Sequence[str]) -> BranchFiles | None:
-        """The same of a branch that may not be there."""
-        return await self.patiently(lambda: self.access.repository.read(branch, paths))
-
-    async def patiently(self, call: Callable[[], Answer]) -> Answer:
-        """What a call to the repository or its forge answers, tried again while it is away.
+    async def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """What a call to the repository answers, tried again while it is away.
 
         Raises:
             GitAway: for longer than the spec's patience.
@@ -106,16 +88,13 @@ class GitWriter:
                 told = True
             await self.clock.sleep(LOOK_SECONDS)
 
-    async def write(
-        self, desired: Desired, paths: Sequence[str], subject: str, *, branch: str = "", reason: str = ""
-    ) -> str:
+    async def write(self, desired: Desired, paths: Sequence[str], subject: str, *, reason: str = "") -> str:
         """Commit and push until the branch says what is wanted; returns the commit that does.
 
         Args:
             desired: what the files have to say, by what they say now.
             paths: of these files.
             subject: the commit's first line.
-            branch: a branch of its own, which begins from that of the spec; empty for that one itself.
             reason: a line more.
 
         Raises:
@@ -123,14 +102,13 @@ class GitWriter:
             GitRefused: the repository does not take it.
             OutsideError: the branch moves faster than it can be written.
         """
-        target = branch or self.spec.branch
         for _ in range(TRIES):
-            found = await self.read(target, paths) or await self.current(paths)
+            found = await self.current(paths)
             changes = changes_to(desired(found), found.files)
             if not changes.edits:
-                return await self.written_before(found)
+                return await self._written_before(found)
             try:
-                return await self._pushed(found, changes, subject, target, reason)
+                return await self._pushed(found, changes, subject, reason)
             except BranchMoved as error:
                 self.note(str(error))
                 await self.clock.sleep(AGAIN_SECONDS)
@@ -138,57 +116,24 @@ class GitWriter:
             f"{self.where} was pushed to by others {TRIES} times meanwhile", hint="carry the delivery on later"
         )
 
-    async def request(self, branch: str, title: str, text: str) -> PullRequest | None:
-        """Open a pull request for the branch; None where a person has to."""
-        requests = self.access.requests
-        if requests is None:
-            return None
-        return await self.patiently(partial(requests.open, branch, self.spec.branch, title, text))
-
-    async def _pushed(self, found: BranchFiles, changes: FileChanges, subject: str, target: str, reason: str) -> str:
+    async def _pushed(self, found: BranchFiles, changes: FileChanges, subject: str, reason: str) -> str:
         written = "; ".join(f"{each.path}: {each.field} becomes {each.after}" for each in changes.edits)
-        await self.say(GitChange(edits=changes.edits, branch=target), f"{target}: {written}")
+        await self.say(GitChange(edits=changes.edits), f"{self.spec.branch}: {written}")
         message = message_of(subject, changes.edits, self.trailers, reason=reason)
-        push = self.access.repository.commit
-
-        def once() -> str:
-            return push(found, changes.files, message, branch=target, dry_run=False)
-
         try:
-            commit = await call_in_thread(once)
+            commit = await call_in_thread(self.access.repository.commit, found, changes.files, message)
         except GitAway:
             # It may have arrived: the next look at the branch tells.
-            await self.patiently(lambda: self.access.repository.read(target, ()))
+            await self.current(())
             raise BranchMoved(f"{self.where}: the answer to a push was lost", hint=LOOKED_AT_AGAIN) from None
-        await self.say(GitChange(commit=commit, branch=target), f"{target}: pushed commit {commit[:SHORT]}")
+        await self.say(GitChange(commit=commit), f"{self.spec.branch}: pushed commit {commit[:SHORT]}")
         return commit
 
-    async def written_before(self, found: BranchFiles) -> str:
+    async def _written_before(self, found: BranchFiles) -> str:
         """Our own commit, where it is one of the last; else the one that was read."""
         name, value = next(iter(self.trailers.items()))
-        own = await self.patiently(lambda: self.access.repository.written_by(found.branch, f"{name}: {value}"))
+        own = await self._patiently(lambda: self.access.repository.written_by(f"{name}: {value}"))
         return own or found.commit
-
-
-async def say_what_is_served(writer: GitWriter, wanted: Sequence[WantedFile], subject: str, *, own_branch: str) -> str:
-    """Let Git say it, without waiting for anybody.
-
-    Returns:
-        What is left to do, in words; empty for nothing.
-
-    Raises:
-        TidegateError: it could not be written.
-    """
-    paths = paths_of(wanted)
-    if not changes_to(wanted, (await writer.current(paths)).files).edits:
-        return ""
-    if writer.spec.mode == "commit":
-        commit = await writer.write(lambda _: wanted, paths, subject)
-        writer.note(f"{writer.spec.branch} says so too: commit {commit[:SHORT]}")
-        return ""
-    await writer.write(lambda _: wanted, paths, subject, branch=own_branch)
-    request = await writer.request(own_branch, subject, subject)
-    return f"merge {request.url if request else f'branch {own_branch}'} into {writer.spec.branch}"
 
 
 def writer_of(context: Context, step: str, *, waits: bool = True) -> GitWriter:
@@ -223,13 +168,14 @@ async def write_back(context: Context, reason: str) -> str:
         return ""
     writer = writer_of(context, steps[-1], waits=False)
     subject = back_line(context.plan.version.name, context.plan.in_production, context.plan.regions)
-    working = asyncio.create_task(withdraw(writer, changes, subject, reason))
+    working = asyncio.create_task(_withdraw(writer, changes, subject, reason))
     enough = asyncio.create_task(context.impatient.wait())
     await asyncio.wait({working, enough}, return_when=asyncio.FIRST_COMPLETED)
     enough.cancel()
     working.cancel()
     try:
-        left = await working
+        await working
+        left = ""
     except asyncio.CancelledError:
         left = "it was not waited for"
     except TidegateError as error:
@@ -239,18 +185,14 @@ async def write_back(context: Context, reason: str) -> str:
     return f"; Git may still say version {context.plan.on_trial}: {left}" if left else ""
 
 
-async def withdraw(writer: GitWriter, changes: Sequence[GitChange], subject: str, reason: str) -> str:
+async def _withdraw(writer: GitWriter, changes: Sequence[GitChange], subject: str, reason: str) -> None:
     """Take back what these changes have written, field by field; what others have written since stays.
-
-    Returns:
-        What is left to do, in words; empty for nothing.
 
     Raises:
         TidegateError: it could not be taken back.
     """
     edits = [edit for change in changes for edit in change.edits]
     paths = tuple(dict.fromkeys(edit.path for edit in edits))
-    await _end_requests(writer, changes)
 
     def desired(found: BranchFiles) -> Sequence[WantedFile]:
         return taking_back(edits, found.files)[0]
@@ -259,32 +201,6 @@ async def withdraw(writer: GitWriter, changes: Sequence[GitChange], subject: str
     others = taking_back(edits, found.files)[1]
     if others:
         writer.note(f"changed by others since, and left as it is: {', '.join(others)}")
-    if not changes_to(desired(found), found.files).edits:
-        return ""
-    if writer.spec.mode == "commit":
+    if changes_to(desired(found), found.files).edits:
         commit = await writer.write(desired, paths, subject, reason=reason)
         writer.note(f"Git says what it said before: commit {commit[:SHORT]}")
-        return ""
-    branch = f"{_own_branches(writer, changes)[-1]}-back"
-    await writer.write(desired, paths, subject, branch=branch, reason=reason)
-    request = await writer.request(branch, subject, reason)
-    return f"merge {request.url if request else f'branch {branch}'} into {writer.spec.branch}"
-
-
-async def _end_requests(writer: GitWriter, changes: Sequence[GitChange]) -> None:
-    """Nobody may merge any more what is taken back."""
-    requests = writer.access.requests
-    for number in dict.fromkeys(change.pull_request for change in changes):
-        if requests and number is not None and (await _looked(writer, requests, number)).state is PullRequestState.OPEN:
-            await writer.patiently(partial(requests.close, number))
-            writer.note(f"closed pull request {number}")
-    for branch in _own_branches(writer, changes):
-        await writer.patiently(partial(writer.access.repository.drop, branch))
-
-
-async def _looked(writer: GitWriter, requests: PullRequests, number: int) -> PullRequest:
-    return await writer.patiently(partial(requests.look, number))
-
-
-def _own_branches(writer: GitWriter, changes: Iterable[GitChange]) -> list[str]:
-    return [each for each in dict.fromkeys(change.branch for change in changes) if each not in ("", writer.spec.branch)]

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from engine_images.choices import EnginePlatform
-from engine_images.spec import EngineSettings, VllmSpec
+from engine_images.spec import EngineSettings
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
 from gates.analyses.quality import QualityGate
@@ -71,8 +71,6 @@ Mirrored = Annotated[
 """Percent of users' requests that are copied."""
 
 
-API_PATIENCE = timedelta(minutes=10)
-"""Longer than an API server takes to start again."""
 SCRAPES = 3
 """In a look at least: arms are scraped at different moments, and what one of them shows early must be a small part."""
 
@@ -172,22 +170,6 @@ class Regions(SpecModel):
     def names(self) -> tuple[str, ...]:
         """All regions in the order of the waves."""
         return tuple(region for wave in self.waves for region in wave)
-
-
-_OF_THE_GROUP = ("nnodes", "node-rank", "master-addr", "headless", "distributed-executor-backend")
-"""Arguments of vLLM that follow from a pod's place in its group."""
-
-
-def _of_one_group(vllm: VllmSpec) -> Iterator[SpecConflict]:
-    """What an engine over several nodes is not told."""
-    where = ("engine", "vllm", "args")
-    if vllm.serving.parallel.data > 1:
-        expected = "tensor and pipeline parallel sizes alone"
-        yield SpecConflict((*where, "data-parallel-size"), "more than 1 with `fleet.multi_node`", expected)
-    for name in _OF_THE_GROUP:
-        if name in vllm.args:
-            expected = "no such argument: each pod gets its own"
-            yield SpecConflict((*where, name), f"{name} with `fleet.multi_node`", expected)
 
 
 class Delivery(SpecModel):
@@ -305,11 +287,8 @@ class Delivery(SpecModel):
             yield SpecConflict(("gates", "budget", "poll_interval"), format_duration(asked), expected)
 
     def _around_silence(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-        if fleet.patience and self.patience.api not in (None, fleet.patience):
-            found = f"{format_duration(fleet.patience)}, and patience.api says otherwise"
-            yield SpecConflict(("fleet", "patience"), found, "patience.api alone")
-        if fleet.unattended <= self.api_patience:
-            expected = f"more than `patience.api`, which is {format_duration(self.api_patience)}"
+        if fleet.unattended <= self.patience.api:
+            expected = f"more than `patience.api`, which is {format_duration(self.patience.api)}"
             yield SpecConflict(("fleet", "unattended"), format_duration(fleet.unattended), expected)
 
     def _around_unattended(self, unattended: timedelta) -> Iterator[SpecConflict]:
@@ -320,20 +299,9 @@ class Delivery(SpecModel):
                 yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
 
     def _around_nodes(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-        nodes = fleet.multi_node
-        pods, count = nodes.size if nodes else 1, self.engine.accelerator_count
-        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count, pods):
+        count = self.engine.accelerator_count
+        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count):
             yield replace(odd, where=("engine", *odd.where))
-        if nodes is None:
-            return
-        if self.engine.image is None:
-            expected = "`engine.image`: an engine that is built here is compiled on one node"
-            yield SpecConflict(("fleet", "multi_node"), "several nodes for an engine that is built here", expected)
-        if count % pods:
-            expected = "a multiple of `fleet.multi_node.size`"
-            yield SpecConflict(("engine", "accelerator_count"), f"{count} for {pods} nodes", expected)
-        if self.engine.vllm:
-            yield from _of_one_group(self.engine.vllm)
 
     def _around_image(self) -> Iterator[SpecConflict]:
         """An image of one's own next to one that is built, or without anybody who brings it its weights."""
@@ -454,12 +422,6 @@ class Delivery(SpecModel):
         """Between two scrapes of an engine."""
         usual = ON_THIS_MACHINE if isinstance(self.fleet, LocalFleet) else IN_CLUSTERS
         return self.metrics.scrape_interval or usual
-
-    @property
-    def api_patience(self) -> timedelta:
-        """How long a region's API server may be silent."""
-        older = self.fleet.patience if isinstance(self.fleet, ArgoFleetSpec) else None
-        return self.patience.api or older or API_PATIENCE
 
     @property
     def look(self) -> timedelta:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from pipelines.spec.yaml_fields import address_of
-from tidegate.core.access.model import AccessPart, CredentialSource, Url
+from tidegate.core.access.model import AccessPart, CredentialSource
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
@@ -57,6 +56,7 @@ InnerFile = Annotated[str, AfterValidator(_inside)]
 
 PLACEHOLDERS = ("image", "repository", "digest", "version", "engine", "model", "region", "delivery")
 """What values may be made of; `{region}` stands in paths, objects and fields too."""
+_POINTER = re.compile(r"(/([^~/\s]|~0|~1)+)+")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -75,13 +75,14 @@ class GitFileSpec(SpecModel):
     object: str = Field(default="", pattern=r"^([A-Za-z]+/[^\s/]+)?$")
     """`KIND/NAME` of the document that is meant, of a file with several."""
     set: Mapping[str, str] = Field(min_length=1)
-    """What is written, by the address of its field, which has to be there already."""
+    """What is written, by a JSON pointer to a value that has to be there already."""
 
     @field_validator("set")
     @classmethod
     def _can_be_set(cls, said: Mapping[str, str]) -> Mapping[str, str]:
         for field, value in said.items():
-            address_of(filled(field, {"region": "r"}))
+            if not _POINTER.fullmatch(field):
+                raise ValueError("a JSON pointer, such as /image/digest")
             unknown = [name for name in _PLACEHOLDER.findall(value) if name not in PLACEHOLDERS]
             if unknown:
                 known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
@@ -136,20 +137,6 @@ class GitAuth(AccessPart):
             yield ("ssh", "key"), self.ssh.key
             if self.ssh.known_hosts:
                 yield ("ssh", "known_hosts"), self.ssh.known_hosts
-
-
-Forge = Literal["github", "gitlab", "gitea"]
-
-
-class ForgeSpec(SpecModel):
-    """Whose REST interface opens pull requests."""
-
-    kind: Forge
-    api: Url | None = None
-    """Its address; without it the usual one of the repository's host."""
-    project: str | None = Field(default=None, pattern=r"^[\w.-]+(/[\w.-]+)+$")
-    """`OWNER/NAME`; without it the path of the repository's address."""
-    token: CredentialSource
 
 
 class AuthorSpec(SpecModel):
@@ -207,11 +194,6 @@ class GitSpec(SpecModel):
     branch: Annotated[str, AfterValidator(_a_branch)] = "main"
     """What the clusters are brought from."""
     files: tuple[GitFileSpec, ...] = Field(min_length=1)
-    mode: Literal["commit", "pull-request"] = "commit"
-    forge: ForgeSpec | None = None
-    """Without it the branch of a pull request is pushed, and a person opens one."""
-    merge_within: Duration = Field(default=timedelta(hours=4), gt=timedelta(0))
-    """How long people have to merge a pull request; then the delivery goes back."""
     patience: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """How long the repository's host may be silent."""
     auth: GitAuth | None = None
@@ -219,38 +201,21 @@ class GitSpec(SpecModel):
     sync: SyncSpec | None = None
 
     @property
-    def host(self) -> str:
-        """Of the repository; empty for a folder."""
-        of_ssh = None if "://" in self.repository else _OF_SSH.fullmatch(self.repository)
-        return of_ssh["host"] if of_ssh else urlsplit(self.repository).hostname or ""
-
-    @property
-    def project(self) -> str:
-        """The path of the repository's address, without what all of them end with."""
-        of_ssh = None if "://" in self.repository else _OF_SSH.fullmatch(self.repository)
-        path = of_ssh["path"] if of_ssh else urlsplit(self.repository).path
-        return path.strip("/").removesuffix(".git")
-
-    @property
     def is_of_ssh(self) -> bool:
         """Whether ssh brings it."""
         return "://" not in self.repository or self.repository.startswith("ssh://")
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A way of proving who asks that the address does not take, and a forge that opens nothing."""
+        """A way of proving who asks that the address does not take."""
         if self.auth and bool(self.auth.ssh) != self.is_of_ssh:
             kind = "ssh" if self.auth.ssh else "basic" if self.auth.basic else "bearer"
             expected = "`ssh`" if self.is_of_ssh else "`basic` or `bearer`"
             yield SpecConflict(("auth", kind), f"{kind} for {self.repository}", f"{expected}, as its address takes")
-        if self.forge and self.mode != "pull-request":
-            yield SpecConflict(("forge",), "a forge, and commits that need none", "`mode: pull-request`, or no forge")
 
     def sources(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
         """Every place of a secret, by its keys below this one."""
         for where, source in self.auth.sources() if self.auth else ():
             yield ("auth", *where), source
-        if self.forge:
-            yield ("forge", "token"), self.forge.token
 
 
 def git_conflicts(git: GitSpec, regions: Iterable[str]) -> Iterator[SpecConflict]:

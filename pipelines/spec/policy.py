@@ -119,11 +119,9 @@ def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     if folder and not trust.may_open(Path(folder)):
         expected = "ssh or https, or that folder under `spec.files` of trust.yaml"
         yield SpecConflict(("git", "repository"), git.repository, expected)
-    api = git.forge.api if git.forge and git.forge.api else ""
-    for where, address in ((("git", "repository"), git.repository), (("git", "forge", "api"), api)):
-        if address.startswith("http:") and not _may_be_plain(address, trust):
-            expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
-            yield SpecConflict(where, redacted(address), expected)
+    if git.repository.startswith("http:") and not _may_be_plain(git.repository, trust):
+        expected = f"https, or {host_of(git.repository)} under `spec.endpoints` of trust.yaml"
+        yield SpecConflict(("git", "repository"), redacted(git.repository), expected)
 
 
 def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
@@ -158,8 +156,6 @@ def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
             yield (*place, "prometheus"), region.prometheus.url
     if spec.git and "://" in spec.git.repository:
         yield ("git", "repository"), spec.git.repository
-    if spec.git and spec.git.forge and spec.git.forge.api:
-        yield ("git", "forge", "api"), spec.git.forge.api
 
 
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:

@@ -46,9 +46,8 @@ class PatienceSpec(SpecModel):
     """How long evidence may be unreadable while a gate asks for it; then the delivery goes back."""
     registry: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """How long MLflow may be silent: for a step that is to begin, and for gates that go on meanwhile."""
-    api: Duration | None = Field(default=None, gt=timedelta(0))
-    """How long a region's API server may be silent before a delivery gives the region up, 10m by default; it goes on
-    serving."""
+    api: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
+    """How long a region's API server may be silent before a delivery gives the region up; it goes on serving."""
     back: Duration = timedelta(hours=1)
     """How long a delivery goes on trying to take back a region that it had to leave behind."""
     call: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0))

@@ -60,10 +60,6 @@ class Numbers(Collector):
         for state in RequestState:
             requests.add_metric([state], states[state])
         yield requests
-        former = GaugeMetricFamily("tidegate_serve_wishes", "Deprecated.", labels=["state"])  # codespell:ignore wishes
-        for sample in requests.samples:
-            former.add_metric([sample.labels["state"]], sample.value)
-        yield former
         failures = CounterMetricFamily("tidegate_serve_look_failures", "Looks at the registry that failed.")
         failures.add_metric([], self._reconciler.failures)
         yield failures
@@ -140,9 +136,7 @@ def page_routes(
 
     async def requests(_: Request) -> Response:
         last = await run_in_threadpool(receiver.inbox.last, SHOWN)
-        entries = [entry.model_dump(mode="json") for entry in last]
-        # `wish` is the name of the last release, for one more.  # codespell:ignore wish
-        return JSONResponse([{**each, "wish": each["request"]} for each in entries])  # codespell:ignore wish
+        return JSONResponse([entry.model_dump(mode="json") for entry in last])
 
     async def metrics(_: Request) -> Response:
         return Response(await run_in_threadpool(numbers.text), media_type="text/plain; version=0.0.4")
@@ -152,7 +146,6 @@ def page_routes(
 
     asked = {
         openapi.REQUESTS: requests,
-        openapi.FORMER_REQUESTS: requests,
         openapi.METRICS: metrics,
         openapi.DOCUMENT: described,
     }

@@ -18,9 +18,6 @@ WEBHOOK, REQUESTS, ALIVE, READY, METRICS, DOCUMENT = (
     "/openapi.json",
 )
 
-FORMER_REQUESTS = "/wishes"  # codespell:ignore wishes
-"""The path of the last release, for one more."""
-
 
 def document(version: str) -> dict[str, Any]:
     """OpenAPI 3.1; `version` is tidegate's."""

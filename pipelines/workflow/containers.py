@@ -211,7 +211,7 @@ def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
 
 def silence(spec: Delivery) -> timedelta:
     """Of a region's API server, and of an MLflow that is given longer than usual."""
-    return spec.api_patience + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
+    return spec.patience.api + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
 
 
 def _working(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> timedelta:
@@ -233,7 +233,6 @@ def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[tim
         yield spec.canary.within
     if step.stage is StageName.GIT and spec.git:
         yield spec.git.patience
-        yield spec.git.merge_within if spec.git.mode == "pull-request" else timedelta(0)
         yield spec.git.sync.within if spec.git.sync else timedelta(0)
     if step.stage is StageName.BAKE:
         yield spec.regions.bake

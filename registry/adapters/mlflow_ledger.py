@@ -158,9 +158,11 @@ class MlflowLedger:
 
         Raises:
             DeliveryLost: another process has closed this delivery.
-            StopAsked: somebody asks us to end it.
+            StopAsked: somebody asks us to end it, or has deleted its run.
         """
         run = self._check_ours()
+        if run.is_deleted:
+            raise StopAsked(f"its run was deleted in MLflow (`mlflow runs restore --run-id {self.delivery}`)")
         self._write(self._heartbeat())
         asked = next((event for event in read_record(run.tags).events if event.kind == "stop"), None)
         if asked:

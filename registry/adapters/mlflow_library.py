@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS, is_server
+from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS
 from registry.adapters.mlflow_calls import all_pages
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
@@ -56,7 +56,10 @@ _counting = Lock()
 
 
 class LibraryStore:
-    """A `RunStore`, an `ArtifactStore` and a `ModelStore`, by one client that is opened when it is first asked."""
+    """A `RunStore`, an `ArtifactStore` and a `ModelStore`, by one client that is opened when it is first asked.
+
+    A SQLite file that is not there is a store without entries: reading makes none.
+    """
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -77,6 +80,8 @@ class LibraryStore:
             return _to_run(run)
 
     def run(self, run: str) -> StoredRun | None:
+        if _is_unwritten(self._uri):
+            return None
         with store_errors(self._uri):
             from mlflow.exceptions import MlflowException
 
@@ -91,6 +96,8 @@ class LibraryStore:
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
+        if _is_unwritten(self._uri):
+            return []
         with store_errors(self._uri):
             found = self._client.get_experiment_by_name(experiment)
             if found is None:
@@ -142,11 +149,15 @@ class LibraryStore:
             Path(self._client.download_artifacts(run.id, path, folder)).replace(target)
 
     def names_like(self, part: str, most: int) -> Sequence[str]:
+        if _is_unwritten(self._uri):
+            return []
         with store_errors(self._uri):
             wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
             return [model.name for model in self._client.search_registered_models(wanted, most, ["name ASC"])]
 
     def model(self, name: str) -> StoredModel | None:
+        if _is_unwritten(self._uri):
+            return None
         with store_errors(self._uri):
             from mlflow.exceptions import MlflowException
 
@@ -232,10 +243,18 @@ def open_client(tracking_uri: str) -> MlflowClient:
 
 def _alone(tracking_uri: str) -> AbstractContextManager[None]:
     """Of several that open a SQLite store for the first time one makes its tables: two leave a half of each."""
-    path = Path(tracking_uri.removeprefix(SQLITE).partition("?")[0])
-    if not tracking_uri.startswith(SQLITE) or not os.access(path.parent, os.W_OK):
+    if not tracking_uri.startswith(SQLITE) or not os.access(_file_of(tracking_uri).parent, os.W_OK):
         return nullcontext()
+    path = _file_of(tracking_uri)
     return file_lock(path.with_name(f"{path.name}.lock"))
+
+
+def _is_unwritten(tracking_uri: str) -> bool:
+    return tracking_uri.startswith(SQLITE) and not _file_of(tracking_uri).exists()
+
+
+def _file_of(sqlite_uri: str) -> Path:
+    return Path(sqlite_uri.removeprefix(SQLITE).partition("?")[0])
 
 
 def hide_names() -> None:
@@ -360,6 +379,7 @@ def _to_run(run: Run) -> StoredRun:
         ended=run.info.end_time or None,
         artifacts=run.info.artifact_uri or "",
         tags=dict(run.data.tags),
+        is_deleted=run.info.lifecycle_stage == "deleted",
     )
 
 
@@ -368,7 +388,7 @@ def _to_version(found: MlflowVersion) -> StoredVersion:
 
 
 def _make_parent(tracking_uri: str) -> None:
-    folder = Path(tracking_uri.removeprefix(SQLITE)).parent
+    folder = _file_of(tracking_uri).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -379,13 +399,10 @@ def _make_parent(tracking_uri: str) -> None:
 
 
 def _own_location(tracking_uri: str) -> str | None:
-    """What decides for itself gets none."""
-    return None if is_server(tracking_uri) or not tracking_uri.startswith(SQLITE) else artifact_location(tracking_uri)
-
-
-def artifact_location(tracking_uri: str) -> str:
-    """Where a SQLite file's experiments have their artifacts: next to it."""
-    return (Path(tracking_uri.removeprefix(SQLITE)).absolute().parent / "artifacts").as_uri()
+    """Next to a SQLite file; other stores decide for themselves."""
+    if not tracking_uri.startswith(SQLITE):
+        return None
+    return (_file_of(tracking_uri).absolute().parent / "artifacts").as_uri()
 
 
 def _first_line(error: BaseException) -> str:

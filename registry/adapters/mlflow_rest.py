@@ -220,6 +220,7 @@ def _to_run(found: Mapping[str, Any]) -> StoredRun:
         ended=int(info["end_time"]) if info.get("end_time") else None,
         artifacts=info["artifact_uri"],
         tags=_values(found.get("data", {}).get("tags", [])),
+        is_deleted=info.get("lifecycle_stage") == "deleted",
     )
 
 

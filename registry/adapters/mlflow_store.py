@@ -1,4 +1,4 @@
-"""Which way to an MLflow store is taken: a server's REST API, a file's tables, or MLflow's own library."""
+"""Which way to an MLflow store is taken: a server's REST API, or MLflow's own client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 
 from registry.adapters.mlflow_address import access_to, asked_by_rest, call_seconds
 from registry.adapters.mlflow_calls import bounded
-from registry.adapters.mlflow_file import FileStore, is_read_here
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.registering.elsewhere import VersionsElsewhere
-from registry.adapters.registering.file import FileVersions
 from registry.adapters.registering.library import LibraryVersions
 from registry.adapters.version_files.anywhere import FilesAnywhere, ObjectArtifacts, ObjectVersions
 from registry.adapters.version_files.library import LibraryFiles
@@ -99,12 +97,8 @@ def _opened(tracking_uri: str) -> Store:
     if asked_by_rest(tracking_uri, os.environ):
         return _by_rest(tracking_uri)
     at = MlflowAddresses(tracking=tracking_uri, registry=tracking_uri)
-    files, log = _anywhere(tracking_uri), LibraryVersions(tracking_uri)
-    if is_read_here(tracking_uri, os.environ):
-        file = FileStore(tracking_uri)
-        return Store(at, file, file, file, files, FileVersions(tracking_uri, log))
     library = LibraryStore(tracking_uri)
-    return Store(at, library, library, library, files, log)
+    return Store(at, library, library, library, _anywhere(tracking_uri), LibraryVersions(tracking_uri))
 
 
 def _by_rest(tracking_uri: str) -> Store:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from rollouts.cluster.model import RegionConfig
@@ -33,8 +33,6 @@ class EngineDemand(Value):
     """Until it gets users."""
     most: int
     """At its height."""
-    pods: int = 1
-    """Of one engine: it fits where all of them do."""
 
 
 class Headroom(Value):
@@ -103,14 +101,12 @@ def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[He
         CapacityError: with the numbers.
     """
     tightest = min(rooms, key=lambda room: room.pods, default=None)
-    if tightest is None or need.most <= tightest.pods // need.pods:
+    if tightest is None or need.most <= tightest.pods:
         return
-    room = tightest.pods // need.pods
-    each = f" of {need.pods} pods each" if need.pods > 1 else ""
     raise CapacityError(
-        f"version {version} needs {need.most} engines{each} besides those that serve, and there is room for "
-        f"{room}: {tightest.bound_by}",
-        hint=f"bring nodes for {need.most - room} more, or serve with fewer `replicas`",
+        f"version {version} needs {need.most} engines besides those that serve, and there is room for "
+        f"{tightest.pods}: {tightest.bound_by}",
+        hint=f"bring nodes for {need.most - tightest.pods} more, or serve with fewer `replicas`",
     )
 
 
@@ -146,26 +142,8 @@ async def require_headroom(
     """
     engine = {"metadata": {"name": version}, "spec": rollout["spec"]["template"]["spec"]}
     need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)
-    await require_room(cluster, config, engine, need, version)
-
-
-async def require_room(
-    cluster: Cluster,
-    config: RegionConfig,
-    engine: Json,
-    need: EngineDemand,
-    version: str,
-    *,
-    goes: Callable[[Json], bool] | None = None,
-) -> None:
-    """The same for any engines: `engine` is a pod of one. The place of pods that
-    `goes` is true of is free by then.
-
-    Raises:
-        CapacityError: they do not fit; nothing was changed.
-    """
     try:
-        rooms = await headroom(cluster, engine, nodes_grow=config.nodes_grow, goes=goes)
+        rooms = await headroom(cluster, engine, nodes_grow=config.nodes_grow)
     except Forbidden as error:
         log.warning("%s: it is unknown whether there is room for version %s: %s", config.region, version, error)
         return
@@ -173,24 +151,16 @@ async def require_room(
     log.info("%s: version %s gets %s engines, %s at most", config.region, version, need.first, need.most)
 
 
-async def headroom(
-    cluster: Cluster, engine: Json, *, nodes_grow: bool, goes: Callable[[Json], bool] | None = None
-) -> list[Headroom]:
+async def headroom(cluster: Cluster, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
     """How many more such pods the namespace's quotas and the nodes take; none where nothing bounds them.
-
-    The place of pods that `goes` is true of is free by then.
 
     Raises:
         Forbidden: nodes, or all pods, or quotas may not be seen.
         FleetError: the API server does not answer.
     """
-    going = sum(goes(pod) for pod in (await cluster.list(PODS)).items) if goes else 0
-    rooms = [
-        room.model_copy(update={"pods": room.pods + going})
-        for room in headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine)
-    ]
+    rooms = list(headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine))
     if nodes_grow:
         return rooms
     nodes, pods = await cluster.list(NODES), await cluster.list(PODS, namespace=EVERYWHERE)
-    room = headroom_on_nodes(nodes.items, [pod for pod in pods.items if not (goes and goes(pod))], engine)
+    room = headroom_on_nodes(nodes.items, pods.items, engine)
     return [*rooms, room] if room else rooms

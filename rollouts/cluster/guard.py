@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rollouts.cluster.carrier import (
     GUARD,
@@ -30,12 +30,12 @@ from rollouts.cluster.carrier import (
     released_lease,
     taken_lease,
 )
+from rollouts.cluster.guarded import GuardedRollout, GuardedTrial
 from rollouts.cluster.model import RegionConfig
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
-from rollouts.manifests.objects.access import Right
 from rollouts.model import GuardRollback, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -56,7 +56,7 @@ class SignsOfLife(Value):
     asked: tuple[str, str, int]
     """Version, digest and attempt that the region is asked for."""
     step: int
-    """How far the trial is: the step of a Rollout, or the weight where there are no steps."""
+    """How far the trial is: the step of the Rollout."""
     written: datetime | None
     """When the one who asked for it last wrote it."""
 
@@ -129,70 +129,6 @@ def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: f
     return min(monotonic, max(since.last, since.first + (new.renewed - old.renewed).total_seconds() + soon))
 
 
-class GuardedTrial(Value):
-    """What a guard has to know of a region at one moment."""
-
-    asked: tuple[str, str, int]
-    step: int
-    written: datetime | None
-    """All three as `SignsOfLife` has them."""
-    stable: str | None
-    """The version that users go back to."""
-    trial: str
-    """The version that is on trial, or asked for."""
-    going_on: bool
-    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
-    carrier: int
-    """The highest number of a carrier on its objects."""
-    unattended: GuardRollback | None
-    """What a guard has noted there."""
-    subject: Json
-    """The object that an Event is about."""
-
-
-class GuardedFleet(Protocol):
-    """What a guard needs of a region's fleet."""
-
-    region: str
-
-    async def rollback(self, to: str | None) -> RegionState:
-        """All users on that version."""
-        ...
-
-    async def renew(self) -> None:
-        """Say that it lives."""
-        ...
-
-    async def leave(self) -> None:
-        """Give the Lease back."""
-        ...
-
-
-class GuardedRegion(Protocol):
-    """One region as its guard sees it, whatever makes its engines."""
-
-    @property
-    def rights(self) -> Sequence[Right]:
-        """All that a way back needs."""
-        ...
-
-    async def look(self) -> GuardedTrial:
-        """The region as it is now."""
-        ...
-
-    async def note(self, taken: GuardRollback) -> None:
-        """Say where everybody looks what is about to happen."""
-        ...
-
-    async def reconcile(self) -> None:
-        """What else is due here, the one who carries the delivery."""
-        ...
-
-    def fleet(self, carrier: Carrier) -> GuardedFleet:
-        """The region's fleet in the hands of that carrier."""
-        ...
-
-
 POLL_SECONDS = 10.0
 """Between two looks, also while nobody answers."""
 
@@ -212,7 +148,7 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: RegionConfig, region: GuardedRegion, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: RegionConfig, region: GuardedRollout, cluster: Cluster, clock: Clock) -> None:
         self._config = config
         self._region = region
         self._cluster = cluster
@@ -234,7 +170,6 @@ class Guard:
         """
         try:
             await self._require_rights()
-            await self._region.reconcile()
             return await self._check()
         except FleetError as error:
             self._vigil.is_blind()

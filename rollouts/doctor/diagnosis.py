@@ -12,7 +12,6 @@ from rollouts.doctor.checks import (
     access,
     analysis,
     controller,
-    groups,
     pods,
     prometheus,
     rollout,
@@ -35,16 +34,8 @@ NOT_LOOKED_AT = Check(
 
 _MODULES = (setup, controller, access, rollout, services, routes, pods, workload, analysis, prometheus)
 INSPECTIONS: tuple[Inspection, ...] = tuple(each for module in _MODULES for each in module.INSPECTIONS)
-OF_GROUPS: tuple[Inspection, ...] = (
-    *setup.INSPECTIONS,
-    *access.INSPECTIONS,
-    *groups.INSPECTIONS,
-    workload.watched_over,
-    *prometheus.INSPECTIONS,
-)
-"""Of engines over several nodes, which no Rollout makes."""
 CHECKS: tuple[Check, ...] = (
-    *(check for module in (*_MODULES, groups) for check in module.CHECKS),
+    *(check for module in _MODULES for check in module.CHECKS),
     NOT_LOOKED_AT,
 )
 
@@ -53,17 +44,14 @@ _WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 def examine(snapshot: Snapshot) -> tuple[Finding, ...]:
     """All findings, errors first; within a severity in the order of the checks."""
-    inspections = OF_GROUPS if snapshot.multi_node else INSPECTIONS
-    found = [finding for inspect in inspections for finding in inspect(snapshot)]
+    found = [finding for inspect in INSPECTIONS for finding in inspect(snapshot)]
     found += _not_looked_at(snapshot)
     return tuple(sorted(found, key=lambda finding: _WEIGHT[finding.severity]))
 
 
 def _not_looked_at(snapshot: Snapshot) -> Iterator[Finding]:
     hidden = [resource.plural for resource, reading in snapshot.objects.items() if reading.unread is Unread.FORBIDDEN]
-    if snapshot.multi_node:
-        pass
-    elif not snapshot.controller.readable:
+    if not snapshot.controller.readable:
         hidden.append(f"the controller's namespace {snapshot.controller.namespace}")
     elif snapshot.controller.config_unread:
         hidden.append("the controller's configuration")

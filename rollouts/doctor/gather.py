@@ -46,7 +46,6 @@ from rollouts.kube.resources import (
     EXPERIMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
-    LEADER_WORKER_SETS,
     NETWORK_POLICIES,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -79,17 +78,12 @@ HELD_BY = (ADMISSION_POLICIES, ADMISSION_BINDINGS)
 DEFINITIONS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS, HTTP_ROUTES, VIRTUAL_SERVICES)
 """Kinds whose definitions are asked for by name where they may not be listed."""
 
-OF_GROUPS = (CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, PODS, DEPLOYMENTS, *HELD_BY)
-"""What is read of engines over several nodes."""
-
 
 class DiagnosisTarget(Value):
     """The region and the delivery to diagnose, with what the spec says of them."""
 
     region: str
     delivery: str
-    multi_node: bool = False
-    """Whether its engines take several nodes each."""
     controller_namespace: str = CONTROLLER_NAMESPACE
     questions: tuple[EvidenceQuery, ...] = ()
     """What gates and SLOs ask Prometheus in this region."""
@@ -118,13 +112,9 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rollout = None if target.multi_node else await find(region, ROLLOUTS, target.delivery)
+    rollout = await find(region, ROLLOUTS, target.delivery)
     held = tuple(each for each in target.objects if each["kind"] in {kind.kind for kind in HELD_BY})
     names = _named_in(rollout, target.delivery) | _named_among(target.objects)
-    if target.multi_node:
-        definition = f"{LEADER_WORKER_SETS.plural}.{LEADER_WORKER_SETS.group}"
-        names |= {LEADER_WORKER_SETS: (), CUSTOM_RESOURCE_DEFINITIONS: (definition,)}
-        names = {kind: names[kind] for kind in OF_GROUPS}
     resources = list(names)
     places = {HTTP_ROUTES: route_namespace(rollout or {})}
     readings = await asyncio.gather(
@@ -136,11 +126,10 @@ async def gather(
         region=target.region,
         delivery=target.delivery,
         namespace=region.namespace,
-        multi_node=target.multi_node,
         now=clock.now() + (region.ahead or timedelta()),
         objects=read,
         controller=await controller_of(region, target.controller_namespace, target.delivery),
-        gateways=() if target.multi_node else await _gateways(region, read, rollout or {}),
+        gateways=await _gateways(region, read, rollout or {}),
         access=tuple([AccessResult(question=right, allowed=await region.allowed(right)) for right in target.rights]),
         admission=held,
         monitors=names.get(POD_MONITORS, ()),

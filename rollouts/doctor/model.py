@@ -160,8 +160,6 @@ class Snapshot(Value):
     delivery: str
     """The delivery's name, which is that of its Rollout."""
     namespace: str
-    multi_node: bool = False
-    """Whether its engines take several nodes each, and are no Rollout's."""
     now: datetime
     """By the API server's clock, as all times in its objects."""
     objects: Mapping[Resource, Reading] = {}

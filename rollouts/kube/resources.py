@@ -31,7 +31,6 @@ WORKFLOWS = _in(ARGO, "v1alpha1", "workflows", "Workflow")
 WORKFLOW_TEMPLATES = _in(ARGO, "v1alpha1", "workflowtemplates", "WorkflowTemplate")
 
 PODS = _core("pods", "Pod")
-POD_TEMPLATES = _core("podtemplates", "PodTemplate")
 SERVICES = _core("services", "Service")
 CONFIG_MAPS = _core("configmaps", "ConfigMap")
 SECRETS = _core("secrets", "Secret")
@@ -84,7 +83,6 @@ TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
-LEADER_WORKER_SETS = _in("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
 KYVERNO_POLICIES = _in("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 SIGSTORE_POLICIES = _in(
     "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False

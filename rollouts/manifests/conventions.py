@@ -65,28 +65,6 @@ GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
 LONGEST_NAME = 63
 """Of a Service, and of a label's value."""
 
-LONGEST_OF_GROUPS = 38
-"""Of a delivery with LeaderWorkerSets: what is added for a set, its groups and their revisions fits into a label."""
-
-SET_NAME = "leaderworkerset.sigs.k8s.io/name"
-"""Label of the pods of a LeaderWorkerSet: its name."""
-
-WORKER_INDEX, LEADER = "leaderworkerset.sigs.k8s.io/worker-index", "0"
-"""Label of the same: the place of a pod in its group, and that of the leader, which answers requests."""
-
-EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-"""Annotation of a LeaderWorkerSet: the node label by which each group gets a domain of its own."""
-
-LEADER_ADDRESS, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
-"""As container arguments: the controller of LeaderWorkerSets gives every container both variables."""
-
-LOST_USERS = "tidegate.dev/lost-users"
-"""Annotation of the canary's Service: percent of users who were taken from it because no engine of it was ready. They
-do not come back by themselves."""
-
-PREVIOUS_UNTIL = "tidegate.dev/previous-until"
-"""Annotation of the stable's Service: until when the set of `PREVIOUS` is kept warm."""
-
 
 def stable_service(delivery: str) -> str:
     """Whom users of the stable reach; blue-green calls it active."""
@@ -170,10 +148,3 @@ class GitOpsTool(StrEnum):
 
     ARGO_CD = "argo-cd"
     FLUX = "flux"
-
-
-class PackageTool(StrEnum):
-    """Who installs what an administrator applies."""
-
-    HELM = "helm"
-    KUSTOMIZE = "kustomize"

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import HTTP_ROUTES, LEADER_WORKER_SETS, ROLLOUTS, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import LEADER, WORKER_INDEX, TrafficRouter, cluster_wide
+from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
+from rollouts.manifests.conventions import TrafficRouter, cluster_wide
 from rollouts.manifests.customization.additions import PodAdditions
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
@@ -45,8 +45,8 @@ class Release(Value):
 
     @property
     def accelerators_each(self) -> int:
-        """How many each pod of this very engine takes."""
-        return self.launch.accelerators // self.launch.nodes if self.launch else self.accelerators
+        """How many this very engine takes."""
+        return self.launch.accelerators if self.launch else self.accelerators
 
 
 class ReleaseCandidate(Value):
@@ -106,25 +106,9 @@ class Site(Value):
         return {DELIVERY: self.name}
 
     @property
-    def answering(self) -> Mapping[str, str]:
-        """Labels of every pod that answers requests: of an engine over several nodes, its leader."""
-        return {**self.selector, **({WORKER_INDEX: LEADER} if self.fleet.multi_node else {})}
-
-    @property
     def keeps_samples(self) -> bool:
         """Whether this very engine may be asked to: an image that tidegate did not build knows nothing of it."""
         return self.samples and self.release.launch is None
-
-    @property
-    def pods_each(self) -> int:
-        """Of one engine."""
-        launch, spec = self.release.launch, self.fleet.multi_node
-        return launch.nodes if launch else spec.size if spec else 1
-
-    @property
-    def workload(self) -> Resource:
-        """The kind of object that makes engines' pods."""
-        return LEADER_WORKER_SETS if self.fleet.multi_node else ROLLOUTS
 
 
 UNPRIVILEGED: Json = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
@@ -46,16 +45,6 @@ class KarpenterSpec(SpecModel):
     """The EC2NodeClass that is there already."""
     most_gpus: int = Field(ge=1)
     """Karpenter buys no more than these, whatever is asked."""
-
-
-class MultiNodeSpec(SpecModel):
-    """How many nodes one engine takes."""
-
-    size: int = Field(ge=2, le=64)
-    """Pods of one engine, each on a node: `engine.accelerator_count` is divided among them."""
-    topology: LabelKey | None = None
-    """A label of nodes: each engine gets a domain of its own, such as a rack or a node pool, and is not spread over
-    several. Anywhere when absent."""
 
 
 class NodesSpec(SpecModel):
@@ -148,30 +137,22 @@ GPUS: Mapping[str, Gpu] = {
 (`-` for spaces), GKE's and Karpenter's as their documentation lists them."""
 
 
-def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int, pods: int = 1) -> SpecConflict | None:
+def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> SpecConflict | None:
     """A pod is on one node: no scheduler finds room for more than a node has.
 
     Args:
         nodes: the fleet's.
         accelerator: as the spec names it.
         count: of one engine.
-        pods: of one engine, which share them.
     """
     known = GPUS.get(accelerator)
     most = nodes.accelerators or (known.most_in_node if known else None)
-    if most is None or count <= most * pods:
+    if most is None or count <= most:
         return None
     whose = "`fleet.nodes.accelerators` says" if nodes.accelerators else "the largest nodes of clouds have"
-    size = next(size for size in range(math.ceil(count / most), count + 1) if count % size == 0)
-    expected = f"at most {most * pods}, as {whose}"
-    if pods == 1:
-        expected += f"; or `fleet.multi_node: {{size: {size}}}`, an engine over {size} nodes (docs/concepts/served.md)"
-    else:
-        expected += f" in {pods} nodes; or `fleet.multi_node.size: {size}`"
-    if not nodes.accelerators:
-        expected += "; `fleet.nodes.accelerators`, where yours have more"
-    where = "one pod" if pods == 1 else f"{pods} pods"
-    return SpecConflict(("accelerator_count",), f"{count} of {accelerator} in {where}", expected)
+    more = "" if nodes.accelerators else "; `fleet.nodes.accelerators`, where yours have more"
+    expected = f"at most {most}, as {whose}: an engine is one pod (docs/concepts/served.md){more}"
+    return SpecConflict(("accelerator_count",), f"{count} of {accelerator} in one pod", expected)
 
 
 def labellers_of(accelerator: str) -> tuple[GpuLabels, ...]:

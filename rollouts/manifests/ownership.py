@@ -14,7 +14,7 @@ from typing import Any
 
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import ATTEMPT, BEFORE_ADOPTION, SET_NAME
+from rollouts.manifests.conventions import ATTEMPT, BEFORE_ADOPTION
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, POD_TEMPLATE_HASH, VERSION
@@ -139,14 +139,10 @@ def _version(template: Json) -> str | None:
     return ((template.get("metadata") or {}).get("labels") or {}).get(VERSION)
 
 
-_NARROWING = (POD_TEMPLATE_HASH, SET_NAME, VERSION)
-"""By which a Service is narrowed to pods of one version: Argo Rollouts by the first, our own fleet by the others."""
-
-
 def _service(wanted: Json, live: Json) -> Json:
-    selector = live.get("selector") or {}
-    narrowed = {key: selector[key] for key in _NARROWING if selector.get(key)}
-    return {**wanted, "selector": {**wanted["selector"], **narrowed}} if narrowed else wanted
+    """Argo Rollouts narrows a Service to pods of one version."""
+    narrowed = (live.get("selector") or {}).get(POD_TEMPLATE_HASH)
+    return {**wanted, "selector": {**wanted["selector"], POD_TEMPLATE_HASH: narrowed}} if narrowed else wanted
 
 
 def _http_route(wanted: Json, live: Json) -> Json:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -107,8 +107,6 @@ class Scaler(StrEnum):
 
 class AutoscaleSpec(SpecModel):
     """As many engines as the signals ask for; the signal that asks for most counts."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas", "most": "max_replicas"}
 
     by: Scaler = Scaler.KEDA
     min_replicas: int = Field(ge=1)

@@ -13,7 +13,6 @@ from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifes
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
 from rollouts.manifests.objects.capacity import disruption_budget, placeholders, priority_classes, scaler
-from rollouts.manifests.objects.engines.leader_worker_set import leader_worker_set
 from rollouts.manifests.objects.guard import guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
@@ -64,8 +63,7 @@ def render(
 
 def _with_additions(site: Site) -> Site:
     """What patches and a template bring into engines' pods, which policies have to let in."""
-    # Of an engine over several nodes neither changes a pod.
-    if site.fleet.multi_node or (not site.fleet.patches and site.fleet.template is None):
+    if not site.fleet.patches and site.fleet.template is None:
         return site
     bare = site.fleet.model_copy(update={"template": None})
     plain = rollout(site.model_copy(update={"fleet": bare}), ReleaseCandidate(), ())
@@ -114,7 +112,7 @@ def _serving(
         disruption_budget(site),
         *((scaler(site, fleet.autoscale),) if fleet.autoscale else ()),
         *((placeholders(site, fleet.warm_pool),) if fleet.warm_pool else ()),
-        leader_worker_set(site) if fleet.multi_node else rollout(site, trial, analyses),
+        rollout(site, trial, analyses),
     )
 
 

@@ -2,7 +2,7 @@
 
 An API server drops unknown fields of custom resources without a word unless it is asked for `fieldValidation=Strict`
 (argo-rollouts#4569: traffic stayed 50:50 for a whole rollout because of one). The schemas are in `schemas/`, and
-`schemas/collect/collect.mjs` says where they come from; those of Sigstore and LeaderWorkerSet, which no package has,
+`schemas/collect/collect.mjs` says where they come from; those of Sigstore, which no package has,
 say it themselves.
 """
 
@@ -25,7 +25,6 @@ _FILES = {
     "networking.istio.io": "istio",
     "karpenter.sh": "karpenter",
     "keda.sh": "keda",
-    "leaderworkerset.x-k8s.io": "leader-worker-set",
     "monitoring.coreos.com": "prometheus-operator",
     "policy.sigstore.dev": "sigstore",
 }

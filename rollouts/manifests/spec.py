@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from rollouts.manifests.conventions import LONGEST_NAME, LONGEST_OF_GROUPS, TrafficRouter
+from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
 from rollouts.manifests.customization.labels import label_conflicts
 from rollouts.manifests.customization.spec import PatchSpec, Template
 from rollouts.manifests.fields import LabelKey, LabelText, ObjectName, host_in
-from rollouts.manifests.nodes_spec import CPU, MultiNodeSpec, NodesSpec, labellers_of
+from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
 from tidegate.core.access.model import (
@@ -103,8 +103,6 @@ class PreviousSpec(SpecModel):
 class CanarySpec(SpecModel):
     """The engines of a version on trial."""
 
-    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas"}
-
     replicas: int | None = Field(default=None, ge=1)
     """While it gets copies only; as many as the copied share asks for when absent."""
     min_replicas: int = Field(default=1, ge=1)
@@ -135,17 +133,12 @@ class ArgoFleetSpec(SpecModel):
     """Null keeps none: going back then has to wait for starts."""
     pod: PodSpec = PodSpec()
     nodes: NodesSpec = NodesSpec()
-    multi_node: MultiNodeSpec | None = None
-    """Engines over several nodes, as LeaderWorkerSets whose users tidegate itself moves; each engine is one pod of a
-    Rollout when absent."""
     warm_pool: WarmPoolSpec | None = None
     network: NetworkSpec = NetworkSpec()
     priority: int = Field(default=1000, ge=1, le=1_000_000_000)
     """Of engines' pods; placeholders have less than any."""
     unavailable: int = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained."""
-    patience: Duration | None = None
-    """The older name of `patience.api`."""
     unattended: Duration = timedelta(minutes=15)
     """How long a trial may go on in a region where nobody heard of the one who carries it; longer
     than `patience.api`."""
@@ -190,7 +183,6 @@ class ArgoFleetSpec(SpecModel):
         yield from self._conflicts_of_numbers()
         yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
-        yield from _conflicts_of_groups(self)
         yield from label_conflicts(self.labels, self.annotations, self.pod.labels)
 
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
@@ -252,32 +244,6 @@ def _conflicts_of_dynamic_stable(canary: CanarySpec) -> Iterator[SpecConflict]:
         yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
 
 
-_WITH_PODS = ("Rollout", "LeaderWorkerSet")
-
-
-def _conflicts_of_groups(fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-    """What a fleet says that goes by Argo Rollouts, or by one pod for each engine; nothing without `multi_node`."""
-    if fleet.multi_node is None:
-        return
-    canary = fleet.canary
-    said = {
-        ("strategy",): (fleet.strategy != "canary", "blue-green", "canary"),
-        ("autoscale",): (fleet.autoscale is not None, "an autoscaler", "`replicas` alone"),
-        ("warm_pool",): (fleet.warm_pool is not None, "a warm pool", "none: its placeholders are single pods"),
-        ("template",): (fleet.template is not None, "a pod template", "none: leader and worker differ"),
-        ("canary", "replicas"): (canary.replicas is not None, "a smaller canary", "none: a trial has its full size"),
-        ("canary", "min_replicas"): (canary.min_replicas != 1, "a smaller canary", "none: a trial has its full size"),
-        ("canary", "dynamic_stable"): (canary.dynamic_stable, "a stable that shrinks", "false"),
-    }
-    for where, (is_said, found, expected) in said.items():
-        if is_said:
-            yield SpecConflict(where, f"{found} with `multi_node`", expected)
-    for place, patch in enumerate(fleet.patches):
-        if patch.target.kind in _WITH_PODS:
-            found = f"a patch of {patch.target.kind} with `multi_node`"
-            yield SpecConflict(("patches", place, "target", "kind"), found, "patches of other objects")
-
-
 class FleetValidationContext(Value):
     """The parts of a delivery that its fleet has to fit."""
 
@@ -296,7 +262,7 @@ def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Ite
     yield from _conflicts_of_regions(fleet, context)
     yield from _conflicts_of_gpus(fleet, context)
     yield from _conflicts_of_prometheus(fleet, context)
-    longest = LONGEST_OF_GROUPS if fleet.multi_node else LONGEST_NAME - len(CANARY) - 1
+    longest = LONGEST_NAME - len(CANARY) - 1
     if len(context.name) > longest:
         yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
     if fleet.strategy is Strategy.BLUE_GREEN and context.weights:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from rollouts.manifests.fields import Block, Host, ObjectName
 from tidegate.core.durations import Duration
-from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.model import SpecConflict, SpecModel
 
 PROXIES_IN = ("envoy-gateway-system", "istio-system")
 """Where Envoy Gateway runs every gateway's proxies, and where Istio's own ingress is, unless they were told otherwise.
@@ -33,16 +32,6 @@ class InsideSpec(SpecModel):
     """Its `sectionName`; needed where the gateway is that of users. Istio has none."""
 
 
-def _no_longer_a_switch(written: object) -> object:
-    """`true` put both arms on the gateway that users reach."""
-    if written is True:
-        raise at_odds("true: users would reach the canary past its weight", INSIDE)
-    return None if written is False else written
-
-
-Direct = Annotated[InsideSpec | None, BeforeValidator(_no_longer_a_switch)]
-
-
 class GatewaySpec(SpecModel):
     """The gateway that is there already, and the hosts that are this delivery's."""
 
@@ -59,7 +48,7 @@ class GatewaySpec(SpecModel):
     """Names under which users ask for this model, besides that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
-    direct: Direct = None
+    direct: InsideSpec | None = None
     """A gateway or listener that users do not reach, at which the hosts of each region's `stable_url` and `canary_url`
     lead to that arm, past all weights; no such routes when absent."""
 

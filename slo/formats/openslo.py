@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -15,18 +14,6 @@ from tidegate.core.model import SpecModel, at_odds
 
 OPENSLO_V1 = "openslo/v1alpha"
 _CAMEL = ConfigDict(alias_generator=to_camel)
-_RATIO = re.compile(r"1 - \(\n\(\n(?P<good>.*)\n\)\n/\n\(\n(?P<total>.*)\n\)\n\)", re.DOTALL)
-
-
-def error_ratio(good: str, total: str) -> str:
-    """The share of events that are not good; on lines of their own, so that a query may end in a comment."""
-    return f"1 - (\n(\n{good}\n)\n/\n(\n{total}\n)\n)"
-
-
-def good_and_total(query: str) -> tuple[str, str] | None:
-    """What `error_ratio` was made of; None when it was written otherwise."""
-    match = _RATIO.fullmatch(query)
-    return (match["good"], match["total"]) if match else None
 
 
 class OpenSloMetric(SpecModel):
@@ -116,7 +103,7 @@ class OpenSlo(SpecModel):
         return SloGroup(slos=tuple(slos), mode="cli-gen-openslo", spec=OPENSLO_V1)
 
     def _slo(self, index: int, objective: Objective, window: timedelta) -> Slo:
-        ratio = objective.ratio_metrics
+        good, total = objective.ratio_metrics.good.query, objective.ratio_metrics.total.query
         return Slo(
             service=self.spec.service,
             name=f"{self.metadata.name}-{index}",
@@ -124,5 +111,6 @@ class OpenSlo(SpecModel):
             # As Sloth rounds, so that the labels are the same.
             objective=objective.target * 100,
             window=window,
-            sli=RawSli(error_ratio_query=error_ratio(ratio.good.query, ratio.total.query)),
+            # On lines of their own, so that a query may end in a comment.
+            sli=RawSli(error_ratio_query=f"1 - (\n(\n{good}\n)\n/\n(\n{total}\n)\n)"),
         )

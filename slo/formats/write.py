@@ -1,4 +1,4 @@
-"""Writes SLOs in each of the three formats, so that reading them back gives the same SLOs."""
+"""Writes SLOs in Sloth's two formats, so that reading them back gives the same SLOs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,10 @@ from typing import NamedTuple
 
 from pydantic.alias_generators import to_camel
 
-from slo.formats.openslo import OPENSLO_V1 as OPENSLO
-from slo.formats.openslo import good_and_total
 from slo.formats.sloth import DENOMINATOR_CORRECTED, PROMETHEUS_V1
 from slo.formats.sloth import SLOTH_V1 as SERVICE_LEVEL
 from slo.model import Alert, EventSli, KubernetesNames, Slo, SloGroup
 from slo.outputs import yaml_document
-from tidegate.core.errors import UsageError
-
-
-class UnsupportedByFormat(UsageError):
-    """A format has no words for an SLO."""
-
 
 Part = dict[str, object]
 """A mapping of a YAML document; what is empty in it is left out."""
@@ -57,17 +49,6 @@ def write_kubernetes(group: SloGroup) -> str:
     )
 
 
-def write_openslo(group: SloGroup) -> str:
-    """As OpenSLO, one document an SLO: objective, window and queries, but neither labels nor alerts.
-
-    Reading numbers the objectives of a document, so a name comes back with `-0`, once.
-
-    Raises:
-        CannotSay: when an SLI is a ratio of which good and total events are not known.
-    """
-    return "---\n".join(_text(_openslo(slo)) for slo in group.slos)
-
-
 def _slo(slo: Slo, keys: _Spelling) -> Part:
     sli: Part
     if isinstance(slo.sli, EventSli):
@@ -94,36 +75,6 @@ def _alert(alert: Alert | None) -> Part:
     if alert is None:
         return {"disable": True}
     return _filled({"labels": dict(alert.labels), "annotations": dict(alert.annotations)})
-
-
-def _openslo(slo: Slo) -> Part:
-    if isinstance(slo.sli, EventSli):
-        total = slo.sli.total_query
-        good = f"(\n{total}\n)\n-\n(\n{slo.sli.error_query}\n)"
-    else:
-        known = good_and_total(slo.sli.error_ratio_query)
-        if known is None:
-            raise UnsupportedByFormat(
-                f"{slo.id}: OpenSLO counts good and total events; this SLI is a ratio already",
-                hint="write it with `events` of errors and totals, or export to another format",
-            )
-        good, total = known
-    queries = {
-        key: {"source": "prometheus", "queryType": "promql", "query": query}
-        for key, query in (("good", good), ("total", total))
-    }
-    return {
-        "apiVersion": OPENSLO,
-        "kind": "SLO",
-        "metadata": {"name": slo.name.removesuffix("-0")},
-        "spec": {
-            "service": slo.service,
-            **_filled({"description": slo.description}),
-            "budgetingMethod": "Occurrences",
-            "timeWindows": [{"unit": "Day", "count": slo.window.days, "isRolling": True}],
-            "objectives": [{"ratioMetrics": queries, "target": slo.objective / 100}],
-        },
-    }
 
 
 def _filled(part: Part) -> Part:

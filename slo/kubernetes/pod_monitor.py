@@ -41,7 +41,6 @@ GPU_PORT = "metrics"
 
 _API = "monitoring.coreos.com/v1"
 _OF_POD = "__meta_kubernetes_pod_label_"
-_OF_SERVICE = "__meta_kubernetes_service_label_"
 _NEVER_READ = ".+_created"
 """When a counter began: Prometheus sees resets by itself, and these are a third of an engine's series."""
 
@@ -76,41 +75,6 @@ def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -
                         {"targetLabel": "role", "replacement": "previous"},
                         _copied(_OF_POD + as_label(ROLE), "role"),
                         _copied(_OF_POD + as_label(POD_TEMPLATE_HASH), "pod_template_hash"),
-                    ],
-                    "metricRelabelings": [_keep(ENGINE_SERIES), _drop(_NEVER_READ)],
-                }
-            ],
-        },
-    )
-
-
-def group_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -> Manifest:
-    """The same of engines over several nodes: their role is that of the Service which leads to them now.
-
-    A pod's own label would be that of its template once the pod is made again. A version without a role is behind no
-    Service, and is not scraped.
-    """
-    return manifest(
-        _API,
-        "ServiceMonitor",
-        names,
-        {
-            "namespaceSelector": {"any": True},
-            "selector": {
-                "matchLabels": {DELIVERY: delivery},
-                "matchExpressions": [{"key": ROLE, "operator": "Exists"}],
-            },
-            "endpoints": [
-                {
-                    "port": ENGINE_PORT,
-                    "path": "/metrics",
-                    "interval": prometheus_duration(interval),
-                    "scrapeTimeout": prometheus_duration(scrape_timeout(interval)),
-                    "relabelings": [
-                        {"targetLabel": SERVICE, "replacement": delivery},
-                        _copied(_OF_POD + as_label(REGION), "region"),
-                        _copied(_OF_POD + as_label(VERSION), "version"),
-                        _copied(_OF_SERVICE + as_label(ROLE), "role"),
                     ],
                     "metricRelabelings": [_keep(ENGINE_SERIES), _drop(_NEVER_READ)],
                 }

@@ -28,12 +28,13 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
+from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import PODS, resource_of
 from rollouts.manifests.conventions import RenderPart, stable_service
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
-from tidegate.app.wiring.clusters import ClusterFleet, cluster_fleet
+from tidegate.app.wiring.clusters import cluster_fleet
 from tidegate.core.clock import SystemClock
 from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec
@@ -305,7 +306,7 @@ class DeliveredModel:
         }
 
     @asynccontextmanager
-    async def fleets(self) -> AsyncIterator[Mapping[str, ClusterFleet]]:
+    async def fleets(self) -> AsyncIterator[Mapping[str, ArgoFleet]]:
         """The fleets of the spec's regions, while the block lasts, in an administrator's hands."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
@@ -326,7 +327,7 @@ class DeliveredModel:
             yield fleets
 
 
-async def _serves(fleet: ClusterFleet, version: str, previous: str | None) -> bool:
+async def _serves(fleet: ArgoFleet, version: str, previous: str | None) -> bool:
     state = await fleet.observe()
     warm = state.previous.version if state.previous else None
     stable = state.stable.version if state.stable else None

@@ -12,6 +12,7 @@ from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
+from gates.transcript import VerdictsLine, read, replay
 from registry.adapters.mlflow_library import open_client
 from rollouts.model import RegionPhase
 
@@ -87,29 +88,41 @@ class Then:
         assert "<svg" in report.read_text(encoding="utf-8")
 
     def a_replay_says_the_same(self, *trials: str) -> None:
-        """Bit for bit, and as the delivery's own events have it; elsewhere, with nothing but MLflow."""
+        """Bit for bit, and as the delivery's own events have it; the audit elsewhere, with nothing but MLflow."""
         delivery = self._machine.deliveries.deliveries(MODEL)[0].id
         events = self._machine.state / "deliveries" / delivery / "events.jsonl"
         told = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
         said = [{"step": event["step"], **event["data"]} for event in told if event["kind"] == "verdict"]
-        elsewhere = ("--state", str(self._machine.folder / "elsewhere"))
-        changes = self._replayed(delivery, trials, (*elsewhere, "--tracking-uri", self._machine.tracking_uri))
+        elsewhere = ("--state", str(self._machine.folder / "elsewhere"), "--tracking-uri", self._machine.tracking_uri)
+        audited = self._machine.tidegate("audit", "verify", delivery, "--replay", "--output", "json", *elsewhere)
+        assert audited.code == 0, f"{audited.out}\n{audited.err}"
+        (found,) = json.loads(audited.out)
+        assert set(found["judged_again"]) == set(trials)
+        changes = self._changes(delivery, trials)
         assert changes and _verdicts(changes) <= _verdicts(said), _verdicts(changes) - _verdicts(said)
 
     def the_one_before_replays(self, *trials: str) -> None:
         """It left its evidence on this machine only, perhaps with half a line at the end."""
-        self._replayed(self._machine.deliveries.deliveries(MODEL)[1].id, trials)
+        self._changes(self._machine.deliveries.deliveries(MODEL)[1].id, trials)
 
-    def _replayed(self, delivery: str, trials: Sequence[str], place: Sequence[str] = ()) -> list[dict[str, str]]:
-        """Every change of a verdict, in all trials of a delivery."""
-        replayed = self._machine.tidegate("gate", "replay", delivery, "--output", "json", *place)
-        assert replayed.code == 0, f"{replayed.out}\n{replayed.err}"
-        held = json.loads(replayed.out)
-        assert {trial["trial"] for trial in held} == set(trials)
-        for trial in held:
-            self._story.measured(f"{trial['trial']}: {trial['batches']} batches, {trial['verdicts']} verdicts")
-            assert trial["same"] and trial["batches"] and trial["verdicts"], trial
-        return [change for trial in held for change in trial["changes"]]
+    def _changes(self, delivery: str, trials: Sequence[str]) -> list[dict[str, str]]:
+        """Every change of a verdict in the transcripts on this machine, which say the same again."""
+        paths = (self._machine.state / "deliveries" / delivery / "evidence").glob("*.jsonl")
+        held = {path.stem: list(read(path.open(encoding="utf-8"), file=path.name)) for path in paths}
+        assert held.keys() == set(trials)
+        changes: list[dict[str, str]] = []
+        for trial, lines in held.items():
+            assert replay(lines, file=trial) == []
+            told: dict[str, str] = {}
+            for line in (line for line in lines if isinstance(line, VerdictsLine)):
+                changes += [
+                    {"step": line.step, "gate": each.gate, "outcome": str(each.outcome), "reason": each.reason}
+                    for each in line.verdicts
+                    if told.get(each.gate) != str(each.outcome)
+                ]
+                told |= {each.gate: str(each.outcome) for each in line.verdicts}
+            assert told, trial
+        return changes
 
     def version_is_tagged(self, version: str, outcome: str, reason: str) -> None:
         tags = open_client(self._machine.tracking_uri).get_model_version(MODEL, version).tags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from engine_images.oci.reading import read_engine
 from gates.answers.golden import load_golden
 from gates.reports.evidence import JudgedEvidence
 from gates.sequential_test import AnalysisPlan
+from gates.transcript import read, replay
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
 from registry.conventions import DIGEST, FOLDERS
@@ -84,6 +86,10 @@ def evidence(body: bytes, folder: Path) -> None:
     JudgedEvidence(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}})).read(body)
 
 
+def transcript(body: bytes, folder: Path) -> None:
+    replay(read(StringIO(body.decode(errors="replace") + "\n"), file="t.jsonl"), file="t.jsonl")
+
+
 def prometheus(body: bytes, folder: Path) -> None:
     with page(lambda: body, "application/json") as address:
         PrometheusClient(f"http://{address}", timeout_seconds=5).query("x")
@@ -101,6 +107,7 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = 
     "prompts": (file(prompts_in), SpecError),
     "spec": (file(lambda path: load_spec(path, Delivery)), SpecError),
     "evidence": (evidence, SpecError),
+    "transcript": (transcript, SpecError),
     "Prometheus": (prometheus, PrometheusUnreachable),
     "exported chain": (file(lambda path: list(NotedChain(path).missed("d", ()))), UsageError),
 }

@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 12143,
-    "gates": 13911,
-    "pipelines": 21347,
-    "registry": 6331,
-    "rollouts": 23337,
-    "slo": 4300,
-    "tidegate": 18439,
-    "tests": 94754,
+    "gates": 13897,
+    "pipelines": 20675,
+    "registry": 5776,
+    "rollouts": 21677,
+    "slo": 4203,
+    "tidegate": 18144,
+    "tests": 89978,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

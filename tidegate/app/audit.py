@@ -47,9 +47,15 @@ class NotedChain:
 
 
 def verify(
-    delivery: str | None, spec: Path | None, noted: NotedChain, state: Path, tracking_uri: str | None
+    delivery: str | None,
+    spec: Path | None,
+    noted: NotedChain,
+    state: Path,
+    tracking_uri: str | None,
+    *,
+    replaying: bool,
 ) -> list[Audit]:
-    """Audit one delivery, or all of the spec's model."""
+    """Audit one delivery, or all of the spec's model; with `replaying`, judge their evidence again."""
     deliveries = open_deliveries(state, tracking_uri, spec.parent if spec else None)
     registry = open_registry(state, tracking_uri)
     if delivery is None:
@@ -61,7 +67,7 @@ def verify(
     for summary in summaries:
         record, found = deliveries.record(summary.id)
         gone = noted.missed(summary.id, record.entries)
-        audits.append(audit(summary, record, [*found, *gone], deliveries, registry))
+        audits.append(audit(summary, record, [*found, *gone], deliveries, registry, replaying=replaying))
     return audits
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -111,42 +111,11 @@ def at_odds(found: str, expected: str) -> PydanticCustomError:
     return PydanticCustomError(AT_ODDS, "found {found}; expected {expected}", {"found": found, "expected": expected})
 
 
-FORMER_KEYS = "former_keys"
-"""The key of the validation context under which a list collects the former keys that were read, with today's."""
-
-_FORMER_NAMES: dict[str, list[str]] = {}
-
-
-def former_names(key: str) -> Sequence[str]:
-    """What a key of any part of a spec was called before, by which a file may still write it."""
-    return _FORMER_NAMES.get(key, [])
-
-
 class SpecModel(Value):
     """A part of a file that a person writes; unknown keys are errors."""
 
-    former_keys: ClassVar[Mapping[str, str]] = {}
-    """Keys of the last version that are read for one more, each with its name of today."""
     of_other_names: ClassVar[Any] = None
     """The annotation of what stands under keys of a person's own, in a part that has room for them: a union by tag."""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **settings: object) -> None:
-        super().__pydantic_init_subclass__(**settings)
-        for old, new in cls.former_keys.items():
-            _FORMER_NAMES.setdefault(new, []).append(old)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_keys_of_today(cls, data: object, info: ValidationInfo) -> object:
-        if not cls.former_keys or not isinstance(data, Mapping):
-            return data
-        renamed = {old: new for old, new in cls.former_keys.items() if old in data}
-        for old, new in renamed.items():
-            if new in data:
-                raise at_odds(f"`{old}` and `{new}`", f"`{new}` alone: it is the same key, renamed")
-        (info.context or {}).get(FORMER_KEYS, []).extend(renamed.items())
-        return {renamed.get(key, key): value for key, value in data.items()}
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """What no single field can see; asked of the whole spec once every field is right."""

@@ -6,7 +6,6 @@ A problem reads `delivery.yaml:14: stages[2].canary.weights[0]: found 140; expec
 from __future__ import annotations
 
 import difflib
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +23,7 @@ from pydantic_core import ErrorDetails
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
-from tidegate.core.model import AT_ODDS, FORMER_KEYS, Loc, SpecConflict, SpecModel, former_names
+from tidegate.core.model import AT_ODDS, Loc, SpecConflict, SpecModel
 from tidegate.core.quantities import FROM_FILE
 from tidegate.core.text import failure_line, lines_of, one_line, shortened
 from tidegate.core.yaml_text import (
@@ -38,7 +37,6 @@ from tidegate.core.yaml_text import (
     too_deep,
 )
 
-log = logging.getLogger(__name__)
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
 EXPECTED_FILE = "a readable YAML file, such as `tidegate init` writes"
@@ -296,16 +294,13 @@ def _checked(
     also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: (),
 ) -> Spec:
     duplicates = [] if root is None else list(_duplicates(root, file, ""))
-    former: list[tuple[str, str]] = []
     try:
-        spec = kind.model_validate(data, context={FROM_FILE: True, FORMER_KEYS: former})
+        spec = kind.model_validate(data, context={FROM_FILE: True})
     except ValidationError as error:
         # To explain one is to walk the file for it, and nobody reads thousands.
         causes = islice(_causes(error.errors()), MOST_PROBLEMS + 1)
         problems = duplicates + [_problem(detail, file, root, kind) for detail in causes]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
-    for old, new in former:
-        log.warning("%s: `%s` is now `%s`; the old name goes with the next release", file, old, new)
     problems = duplicates + [
         Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
         for odd in islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
@@ -382,9 +377,8 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
             path += f"[{part}]"
             node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
         else:
-            pair = next(filter(None, (_entry(node, name) for name in (part, *former_names(part)))), None)
-            written = pair[0].value if pair else part
-            path += f".{written}" if path else written
+            pair = _entry(node, part)
+            path += f".{part}" if path else part
             node = pair[1] if pair else None
             line = pair[0].start_mark.line + 1 if pair else line
         if node is not None and isinstance(part, int):

@@ -1,1 +1,1 @@
-"""A Git repository, the forge that it is at, and the tools that apply what it says."""
+"""A Git repository, and the tools that apply what it says."""

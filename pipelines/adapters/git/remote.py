@@ -27,7 +27,7 @@ from pipelines.spec.git import AuthorSpec, GitSpec
 from tidegate.core.access.secrets import SecretStore, scrubbed
 from tidegate.core.children import Child, variables_for
 from tidegate.core.clock import Clock
-from tidegate.core.errors import without_credentials
+from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, text_of
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.text import redacted
@@ -39,6 +39,8 @@ CALL_SECONDS = 60.0
 """For one command; what takes longer is a host that hangs."""
 RECENT = 300
 """Commits among which a delivery looks for its own."""
+NO_SUCH_BRANCH = 2
+"""How `git ls-remote --exit-code` ends then."""
 REGULAR = ("100644", "100755")
 """Modes of files; a link or a submodule is none."""
 _MOVED = re.compile(
@@ -65,39 +67,29 @@ class GitRemote:
         self._secrets = secrets or SecretStore()
         self._place: Path | None = None
         self._used: set[str] = set()
-        self._tips: dict[str, str] = {}
+        self._tip = ""
         # A delivery that is stopped leaves a call behind; what takes it back waits for its end.
         self._lock = RLock()
 
-    def read(self, branch: str, paths: Collection[str]) -> BranchFiles | None:
+    def read(self, paths: Collection[str]) -> BranchFiles:
         with self._lock:
-            commit = self._fetched(branch)
-            if commit is None:
-                return None
+            commit = self._fetched()
             found = {path: self._text(commit, path) for path in dict.fromkeys(paths)}
             texts = {path: text for path, text in found.items() if text is not None}
-            return BranchFiles(branch=branch, commit=commit, files=texts)
+            return BranchFiles(commit=commit, files=texts)
 
-    def commit(
-        self, base: BranchFiles, files: Mapping[str, str], message: str, *, branch: str, dry_run: bool = False
-    ) -> str:
+    def commit(self, base: BranchFiles, files: Mapping[str, str], message: str, *, dry_run: bool = False) -> str:
         with self._lock:
             new = self._committed(base, files, message)
             # Never forced: a branch that has moved is read again.
             dry = ["--dry-run"] if dry_run else []
-            self._push([*dry, "--porcelain", "origin", f"{new}:refs/heads/{branch}"])
+            self._push([*dry, "--porcelain", "origin", f"{new}:{self._branch}"])
             return new
 
-    def drop(self, branch: str) -> None:
+    def written_by(self, trailer: str) -> str | None:
         with self._lock:
-            if self._tip(branch):
-                self._push(["--porcelain", "origin", f":refs/heads/{branch}"])
-
-    def written_by(self, branch: str, trailer: str) -> str | None:
-        with self._lock:
-            if self._fetched(branch, deepen=True) is None:
-                return None
-            found = self._git("log", "-1", "--format=%H", "--fixed-strings", f"--grep={trailer}", _ref(branch)).strip()
+            self._fetched(deepen=True)
+            found = self._git("log", "-1", "--format=%H", "--fixed-strings", f"--grep={trailer}", _HERE).strip()
             return found or None
 
     def includes(self, revision: str, commit: str) -> bool:
@@ -109,26 +101,26 @@ class GitRemote:
             )
             return known and self._run(["merge-base", "--is-ancestor", commit, revision]).returncode == 0
 
-    def _tip(self, branch: str) -> str | None:
-        """The commit at which the branch is; None when there is no branch of that name."""
-        done = self._run(["ls-remote", "--exit-code", "origin", f"refs/heads/{branch}"], remote=True)
-        # 2 is git's own word for no such branch.
-        if done.returncode not in (0, 2):
-            self._fail(done)
-        return done.stdout.decode().split("\t")[0] or None
+    @property
+    def _branch(self) -> str:
+        return f"refs/heads/{self._spec.branch}"
 
-    def _fetched(self, branch: str, *, deepen: bool = False) -> str | None:
+    def _fetched(self, *, deepen: bool = False) -> str:
         """The branch's newest commit, brought here; from then on all that come after it are."""
-        tip = self._tip(branch)
-        if tip is None or (tip == self._tips.get(branch) and not deepen):
-            return tip
-        depth = [f"--depth={RECENT}"] if deepen else [] if branch in self._tips else ["--depth=1"]
-        refs = f"+refs/heads/{branch}:{_ref(branch)}"
-        done = self._run(["fetch", "--quiet", "--no-tags", *depth, "origin", refs], remote=True)
+        done = self._run(["ls-remote", "--exit-code", "origin", self._branch], remote=True)
+        if done.returncode == NO_SUCH_BRANCH:
+            raise UsageError(f"{self._named} has no branch {self._spec.branch}", hint="name one: git.branch")
         if done.returncode:
             self._fail(done)
-        self._tips[branch] = self._git("rev-parse", _ref(branch)).strip()
-        return self._tips[branch]
+        tip = done.stdout.decode().split("\t")[0]
+        if tip == self._tip and not deepen:
+            return tip
+        depth = [f"--depth={RECENT}"] if deepen else [] if self._tip else ["--depth=1"]
+        done = self._run(["fetch", "--quiet", "--no-tags", *depth, "origin", f"+{self._branch}:{_HERE}"], remote=True)
+        if done.returncode:
+            self._fail(done)
+        self._tip = self._git("rev-parse", _HERE).strip()
+        return self._tip
 
     def _text(self, commit: str, path: str) -> str | None:
         entry = self._git("ls-tree", "-z", commit, "--", path)
@@ -176,7 +168,7 @@ class GitRemote:
         words = "; ".join(self._words(done, "remote: ")) or reason
         raise GitRefused(
             f"{self._named} does not take the commit: {self._clean(reason)}: {words}",
-            hint="allow the one who pushes on that branch, or set `git.mode: pull-request`",
+            hint="allow the one who pushes on that branch",
         )
 
     @property
@@ -289,11 +281,8 @@ class GitRemote:
         return shlex.join(["ssh", *options])
 
 
+_HERE = "refs/tidegate/branch"
 _UNATTENDED = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "ssh:https:http:file"}
-
-
-def _ref(branch: str) -> str:
-    return f"refs/tidegate/{branch}"
 
 
 def _header_of(username: str, password: str) -> str:

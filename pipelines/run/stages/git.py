@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from functools import partial
 
 from gates.model import GateOutcome
 from pipelines.errors import Stopped
-from pipelines.events.payloads import GitChange
 from pipelines.model import Ending, PlanStep
-from pipelines.plan.git_changes import (
-    WantedFile,
-    branch_of,
-    changes_to,
-    image_of,
-    paths_of,
-    subject_line,
-    wanted_of_wave,
-)
-from pipelines.repository import Applied, BranchFiles, PullRequest, PullRequestState, SyncSource
+from pipelines.plan.git_changes import WantedFile, image_of, paths_of, subject_line, wanted_of_wave
+from pipelines.repository import Applied, SyncSource
 from pipelines.run.context import Context
 from pipelines.run.git_record import LOOK_SECONDS, SHORT, GitWriter, writer_of
 from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
@@ -29,11 +18,10 @@ from tidegate.core.threads import call_in_thread
 
 
 async def record_in_git(context: Context, step: PlanStep) -> None:
-    """Commit what the wave's regions serve, or have it merged; then wait until it is applied.
+    """Commit what the wave's regions serve; then wait until it is applied.
 
     Raises:
-        Stopped: a pull request was refused, or nobody merged or applied anything in time; or a region is not well, or
-            somebody else's by now.
+        Stopped: nobody applied it in time; or a region is not well, or somebody else's by now.
         SpecError: a file or a field is not there.
         OutsideError: the repository is away, or does not take it.
     """
@@ -43,10 +31,7 @@ async def record_in_git(context: Context, step: PlanStep) -> None:
         return
     regions, writer = context.spec.regions.waves[step.wave - 1], writer_of(context, step.id)
     subject = subject_line(context.plan, regions)
-    if writer.spec.mode == "commit":
-        commit = await writer.write(lambda _: wanted, paths_of(wanted), subject)
-    else:
-        commit = await _Merge(context, step, writer, wanted).merged(subject)
+    commit = await writer.write(lambda _: wanted, paths_of(wanted), subject)
     writer.note(f"{writer.spec.branch} says version {context.plan.on_trial}: commit {commit[:SHORT]}")
     if writer.access.synced:
         await _applied(context, step, writer, writer.access.synced, commit)
@@ -71,72 +56,6 @@ async def _look_after(context: Context, step: PlanStep) -> None:
         verdict = health_verdict(state, context.plan.on_trial)
         if verdict.outcome is GateOutcome.FAIL:
             raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
-
-
-class _Merge:
-    """Has people merge what a wave's files have to say."""
-
-    def __init__(self, context: Context, step: PlanStep, writer: GitWriter, wanted: Sequence[WantedFile]) -> None:
-        self._context, self._step, self._writer, self._wanted = context, step, writer, wanted
-        self._branch = branch_of(context.spec, context.journal.delivery, step.wave)
-
-    async def merged(self, subject: str) -> str:
-        """Push a branch, open a pull request where somebody can, and wait; returns the commit that has it."""
-        writer = self._writer
-        found = await writer.current(paths_of(self._wanted))
-        if self._is_in(found):
-            return await writer.written_before(found)
-        await writer.write(lambda _: self._wanted, paths_of(self._wanted), subject, branch=self._branch)
-        request = await writer.request(self._branch, subject, self._text())
-        until = await self._asked(request)
-        return await self._awaited(request, until)
-
-    def _is_in(self, found: BranchFiles) -> bool:
-        return not changes_to(self._wanted, found.files).edits
-
-    def _text(self) -> str:
-        context, merge_within = self._context, format_duration(self._writer.spec.merge_within)
-        regions = ", ".join(context.spec.regions.waves[self._step.wave - 1])
-        return (
-            f"Delivery `{context.journal.delivery}` has moved all users of {regions} to version "
-            f"{context.plan.on_trial} of `{context.plan.version.name}`; version {context.plan.in_production} served "
-            f"before. It waits {merge_within} for this to be merged, and goes back if it is closed."
-        )
-
-    async def _asked(self, request: PullRequest | None) -> datetime:
-        """Until when people have time; one who carries the delivery on gives them no more."""
-        for event in await self._context.journal.recorded():
-            if event.step == self._step.id and event.kind == GitChange.kind and (until := GitChange.of(event).until):
-                return until
-        until = self._context.clock.now() + self._writer.spec.merge_within
-        change = GitChange(branch=self._branch, until=until)
-        if request:
-            change = change.model_copy(update={"pull_request": request.number, "url": request.url})
-            change = GitChange.model_validate(change.model_dump())
-        what = f"the merge of {request.url}" if request else f"a merge of branch {self._branch}"
-        message = f"waiting for {what} into {self._writer.spec.branch} until {until:%F %H:%M:%S} UTC"
-        await self._context.journal.say(self._step.id, change, message)
-        return until
-
-    async def _awaited(self, request: PullRequest | None, until: datetime) -> str:
-        writer, context = self._writer, self._context
-        while True:
-            found = await writer.current(paths_of(self._wanted))
-            if self._is_in(found):
-                return found.commit
-            await self._refuse_closed(request)
-            if context.clock.now() >= until:
-                what = request.url if request else f"branch {self._branch}"
-                raise Stopped(Ending.INCONCLUSIVE, f"nobody has merged {what} until {until:%F %H:%M:%S} UTC")
-            await _look_after(context, self._step)
-            await context.clock.sleep(LOOK_SECONDS)
-
-    async def _refuse_closed(self, request: PullRequest | None) -> None:
-        requests = self._writer.access.requests
-        if request and requests:
-            seen = await self._writer.patiently(partial(requests.look, request.number))
-            if seen.state is PullRequestState.CLOSED:
-                raise Stopped(Ending.ROLLED_BACK, f"{seen.url} was closed without a merge")
 
 
 async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: SyncSource, commit: str) -> None:

@@ -14,7 +14,6 @@ from rollouts.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EXPERIMENTS,
     HTTP_ROUTES,
-    LEADER_WORKER_SETS,
     ROLLOUTS,
     VIRTUAL_SERVICES,
 )
@@ -41,8 +40,7 @@ def names(snapshot: Snapshot) -> Iterator[Finding]:
 CRD_MISSING = Check(
     code="crd-missing",
     severity=Severity.ERROR,
-    cause="Argo Rollouts or LeaderWorkerSet, the Gateway API or Istio is not installed, or an upgrade removed its "
-    "definitions",
+    cause="Argo Rollouts, the Gateway API or Istio is not installed, or an upgrade removed its definitions",
     remediation="install the definitions of the version that the controller runs",
 )
 CRD_VERSION = Check(
@@ -78,9 +76,6 @@ def definitions(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _needed(snapshot: Snapshot) -> Iterator[Resource]:
-    if snapshot.multi_node:
-        yield LEADER_WORKER_SETS
-        return
     yield from (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS)
     rollout = snapshot.rollout
     if rollout and gateway_plugins(rollout):

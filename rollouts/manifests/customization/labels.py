@@ -12,7 +12,6 @@ from tidegate.core.names import RESERVED
 _TEMPLATES = {
     "Rollout": (("template",),),
     "Deployment": (("template",),),
-    "LeaderWorkerSet": (("leaderWorkerTemplate", "leaderTemplate"), ("leaderWorkerTemplate", "workerTemplate")),
 }
 """Where kinds that make pods have their templates, below `spec`."""
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from rollouts.manifests.customization.owned import item_key, touched
-from rollouts.manifests.customization.spec import JsonPatchOperation, PatchSpec, PatchTarget
-from rollouts.manifests.customization.strategic_merge import Unmergeable, merged
+from rollouts.manifests.customization.owned import touched
+from rollouts.manifests.customization.spec import PatchSpec, PatchTarget
 from tidegate.core.model import Json, Loc, SpecConflict, Value
 
 Wrong = Callable[[Json], Iterable[tuple[Loc, str]]]
@@ -60,24 +59,12 @@ def _is_target(target: PatchTarget, seen: Json) -> bool:
 
 
 def _applied(patch: PatchSpec, before: Json, wrong: Wrong) -> Json:
-    if patch.json6902 is not None:
-        return _by_operations(patch.json6902, before, wrong)
-    said = patch.patch or {}
-    try:
-        after = merged(deepcopy(before), said)
-    except Unmergeable as error:
-        raise _Refused(("patch", *error.where), error.found, error.expected) from None
-    _refuse_wrong(before, after, lambda seen, where: ("patch", *_place_in(said, seen, where)), wrong)
-    return after
-
-
-def _by_operations(operations: Sequence[JsonPatchOperation], before: Json, wrong: Wrong) -> Json:
-    # Of specs with such patches alone.
+    # Of specs with patches alone.
     import jsonpatch
     from jsonpointer import JsonPointerException
 
     after = deepcopy(before)
-    for place, operation in enumerate(operations):
+    for place, operation in enumerate(patch.json6902):
         where = ("json6902", place, "path")
         try:
             after = jsonpatch.apply_patch(after, [operation.as_json])
@@ -86,24 +73,15 @@ def _by_operations(operations: Sequence[JsonPatchOperation], before: Json, wrong
         except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError):
             found = f"{operation.op} {operation.path}"
             raise _Refused(where, found, f"a place that {named(before)} has") from None
-        _refuse_wrong(before, after, _always(where), lambda _: ())
-    _refuse_wrong(before, after, _always(("json6902", len(operations) - 1, "path")), wrong)
-    return after
-
-
-def _always(where: Loc) -> Callable[[Json, Loc], Loc]:
-    return lambda _, __: where
-
-
-def _refuse_wrong(before: Json, after: Json, place: Callable[[Json, Loc], Loc], wrong: Wrong) -> None:
-    for each in touched(before, after):
-        found = f"{field_path(before, each.where)} of {named(before)}, which is a delivery's"
-        raise _Refused(place(before, each.where), found, each.instead)
+        for each in touched(before, after):
+            found = f"{field_path(before, each.where)} of {named(before)}, which is a delivery's"
+            raise _Refused(where, found, each.instead)
     was = set(wrong(before))
-    for where, message in wrong(after):
-        if (where, message) not in was:
-            found = f"{field_path(after, where)} of {named(before)}: {message}"
-            raise _Refused(place(after, where), found, f"what a {before['kind']} may say")
+    for at, message in wrong(after):
+        if (at, message) not in was:
+            found = f"{field_path(after, at)} of {named(before)}: {message}"
+            raise _Refused(where, found, f"what a {before['kind']} may say")
+    return after
 
 
 def named(seen: Json) -> str:
@@ -122,25 +100,3 @@ def field_path(seen: Any, where: Loc) -> str:
             seen = seen.get(key) if isinstance(seen, dict) else None
             path += f".{key}" if path else key
     return path
-
-
-def _place_in(patch: Any, seen: Any, where: Loc) -> Loc:
-    """The place of an object's field in the patch that changed it, as deep as the patch goes."""
-    found: list[str | int] = []
-    for part in where:
-        if isinstance(part, str):
-            seen = seen.get(part) if isinstance(seen, dict) else None
-            here: str | int | None = part if isinstance(patch, dict) and part in patch else None
-        else:
-            seen = seen[part] if isinstance(seen, list) and part < len(seen) else None
-            here = _item_in(patch, seen)
-        if here is None:
-            break
-        found.append(here)
-        patch = patch[here]
-    return tuple(found)
-
-
-def _item_in(patch: Any, seen: Any) -> int | None:
-    items = patch if isinstance(patch, list) else []
-    return next((place for place, item in enumerate(items) if item_key(item) == item_key(seen)), None)

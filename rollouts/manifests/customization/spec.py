@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -65,20 +64,11 @@ class JsonPatchOperation(SpecModel):
 
 
 class PatchSpec(SpecModel):
-    """One change of some of the rendered objects, in one of two forms."""
+    """One change of some of the rendered objects."""
 
     target: PatchTarget
-    patch: Mapping[str, JsonValue] | None = None
-    """A strategic merge, as Kustomize has it: lists of containers, variables and volumes are merged by name, `null`
-    takes a field away, `$patch: delete` an item, `$patch: replace` gives a list or mapping as a whole."""
-    json6902: tuple[JsonPatchOperation, ...] | None = Field(default=None, min_length=1)
+    json6902: tuple[JsonPatchOperation, ...] = Field(min_length=1)
     """JSON Patch (RFC 6902): operations, one after the other."""
-
-    @model_validator(mode="after")
-    def _one_form(self) -> PatchSpec:
-        if (self.patch is None) == (self.json6902 is None):
-            raise ValueError("either `patch` or `json6902`")
-        return self
 
 
 class TemplateSpec(SpecModel):

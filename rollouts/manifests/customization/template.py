@@ -1,6 +1,6 @@
 """A pod template of theirs as the base of engines' pods: `fleet.template`. Pure.
 
-Ours is merged onto theirs as a strategic merge patch: what both say is ours, and what theirs says besides stays.
+Ours is merged onto theirs: what both say is ours, and what theirs says besides stays.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollouts.manifests.conventions import ENGINE
-from rollouts.manifests.customization.strategic_merge import merged
+from rollouts.manifests.customization.merge import merged
 from tidegate.core.model import Json
 from tidegate.core.names import RESERVED
 from tidegate.core.spec import Problem, SpecError, parse_mapping
@@ -60,11 +60,7 @@ def pod_template_in(text: str, file: str, container: str) -> Json:
 
 
 def onto(theirs: Json, ours: Json, container: str) -> Json:
-    """Their pod template with ours in it: the engine first, the rest of theirs after it.
-
-    Raises:
-        Unmergeable: an item of one of their lists says not which one it is.
-    """
+    """Their pod template with ours in it: the engine first, the rest of theirs after it."""
     (engine,) = ours["spec"]["containers"]
     spec = {
         **theirs["spec"],

@@ -17,7 +17,6 @@ from rollouts.kube.resources import (
     DEPLOYMENTS,
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
-    LEADER_WORKER_SETS,
     LEASES,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -30,7 +29,6 @@ from rollouts.kube.resources import (
     ROLLOUTS,
     SCALED_OBJECTS,
     SERVICE_ACCOUNTS,
-    SERVICE_MONITORS,
     SERVICES,
 )
 from rollouts.manifests.conventions import (
@@ -79,47 +77,24 @@ class Right(Value):
 
 def rights(site: Site) -> tuple[Right, ...]:
     """In the namespace: what is read, and the very objects that are written."""
-    seen, listed = _seen(site)
-    read = [Right(resource=each, verbs=READ) for each in seen]
-    read += [Right(resource=each, verbs=("list",)) for each in listed]
+    read = [Right(resource=each, verbs=READ) for each in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS)]
+    read += [Right(resource=each, verbs=("list",)) for each in (EVENTS, RESOURCE_QUOTAS, ANALYSIS_TEMPLATES)]
     kept = [right for resource, names in written_objects(site).items() for right in _kept(resource, names)]
     return (
         *read,
         *kept,
-        *_of_workload(site),
+        # Written whole, as others write it too: a version that was not looked at is a conflict then.
+        Right(resource=ROLLOUTS, verbs=("update",), names=(site.name,)),
         Right(resource=site.route, verbs=("update",), names=(site.route_name,)),
         # Who carries the delivery is a compare-and-set.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(site.name),)),
-        *_of_status(site),
+        # How a Rollout is promoted and aborted.
+        Right(resource=ROLLOUTS, verbs=("patch",), names=(site.name,), subresource="status"),
         *_of_samples(site),
         # For the doctor only.
         *((Right(resource=DEPLOYMENTS, verbs=("get",), names=(guard(site.name),)),) if site.guard else ()),
     )
-
-
-def _seen(site: Site) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
-    """What is read whole, and what is listed."""
-    listed = (EVENTS, RESOURCE_QUOTAS)
-    if site.fleet.multi_node:
-        return (LEADER_WORKER_SETS, PODS), listed
-    return (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS), (*listed, ANALYSIS_TEMPLATES)
-
-
-def _of_workload(site: Site) -> tuple[Right, ...]:
-    """What makes engines. Sets have a new name for each version; a Rollout is written whole, as others write it too: a
-    version that was not looked at is a conflict then.
-    """
-    if site.fleet.multi_node:
-        return (Right(resource=LEADER_WORKER_SETS, verbs=("create", "delete")),)
-    return (Right(resource=ROLLOUTS, verbs=("update",), names=(site.name,)),)
-
-
-def _of_status(site: Site) -> tuple[Right, ...]:
-    """How a Rollout is promoted and aborted."""
-    if site.fleet.multi_node:
-        return ()
-    return (Right(resource=ROLLOUTS, verbs=("patch",), names=(site.name,), subresource="status"),)
 
 
 def _of_samples(site: Site) -> tuple[Right, ...]:
@@ -153,8 +128,7 @@ def cluster_rights(site: Site) -> tuple[Right, ...]:
 
 def policy_names(site: Site) -> tuple[str, ...]:
     """Of the policies that hold tidegate to its own objects, and of their bindings."""
-    engines = ("leaders", "workers") if site.fleet.multi_node else ("rollouts",)
-    parts = ("objects", *engines, *(("warm-pool",) if site.fleet.warm_pool else ()), "pods")
+    parts = ("objects", "rollouts", *(("warm-pool",) if site.fleet.warm_pool else ()), "pods")
     return tuple(cluster_wide(site.fleet.namespace, f"{site.name}-{part}") for part in parts)
 
 
@@ -180,11 +154,11 @@ def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     """The objects that a delivery says again and again; empty names where they come from outside."""
     fleet, direct = site.fleet, (stable_service(site.name), canary_service(site.name))
     written_objects: dict[Resource, tuple[str, ...]] = {
-        **({} if fleet.multi_node else {ROLLOUTS: (site.name,)}),
+        ROLLOUTS: (site.name,),
         SERVICES: direct,
         site.route: (site.route_name, *direct) if fleet.gateway.direct else (site.route_name,),
         POD_DISRUPTION_BUDGETS: (site.name,),
-        **({SERVICE_MONITORS: ()} if fleet.multi_node else {ANALYSIS_TEMPLATES: ()}),
+        ANALYSIS_TEMPLATES: (),
         POD_MONITORS: (),
     }
     if site.samples:
@@ -209,28 +183,16 @@ def role_binding(role: Json, site: Site, account: str, kind: Resource) -> Json:
     return manifest(kind, account, site, roleRef=reference, subjects=[subject])
 
 
-def guard_rights(
-    delivery: str, route: Resource, route_name: str = "", *, multi_node: bool = False
-) -> tuple[Right, ...]:
+def guard_rights(delivery: str, route: Resource, route_name: str = "") -> tuple[Right, ...]:
     """In the delivery's namespace; `route` is the kind that splits its users, named as the delivery when empty."""
-    services = (stable_service(delivery), canary_service(delivery))
-    writes: tuple[Right, ...] = (
-        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(delivery,)),
-        Right(resource=ROLLOUTS, verbs=("patch",), names=(delivery,), subresource="status"),
-    )
-    if multi_node:
-        writes = (Right(resource=SERVICES, verbs=("get", "patch"), names=services),)
     return (
         # RBAC cannot name what is created: the Lease, where somebody deleted it.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
-        *writes,
+        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(delivery,)),
+        Right(resource=ROLLOUTS, verbs=("patch",), names=(delivery,), subresource="status"),
         Right(resource=route, verbs=("get", "patch", "update"), names=(route_name or delivery,)),
-        *(
-            (Right(resource=LEADER_WORKER_SETS, verbs=("list", "delete")),)
-            if multi_node
-            else (Right(resource=REPLICA_SETS, verbs=("list",)),)
-        ),
+        Right(resource=REPLICA_SETS, verbs=("list",)),
         Right(resource=PODS, verbs=("list",)),
         Right(resource=EVENTS, verbs=("create",)),
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, LEADER_WORKER_SETS, LEASES, PODS, ROLLOUTS, SIGSTORE_POLICIES
+from rollouts.kube.resources import DEPLOYMENTS, LEASES, PODS, ROLLOUTS, SIGSTORE_POLICIES
 from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
 from rollouts.manifests.conventions import (
     ENGINE,
@@ -72,11 +72,11 @@ def policies(site: Site, admitted: AdmissionScope) -> Iterator[AdmissionPolicy]:
     accounts = (*own, *admitted.accounts)
     tidegate = {"tidegate": f"request.userInfo.username in {cel_list(accounts)}"}
     yield _policy(site, "objects", _objects(site), only=tidegate, demands=_of_objects(site))
-    yield from _of_workload(site, admitted, only=tidegate)
+    demands = tuple(_rollout(site, admitted))
+    yield _policy(site, "rollouts", (ROLLOUTS,), only=tidegate, variables=_template(), demands=demands)
     if site.fleet.warm_pool:
         demands = tuple(_placeholders(site, site.fleet.warm_pool.image))
-        template = _template("template")
-        yield _policy(site, "warm-pool", (DEPLOYMENTS,), only=tidegate, variables=template, demands=demands)
+        yield _policy(site, "warm-pool", (DEPLOYMENTS,), only=tidegate, variables=_template(), demands=demands)
     yield _policy(
         site,
         "pods",
@@ -88,22 +88,10 @@ def policies(site: Site, admitted: AdmissionScope) -> Iterator[AdmissionPolicy]:
     )
 
 
-def _of_workload(site: Site, admitted: AdmissionScope, *, only: dict[str, str]) -> Iterator[AdmissionPolicy]:
-    """On what comes with a template that a controller makes pods of, in its own name."""
-    if site.fleet.multi_node is None:
-        demands, template = tuple(_rollout(site, admitted)), _template("template")
-        yield _policy(site, "rollouts", (ROLLOUTS,), only=only, variables=template, demands=demands)
-        return
-    for part in ("leader", "worker"):
-        path = f"leaderWorkerTemplate.{part}Template"
-        demands = tuple(_engines(site, admitted, path))
-        yield _policy(site, f"{part}s", (LEADER_WORKER_SETS,), only=only, variables=_template(path), demands=demands)
-
-
-def _template(path: str) -> dict[str, str]:
-    """Variables of a policy on objects with a pod template at `path`, below `spec`."""
-    told = f"oldObject != null && has(oldObject.spec.{path}) && oldObject.spec.{path} == object.spec.{path}"
-    return {"pod": f"object.spec.{path}.spec", "containers": CONTAINERS, "same": told}
+def _template() -> dict[str, str]:
+    """Variables of a policy on objects with a pod template."""
+    same = "oldObject != null && has(oldObject.spec.template) && oldObject.spec.template == object.spec.template"
+    return {"pod": "object.spec.template.spec", "containers": CONTAINERS, "same": same}
 
 
 def _policy(site: Site, what: str, resources: tuple[Resource, ...], **parts: object) -> AdmissionPolicy:
@@ -114,11 +102,7 @@ def _policy(site: Site, what: str, resources: tuple[Resource, ...], **parts: obj
 
 def _objects(site: Site) -> tuple[Resource, ...]:
     """What the driver's Role lets it create, but for what pods are made of."""
-    return (*(each for each in written_objects(site) if each not in {ROLLOUTS, DEPLOYMENTS}), *_sets(site), LEASES)
-
-
-def _sets(site: Site) -> tuple[Resource, ...]:
-    return (LEADER_WORKER_SETS,) if site.fleet.multi_node else ()
+    return (*(each for each in written_objects(site) if each not in {ROLLOUTS, DEPLOYMENTS}), LEASES)
 
 
 def _of_objects(site: Site) -> tuple[Validation, ...]:
@@ -149,7 +133,6 @@ def _of_objects(site: Site) -> tuple[Validation, ...]:
             "&& !has(e.basicAuth) && !has(e.oauth2) && !has(e.bearerTokenSecret) && !has(e.tlsConfig))",
             message="a PodMonitor names no Secret",
         ),
-        *_service_monitors(site),
         Validation(
             holds="!has(object.spec) || !has(object.spec.scaleTargetRef) || (object.spec.scaleTargetRef.name == "
             f"{name} && (!has(object.spec.triggers) || object.spec.triggers.all(t, {_trigger(site)})))",
@@ -168,18 +151,6 @@ def _requests_for_samples(site: Site) -> tuple[Validation, ...]:
         Validation(
             holds=f'object.kind != "ConfigMap" || object.metadata.name == {cel_string(name)}',
             message=f"the one ConfigMap is {name}, which asks engines to keep samples",
-        ),
-    )
-
-
-def _service_monitors(site: Site) -> tuple[Validation, ...]:
-    if site.fleet.multi_node is None:
-        return ()
-    return (
-        Validation(
-            holds='object.kind != "ServiceMonitor" || object.spec.endpoints.all(e, !has(e.authorization) '
-            "&& !has(e.basicAuth) && !has(e.oauth2) && !has(e.bearerTokenSecret) && !has(e.tlsConfig))",
-            message="a ServiceMonitor names no Secret",
         ),
     )
 

@@ -91,12 +91,8 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
 
 
 def disruption_budget(site: Site) -> Json:
-    """How many engines, whatever their version, may be away because nodes are drained.
-
-    A pod takes its whole group with it: another one may go only as long as fewer engines than that are away.
-    """
-    pods = (site.fleet.unavailable - 1) * site.pods_each + 1
-    spec = {"maxUnavailable": pods, "selector": {"matchLabels": dict(site.selector)}}
+    """How many engines, whatever their version, may be away because nodes are drained."""
+    spec = {"maxUnavailable": site.fleet.unavailable, "selector": {"matchLabels": dict(site.selector)}}
     return manifest(POD_DISRUPTION_BUDGETS, site.name, site, spec=spec)
 
 

@@ -26,7 +26,7 @@ def guarding(site: Site) -> tuple[Json, ...]:
     if not site.guard:
         return ()
     name = guard(site.name)
-    rights = guard_rights(site.name, site.route, site.route_name, multi_node=site.fleet.multi_node is not None)
+    rights = guard_rights(site.name, site.route, site.route_name)
     role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
@@ -114,8 +114,7 @@ def _options(site: Site) -> list[str]:
         "--probes": str(PROBES),
         **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
     }
-    multi_node = ["--multi-node"] if fleet.multi_node else []
-    return [*(word for option in options.items() for word in option), *multi_node]
+    return [word for option in options.items() for word in option]
 
 
 def _probe(path: str, *, failures: int) -> Json:

@@ -131,7 +131,7 @@ def services(site: Site) -> tuple[Json, ...]:
 
 def _service(site: Site, name: str) -> Json:
     port = {"name": PORT_NAME, "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PORT_NAME}
-    return manifest(SERVICES, name, site, spec={"selector": dict(site.answering), "ports": [port]})
+    return manifest(SERVICES, name, site, spec={"selector": dict(site.selector), "ports": [port]})
 
 
 METADATA_SERVERS = {"0.0.0.0/0": "169.254.169.254/32", "::/0": "fd00:ec2::254/128"}
@@ -154,16 +154,10 @@ def network_policy(site: Site) -> Json:
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
             {"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME, "protocol": "TCP"}]},
-            *({"from": [each]} for each in _each_other(site)),
         ],
-        "egress": [*_egress(site), *({"to": [each]} for each in _each_other(site))],
+        "egress": _egress(site),
     }
     return manifest(NETWORK_POLICIES, site.name, site, spec=spec)
-
-
-def _each_other(site: Site) -> list[Json]:
-    """Engines over several nodes: their pods talk at ports that the kernel picks."""
-    return [{"podSelector": {"matchLabels": dict(site.selector)}}] if site.fleet.multi_node else []
 
 
 def _egress(site: Site) -> list[Json]:

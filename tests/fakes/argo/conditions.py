@@ -144,36 +144,27 @@ def phase_of(rollout: Rollout, status: Json) -> tuple[str, str]:
 
 
 def _waits_for(rollout: Rollout, status: Json) -> str:
-    restart = rollout.spec.get("restartAt")
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
-    if restart and restart != status.get("restartedAt"):
-        return "rollout is restarting"
     if updated < rollout.replicas:
         return "more replicas need to be updated"
     if available < updated:
         return "updated replicas are still becoming available"
     if rollout.blue_green is not None:
-        return _blue_green_waits_for(rollout.blue_green, status)
+        return _blue_green_waits_for(status)
     if rollout.traffic is None and status.get("replicas", 0) > updated:
         return "old replicas are pending termination"
     return "" if completed(status) else "waiting for all steps to complete"
 
 
-def _blue_green_waits_for(strategy: Json, status: Json) -> str:
+def _blue_green_waits_for(status: Json) -> str:
     colours = status.get("blueGreen", {})
     if colours.get("activeSelector", "") != status.get("currentPodHash") or not colours.get("activeSelector"):
         return "active service cutover pending"
-    if completed(status):
-        return ""
-    run = colours.get("postPromotionAnalysisRunStatus")
-    if strategy.get("postPromotionAnalysis") and (run is None or run["status"] in ("", "Pending", "Running")):
-        return "waiting for analysis to complete"
-    return "waiting for post-promotion verification to complete"
+    return "" if completed(status) else "waiting for post-promotion verification to complete"
 
 
 CANARY_STEP = "CanaryPauseStep"
 BLUE_GREEN = "BlueGreenPause"
-INCONCLUSIVE = "InconclusiveAnalysisRun"
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 

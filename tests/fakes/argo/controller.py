@@ -21,7 +21,6 @@ from fakes.argo.world import World
 
 from rollouts.kube.resources import (
     ANALYSIS_TEMPLATES,
-    CLUSTER_ANALYSIS_TEMPLATES,
     DEPLOYMENTS,
     SERVICES,
     VIRTUAL_SERVICES,
@@ -29,11 +28,8 @@ from rollouts.kube.resources import (
 from tidegate.core.model import Json
 
 _SAME = "This rollout uses the same service for the {} services, but two different services are required."
-_NO_SUCH_ROUTE = "Steps define a route that does not exist in spec.strategy.canary.trafficRouting.managedRoutes"
-STEPS = (
-    "experiment", "setWeight", "setCanaryScale", "pause", "analysis", "setHeaderRoute", "setMirrorRoute", "plugin",
-)  # fmt: skip
-NOT_SIMULATED = ("experiment", "plugin")
+STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRoute")
+"""Routes by header and for copies are taken, and nothing is done for them."""
 
 
 def problem_of(rollout: Rollout, world: World) -> str | None:
@@ -62,6 +58,8 @@ def _problems(rollout: Rollout, world: World) -> Iterator[str]:
         yield from _canary_problems(rollout, world)
     else:
         strategy = rollout.strategy
+        if any(name.endswith("PromotionAnalysis") for name in strategy):
+            raise NotImplementedError("the simulated controller has no analyses of blue-green")
         if strategy.get("activeService") == strategy.get("previewService"):
             same = _SAME.format("active and preview")
             yield f'spec.strategy.blueGreen.activeService: Invalid value: "{strategy.get("activeService")}": {same}'
@@ -87,32 +85,19 @@ def _canary_problems(rollout: Rollout, world: World) -> Iterator[str]:
     if all(str(strategy.get(name)) in ("0", "0%") for name in ("maxSurge", "maxUnavailable")):
         yield f"{at}.maxSurge: Invalid value: MaxSurge and MaxUnavailable both can not be zero"
     for index, step in enumerate(rollout.steps):
-        yield from (f"{at}.steps[{index}]{problem}" for problem in _step_problems(rollout, step, world))
+        yield from (f"{at}.steps[{index}]{problem}" for problem in _step_problems(rollout, step))
 
 
-def _step_problems(rollout: Rollout, step: Json, world: World) -> Iterator[str]:
-    named = [name for name in STEPS if name in step]
-    if any(name in NOT_SIMULATED for name in named):
-        raise NotImplementedError(f"the simulated controller has no {named[0]} steps")
-    if len(named) != 1:
-        yield f": Invalid value: Step must have one of the following set: {', '.join(STEPS[:5])}"
-        return
-    name, value = named[0], step[named[0]]
+def _step_problems(rollout: Rollout, step: Json) -> Iterator[str]:
+    name, value = next(iter(step.items()))
+    if name not in STEPS:
+        raise NotImplementedError(f"the simulated controller has no {name} steps")
     if name == "setWeight" and not 0 <= value <= (rollout.traffic or {}).get("maxTrafficWeight", 100):
         yield f".setWeight: Invalid value: {value}: SetWeight needs to be between 0 and 100"
     if name == "pause" and (value or {}).get("duration") is not None and seconds_of(value["duration"]) < 0:
         yield ".pause.duration: Invalid value: Duration needs to be greater than 0"
     if name == "setCanaryScale" and rollout.traffic is None:
         yield ".setCanaryScale: Invalid value: SetCanaryScale requires TrafficRouting to be set"
-    if name in ("setHeaderRoute", "setMirrorRoute"):
-        managed = {one["name"] for one in (rollout.traffic or {}).get("managedRoutes", ())}
-        routers = set(rollout.traffic or ())
-        if name == "setMirrorRoute" and not ("istio" in routers or ("plugins" in routers and world.mirrors)):
-            yield ".setMirrorRoute: Invalid value: SetMirrorRoute requires TrafficRouting, supports Istio only"
-        elif rollout.traffic is None:
-            yield f".{name}: Invalid value: {name} requires TrafficRouting"
-        elif value["name"] not in managed:
-            yield f".{name}: Invalid value: {_NO_SUCH_ROUTE}"
 
 
 def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
@@ -126,28 +111,16 @@ def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
             owner = (service["metadata"].get("annotations") or {}).get(MANAGED_BY, rollout.name)
             if owner != rollout.name:
                 yield f'{at}.{role}: Invalid value: "{name}": Service "{name}" is managed by another Rollout'
-    for where, reference in _templates(rollout, at):
-        name, cluster = reference["templateName"], bool(reference.get("clusterScope"))
-        kind = CLUSTER_ANALYSIS_TEMPLATES if cluster else ANALYSIS_TEMPLATES
-        if world.find(kind, name, rollout.namespace) is None:
-            yield f"{where}.templates: Invalid value: \"{name}\": {kind.kind} '{name}' not found"
+    for reference in (rollout.strategy.get("analysis") or {}).get("templates", ()):
+        name = reference["templateName"]
+        if world.find(ANALYSIS_TEMPLATES, name, rollout.namespace) is None:
+            yield f"{at}.analysis.templates: Invalid value: \"{name}\": AnalysisTemplate '{name}' not found"
     istio = (rollout.traffic or {}).get("istio", {})
     for config in [istio["virtualService"]] if "virtualService" in istio else istio.get("virtualServices", ()):
         name, _, namespace = str(config["name"]).partition(".")
         if world.find(VIRTUAL_SERVICES, name, namespace or rollout.namespace) is None:
             text = f'virtualservices.networking.istio.io "{name}" not found'
             yield f'{at}.trafficRouting.istio.virtualService.name: Invalid value: "{name}": {text}'
-
-
-def _templates(rollout: Rollout, at: str) -> Iterator[tuple[str, Json]]:
-    """Every analysis template that the strategy names, with its place."""
-    places = {
-        f"{at}.{name}": rollout.strategy.get(name)
-        for name in ("analysis", "prePromotionAnalysis", "postPromotionAnalysis")
-    }
-    places |= {f"{at}.steps[{index}].analysis": step.get("analysis") for index, step in enumerate(rollout.steps)}
-    for where, analysis in places.items():
-        yield from ((where, reference) for reference in (analysis or {}).get("templates", ()))
 
 
 def reconcile(world: World, body: Json) -> None:
@@ -196,12 +169,11 @@ def _refuse(r: Reconciliation, problem: str) -> None:
         conditions.set_condition(
             status, r.now, conditions.Condition(conditions.INVALID_SPEC, "True", "InvalidSpec", text)
         )
-        r.event("InvalidSpec", text, warning=True)
     r.write_status(status)
 
 
 def _check_paused_conditions(r: Reconciliation) -> None:
-    """Progressing says `RolloutPaused`, `RolloutResumed` or `RolloutRetry` before anything else happens.
+    """Progressing says `RolloutPaused` or `RolloutResumed` before anything else happens.
 
     A pause must not count as lack of progress (`checkPausedConditions`).
     """
@@ -210,9 +182,6 @@ def _check_paused_conditions(r: Reconciliation) -> None:
     reason = progress["reason"] if progress else ""
     paused = bool(status.get("pauseConditions")) or r.rollout.paused
     if reason == conditions.ABORTED:
-        if not r.rollout.aborted:
-            text = "Retrying Rollout after abort"
-            r.write_condition(conditions.PROGRESSING, "Unknown", "RolloutRetry", text)
         return
     if paused and reason != conditions.IS_PAUSED:
         r.write_condition(conditions.PROGRESSING, "Unknown", conditions.IS_PAUSED, "Rollout is paused")

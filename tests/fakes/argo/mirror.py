@@ -9,7 +9,6 @@ One thread uses it: the one that reconciles. Changes are handed to that thread b
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
 from fakes.clock import RealTime, Time
@@ -19,32 +18,23 @@ from fakes.kube.store import Event, copied, kind_of
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube import requests
 from rollouts.kube.model import Request, Resource, WatchEvent, WatchEventType
-from rollouts.kube.resources import EVENTS, PODS, REPLICA_SETS
+from rollouts.kube.resources import PODS, REPLICA_SETS
 from tidegate.core.model import Json
 
 Place = tuple[str, str]
 """Namespace and name."""
-EVENTS_KNOWN = 1000
-"""Events that are counted up when they are told again."""
 
 
 class Mirror:
     """Implements `fakes.argo.world.Cluster`."""
 
-    def __init__(
-        self, followed: Iterable[Resource], *, ask: Callable[[Request], Json], tell: Callable[[Json], None]
-    ) -> None:
-        """`ask` sends a request and waits for the answer; `tell` records an event some time soon.
-
-        `ask` raises the errors of `rollouts.errors`.
-        """
+    def __init__(self, followed: Iterable[Resource], *, ask: Callable[[Request], Json]) -> None:
+        """`ask` sends a request and waits for the answer, or raises the errors of `rollouts.errors`."""
         self.time: Time = RealTime()
         self._ask = ask
-        self._tell = tell
         self._known: dict[Resource, dict[Place, Json]] = {resource: {} for resource in followed}
         self._read: dict[tuple[Resource, Place], Json] = {}
         """What is not followed, as it was read last."""
-        self._events: OrderedDict[str, Json] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
 
     def follow(self, resource: Resource, change: WatchEvent) -> None:
@@ -75,8 +65,6 @@ class Mirror:
             Refusal: it is not followed, and could not be read.
         """
         place = (namespace or "") if resource.namespaced else "", name
-        if resource == EVENTS:
-            return copied(self._events.get(name))
         if resource in self._known:
             return copied(self._known[resource].get(place))
         try:
@@ -94,8 +82,6 @@ class Mirror:
         return [copied(body) for (where, _), body in found if not namespace or where == namespace]
 
     def create(self, resource: Resource, body: Json, *, manager: str, dry_run: bool = False) -> Json:
-        if resource == EVENTS:
-            return self._record(body)
         extra = requests.DRY_RUN if dry_run else {}
         answer = self._asked(_managed(requests.create(resource, body), manager, extra))
         return answer if dry_run else self._stored(resource, answer)
@@ -105,8 +91,6 @@ class Mirror:
 
         Upstream patches them after a conflict (`rollout/sync.go`, `updateReplicaSetFallbackToPatch`).
         """
-        if resource == EVENTS:
-            return self._record(body)
         before = self._before(resource, body)
         if before == body:
             return body  # as an API server: a write that changes nothing makes no version
@@ -142,13 +126,6 @@ class Mirror:
             if refusal.code != 404 or resource != PODS:
                 raise
             return body  # a pod that ended needs no labels
-
-    def _record(self, body: Json) -> Json:
-        self._events[body["metadata"]["name"]] = copied(body)
-        while len(self._events) > EVENTS_KNOWN:
-            self._events.popitem(last=False)
-        self._tell(body)
-        return body
 
     def _stored(self, resource: Resource, answer: Json) -> Json:
         if resource in self._known:

@@ -1,22 +1,18 @@
 """The simulated Argo Rollouts controller as a process next to a real API server.
 
-    PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving --metrics-port 8090
+    PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving --control serving/switches
 
 ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts and AnalysisRuns are worked on
 here, by the code of `fakes.argo.controller`, in one thread that knows and acts: changes come in between two
 reconciliations. Once it knows what is there it prints one line that begins with `ready`. Everything it must remember is
 in the API server, so that it may be killed and started again at any time. SIGTERM ends it.
 
-`--install` brings the CustomResourceDefinitions of Argo Rollouts into a cluster that has none (`definitions.py`).
-
 What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any time:
 
 | key | values | as |
 |---|---|---|
 | `plugin_broken` | `true`, `false` | `Simulation.plugin_broken` |
-| `mirrors` | `true`, `false` | `Simulation.mirrors` |
-| `analysis` | `Running`, `Successful`, `Failed`, `Error`, `Inconclusive` | `Simulation.analysis` |
-| `analysis_message` | words | what such runs say |
+| `analysis` | `Running`, `Successful`, `Failed`, `Error` | `Simulation.analysis` |
 
 A key that is not there, and a ConfigMap that is not there, is as at first. A controller that is down is a process that
 was stopped or killed.
@@ -30,33 +26,24 @@ import queue
 import signal
 import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from fakes.argo.definitions import definitions
 from fakes.argo.mirror import Mirror
 from fakes.argo.objects import HASH_LABEL
 from fakes.argo.simulation import Simulation
 
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
-from rollouts.kube import requests
 from rollouts.kube.model import EVERYWHERE, Request, Resource, WatchEvent, WatchEventType
-from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import (
     ANALYSIS_RUNS,
     ANALYSIS_TEMPLATES,
-    CLUSTER_ANALYSIS_TEMPLATES,
     CONFIG_MAPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
-    EVENTS,
-    EXPERIMENTS,
     PODS,
     REPLICA_SETS,
     ROLLOUTS,
@@ -65,37 +52,9 @@ from rollouts.kube.resources import (
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
-_STARTED = time.time()
-
-
-async def serve_metrics(metrics: Callable[[], Awaitable[str]], host: str, port: int) -> tuple[asyncio.Server, int]:
-    """Answer every GET with them; the server and its port, which for port 0 is a free one."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
-            known = path.partition(b"?")[0] == b"/metrics"
-            text = await metrics() + _process() if known else "there is /metrics\n"
-            status = "200 OK" if known else "404 Not Found"
-            head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n"
-            writer.write(f"{head}Content-Length: {len(text.encode())}\r\n\r\n{text}".encode())
-            await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError, OSError):
-            pass  # the one who asked is gone, or spoke something else
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(answer, host, port)
-    return server, int(server.sockets[0].getsockname()[1])
-
-
-def _process() -> str:
-    """What client_golang's process collector says too."""
-    return f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {_STARTED:.2f}\n"
-
-
-PHASES = ("Running", "Successful", "Failed", "Error", "Inconclusive")
-AT_FIRST = {"plugin_broken": "false", "mirrors": "true", "analysis": "Running", "analysis_message": ""}
+SWITCHES = {"plugin_broken": ("false", "true"), "analysis": ("Running", "Successful", "Failed", "Error")}
+"""What each can be; as at first comes first."""
+AT_FIRST = {key: values[0] for key, values in SWITCHES.items()}
 
 
 class Switches:
@@ -113,27 +72,21 @@ class Switches:
         changed = {key for key in AT_FIRST if before[key] != desired[key]}
         if "plugin_broken" in changed:
             self._simulation.plugin_broken = desired["plugin_broken"] == "true"
-        if "mirrors" in changed:
-            self._simulation.mirrors = desired["mirrors"] == "true"
-        if changed & {"analysis", "analysis_message"}:
-            self._simulation.analysis(desired["analysis"], desired["analysis_message"])
+        if "analysis" in changed:
+            self._simulation.analysis(desired["analysis"])
 
     def _understood(self, key: str, text: str) -> bool:
-        values = {"plugin_broken": ("true", "false"), "mirrors": ("true", "false"), "analysis": PHASES}
-        if key not in AT_FIRST:
-            wrong = f"no switch {key}; there are {', '.join(AT_FIRST)}"
-        elif key in values and text not in values[key]:
-            wrong = f"{key} is {text}; it can be {', '.join(values[key])}"
+        if key not in SWITCHES:
+            wrong = f"no switch {key}; there are {', '.join(SWITCHES)}"
+        elif text not in SWITCHES[key]:
+            wrong = f"{key} is {text}; it can be {', '.join(SWITCHES[key])}"
         else:
             return True
         print(f"switches: {wrong}", file=sys.stderr, flush=True)
         return False
 
 
-FOLLOWED = (
-    *(ROLLOUTS, REPLICA_SETS, PODS, SERVICES, DEPLOYMENTS),
-    *(ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES),
-)
+FOLLOWED = (ROLLOUTS, REPLICA_SETS, PODS, SERVICES, DEPLOYMENTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES)
 """What upstream has informers for (`controller/controller.go`), and pods, which it lists when it needs them."""
 SIMULATED = (ROLLOUTS, ANALYSIS_RUNS)
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.001, 10.0
@@ -186,11 +139,6 @@ class Worker:
         """The cluster does not serve that kind."""
         self._jobs.put(partial(self._heard, watch))
 
-    def metrics(self) -> Future[str]:
-        answer: Future[str] = Future()
-        self._jobs.put(lambda: answer.set_result(self._simulation.metrics()))
-        return answer
-
     def _run(self) -> None:
         """What is heard comes before each pass: nobody tries again with what was refused as outdated."""
         try:
@@ -242,35 +190,6 @@ class Worker:
             self._ready(len(self._mirror.list(ROLLOUTS)))
 
 
-KINDS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES, EXPERIMENTS)
-_SERVED_WITHIN_SECONDS = 30.0
-
-
-async def install(cluster: Cluster) -> tuple[str, ...]:
-    """Bring those that are missing, and wait until they are served; their names."""
-    brought = []
-    for definition in definitions():
-        name = definition["metadata"]["name"]
-        try:
-            await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-        except NotFound:
-            await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-            brought.append(name)
-    async with asyncio.timeout(_SERVED_WITHIN_SECONDS):
-        for resource in KINDS:
-            while not await _served(cluster, resource):
-                await asyncio.sleep(0.1)
-    return tuple(brought)
-
-
-async def _served(cluster: Cluster, resource: Resource) -> bool:
-    try:
-        await cluster.list(resource)
-    except NotFound:
-        return False
-    return True
-
-
 RETRY_SECONDS = 2.0
 """How long a request is repeated; the queue tries a whole pass again after that."""
 _OURS = {REPLICA_SETS: HASH_LABEL, PODS: HASH_LABEL}
@@ -291,12 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kubeconfig", help="a file; KUBECONFIG otherwise")
     parser.add_argument("--context", help="the file's current one otherwise")
     parser.add_argument("--namespace", action="append", default=[], help="may be repeated; all of them otherwise")
-    parser.add_argument("--metrics-port", type=int, help="serve /metrics there; 0 takes a free port")
-    parser.add_argument("--metrics-host", default="127.0.0.1")
     parser.add_argument("--control", metavar="NAMESPACE/NAME", help="a ConfigMap that says what goes wrong")
-    parser.add_argument(
-        "--install", action="store_true", help="bring the kinds of Argo Rollouts where they are missing"
-    )
     return parser
 
 
@@ -311,8 +225,6 @@ class _Process:
             kubeconfig=options.kubeconfig,
             retry_seconds=RETRY_SECONDS,
         )
-        self._events: asyncio.Queue[Json] = asyncio.Queue()
-        self._where = ""
 
     async def run(self) -> int:
         """Until somebody ends it."""
@@ -320,8 +232,6 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         try:
-            if self._options.install:
-                await install(self._client)
             return await self._work(loop, ended)
         finally:
             await self._client.close()
@@ -329,19 +239,13 @@ class _Process:
     async def _work(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> int:
         failed: asyncio.Future[None] = loop.create_future()
         worker = Worker(
-            Mirror(FOLLOWED, ask=partial(self._ask, loop), tell=partial(self._tell, loop)),
+            Mirror(FOLLOWED, ask=partial(self._ask, loop)),
             self._watches,
             ready=self._say_ready,
             failed=lambda error: void(loop.call_soon_threadsafe(failed.set_exception, error)),
         )
-        if self._options.metrics_port is not None:
-            host = self._options.metrics_host
-            _, port = await serve_metrics(
-                lambda: asyncio.wrap_future(worker.metrics()), host, self._options.metrics_port
-            )
-            self._where = f", metrics at http://{host}:{port}/metrics"
         worker.start()
-        tasks: list[asyncio.Future[Any]] = [failed, asyncio.ensure_future(self._record_events())]
+        tasks: list[asyncio.Future[Any]] = [failed]
         tasks += [asyncio.ensure_future(self._watch(worker, watch)) for watch in self._watches]
         stop = asyncio.ensure_future(ended.wait())
         done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -356,11 +260,8 @@ class _Process:
     def _ask(self, loop: asyncio.AbstractEventLoop, request: Request) -> Json:
         return asyncio.run_coroutine_threadsafe(self._client.send(request), loop).result()
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, event: Json) -> None:
-        loop.call_soon_threadsafe(self._events.put_nowait, event)
-
     def _say_ready(self, count: int) -> None:
-        print(f"ready: {count} Rollouts{self._where}", flush=True)
+        print(f"ready: {count} Rollouts", flush=True)
 
     @property
     def _watches(self) -> list[Watch]:
@@ -387,13 +288,6 @@ class _Process:
                 raise
             worker.nothing(watch)
             await asyncio.Event().wait()
-
-    async def _record_events(self) -> None:
-        """One after another, next to the work; an event that cannot be told is lost, as upstream's are."""
-        while True:
-            body = await self._events.get()
-            with suppress(FleetError):
-                await self._client.send(requests.replace(EVENTS, body))
 
 
 def void(_: object) -> None:

@@ -12,7 +12,7 @@ import copy
 import json
 
 from fakes.argo import conditions
-from fakes.argo.conditions import INCONCLUSIVE, Condition, Pauses, phase_of, set_condition
+from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
 from fakes.argo.objects import (
     EPHEMERAL_METADATA,
     HASH_LABEL,
@@ -47,9 +47,9 @@ class Reconciliation:
         if rollout.fully_promoted:
             self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
         old = rollout.status
-        self.status: Json = {key: copy.deepcopy(old[key]) for key in ("restartedAt",) if key in old}
+        weights = copy.deepcopy(old.get("canary", {}).get("weights"))
+        self.status: Json = {"blueGreen": {}, "canary": {"weights": weights}}
         """The new status, as far as it is known."""
-        self.status |= {"blueGreen": {}, "canary": {"weights": copy.deepcopy(old.get("canary", {}).get("weights"))}}
 
     def _find_new(self) -> ReplicaSet | None:
         """By its hash, or by a template that is equal without what was injected into it (`FindNewReplicaSet`)."""
@@ -86,7 +86,7 @@ class Reconciliation:
     @property
     def halted(self) -> bool:
         """`haltProgress`: no replica set is scaled and no service switched."""
-        return self.rollout.paused or self.pauses.condition(INCONCLUSIVE) is not None
+        return self.rollout.paused
 
     @property
     def template_or_steps_changed(self) -> bool:
@@ -108,9 +108,6 @@ class Reconciliation:
             raise ReconcileError(f'service "{name}" not found')
         return found
 
-    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.world.event(self.rollout.body, reason, message, warning=warning)
-
     def write_condition(self, kind: str, value: str, reason: str, message: str) -> None:
         """`patchCondition`: one condition at once, with phase and generation."""
         status = copy.deepcopy(self.rollout.status)
@@ -118,17 +115,11 @@ class Reconciliation:
             self.write_status(status)
 
     def persist(self, status: Json) -> None:
-        """`persistRolloutStatus`, with the events that a pause or its end makes."""
-        before = bool(self.rollout.status.get("pauseConditions"))
+        """`persistRolloutStatus`."""
         self.pauses.write(status)
         if self.rollout.spec.get("workloadRef"):
             status["workloadObservedGeneration"] = self.rollout.annotations.get(WORKLOAD_GENERATION, "")
         self.write_status(status)
-        after = status.get("pauseConditions") or []
-        if after and not before:
-            self.event(conditions.IS_PAUSED, f"Rollout is paused ({after[0]['reason']})")
-        elif before and not after and "abortedAt" not in status:
-            self.event(conditions.RESUMED, "Rollout is resumed")
         self._wake_for_deadline(status)
 
     def write_status(self, status: Json) -> None:
@@ -197,7 +188,7 @@ def base_status(r: Reconciliation) -> Json:
     return status
 
 
-def promote(r: Reconciliation, status: Json, reason: str) -> None:
+def promote(r: Reconciliation, status: Json) -> None:
     """The current version is the stable one from now on."""
     r.pauses.clear()
     r.pauses.unabort()
@@ -205,10 +196,7 @@ def promote(r: Reconciliation, status: Json, reason: str) -> None:
     status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     if r.rollout.steps:
         status["currentStepIndex"] = len(r.rollout.steps)
-    if status["stableRS"] != status["currentPodHash"]:
-        status["stableRS"] = status["currentPodHash"]
-        text = f"Rollout completed update to revision {r.rollout.revision} ({status['currentPodHash']}): {reason}"
-        r.event("RolloutCompleted", text)
+    status["stableRS"] = status["currentPodHash"]
 
 
 def with_conditions(r: Reconciliation, status: Json) -> Json:
@@ -222,14 +210,7 @@ def with_conditions(r: Reconciliation, status: Json) -> Json:
     _set_available(r, status)
     _set_replica_failure(r, status)
     done = conditions.completed(status)
-    changed = set_condition(
-        status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted")
-    )
-    if changed and not done:
-        text = (
-            f"Rollout not completed, started update to revision {r.rollout.revision + 1} ({status['currentPodHash']})"
-        )
-        r.event("RolloutNotCompleted", text)
+    set_condition(status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted"))
     return status
 
 
@@ -248,8 +229,7 @@ def _set_healthy(r: Reconciliation, status: Json, *, paused: bool) -> bool:
 def _set_aborted(r: Reconciliation, status: Json) -> None:
     text = f"Rollout aborted update to revision {r.rollout.revision}"
     text += f": {r.pauses.message}" if r.pauses.message else ""
-    if set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text)):
-        r.event(conditions.ABORTED, text, warning=True)
+    set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
 
 
 def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_unhealthy: bool) -> None:
@@ -272,15 +252,12 @@ def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_un
     elif not _waits_without_end(r) and conditions.timed_out(r.rollout, status, r.now):
         text = f'ReplicaSet "{name}" has timed out progressing.'
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.TIMED_OUT, text))
-        if r.rollout.spec.get("progressDeadlineAbort"):
-            r.pauses.abort(text)
-            r.event(conditions.ABORTED, text, warning=True)
 
 
 def _waits_without_end(r: Reconciliation) -> bool:
     """`isIndefiniteStep`: it may take as long as it likes; `isWaitingForReplicaSetScaleDown`: versions are warm."""
     warm = any(rs.scale_down_at is not None for rs in r.others)
-    return warm or any(name in (r.rollout.step or {}) for name in ("experiment", "analysis", "pause"))
+    return warm or "pause" in (r.rollout.step or {})
 
 
 def _set_available(r: Reconciliation, status: Json) -> None:
@@ -313,15 +290,10 @@ def _selector_text(selector: Json) -> str:
 
 
 def reset(r: Reconciliation, status: Json) -> None:
-    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0, restarted already."""
+    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0."""
     r.pauses.clear()
     r.pauses.unabort()
     status.pop("promoteFull", None)
-    if "restartAt" in r.rollout.spec:
-        status["restartedAt"] = r.rollout.spec["restartAt"]
-    for part in ("canary", "blueGreen"):
-        for key in [key for key in status.get(part, {}) if key.endswith("AnalysisRunStatus")]:
-            del status[part][key]
     status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     status.pop("currentStepIndex", None)
     if r.rollout.steps:

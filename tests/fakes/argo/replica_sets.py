@@ -273,7 +273,6 @@ def create_new(r: Reconciliation) -> None:
     r.new = ReplicaSet(r.world.create(body))
     r.all.append(r.new)
     _take_revision(r, revision)
-    r.event("NewReplicaSetCreated", f"Created ReplicaSet {r.new.name} (revision {revision})")
     message = f'Created new replica set "{r.new.name}"'
     r.write_condition(conditions.PROGRESSING, "True", "NewReplicaSetCreated", message)
 
@@ -295,12 +294,7 @@ def scale(r: Reconciliation, rs: ReplicaSet, count: int) -> bool:
     rs.body["spec"]["replicas"] = count
     rs.body["metadata"]["annotations"] = annotations
     _write(r, rs)
-    if old == count:
-        return False
-    way = "up" if count > old else "down"
-    text = f"Scaled {way} ReplicaSet {rs.name} (revision {rs.revision}) from {old} to {count}"
-    r.event("ScalingReplicaSet", text)
-    return True
+    return old != count
 
 
 def delays_on_abort(r: Reconciliation) -> bool:
@@ -448,7 +442,6 @@ def _take_revision(r: Reconciliation, revision: int) -> None:
         return
     annotate(r.rollout.body, **{REVISION: str(revision)})
     r.rollout.body = r.world.update(r.rollout.body)
-    r.event("RolloutUpdated", f"Rollout updated to revision {revision}")
 
 
 def _write(r: Reconciliation, rs: ReplicaSet) -> None:

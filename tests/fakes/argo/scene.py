@@ -24,7 +24,7 @@ STEPS: list[Json] = [
     {"pause": {}},
     {"setWeight": 5},
     {"pause": {}},
-    {"setCanaryScale": {"matchTrafficWeight": True}},
+    {"setCanaryScale": {"weight": 50}},
     {"setWeight": 50},
     {"pause": {}},
 ]
@@ -175,9 +175,6 @@ class Scene:
 
     def abort(self) -> None:
         self.say(abort=True)
-
-    def retry(self) -> None:
-        self.say(abort=False)
 
     def promote_full(self) -> None:
         self.say(promoteFull=True)

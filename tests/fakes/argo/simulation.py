@@ -113,13 +113,13 @@ class Simulation:
         self._waiting: dict[Key, None] = {}
         self._working: Key | None = None
         self._called = self._down = self._settling = False
-        self._analysis = ("Running", "")
+        self._analysis = "Running"
         self._pods_made = [pods_made]
         self._workers: dict[str, Callable[[Key, Json], None]] = {
             ROLLOUTS.plural: self._work_on_rollout,
             PODS.plural: self._work_on_pod,
             REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, self._pods_made),
-            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, *self._analysis),
+            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, self._analysis),
             DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
         self.loses_writes_within = 0.0
@@ -178,16 +178,6 @@ class Simulation:
         self._down = down
         self._again(ROLLOUTS)
 
-    @property
-    def mirrors(self) -> bool:
-        """Argo Rollouts 1.10: a plugin may be asked for `setMirrorRoute`. Before, such a Rollout is invalid."""
-        return self._world.mirrors
-
-    @mirrors.setter
-    def mirrors(self, mirrors: bool) -> None:
-        self._world.mirrors = mirrors
-        self._again(ROLLOUTS)
-
     def unschedulable(self, what: str, on: bool = True) -> None:
         """New pods of this version or image find no node."""
         self._switch(self.machines.unschedulable, what, on)
@@ -206,12 +196,12 @@ class Simulation:
         self.machines.slow[what] = seconds
         self._again(PODS)
 
-    def analysis(self, phase: str, message: str = "") -> None:
+    def analysis(self, phase: str) -> None:
         """All analysis runs that have not ended, and all that come, get this phase.
 
-        `Running` (as at first), `Successful`, `Failed`, `Error` or `Inconclusive`.
+        `Running` (as at first), `Successful`, `Failed` or `Error`.
         """
-        self._analysis = (phase, message)
+        self._analysis = phase
         self._again(ANALYSIS_RUNS)
 
     @property

@@ -2,7 +2,7 @@
 
 Upstream: `rollout/canary.go` (`rolloutCanary`, `syncRolloutStatusCanary`, `completedCurrentCanaryStep`),
 `rollout/bluegreen.go`, `rollout/service.go` (`reconcilePreviewService`, `reconcileActiveService`), `rollout/pause.go`
-(`CompletedBlueGreenPause`), `rollout/sync.go` (`shouldFullPromote`, `promoteStable`) and `rollout/restart.go`.
+(`CompletedBlueGreenPause`), `rollout/sync.go` (`shouldFullPromote`, `promoteStable`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fakes.argo import analysis, replica_sets, traffic
-from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP, INCONCLUSIVE, seconds_of
-from fakes.argo.objects import ReplicaSet, moment_of
+from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP, seconds_of
+from fakes.argo.objects import ReplicaSet
 from fakes.argo.reconciliation import (
     Reconciliation,
     base_status,
@@ -23,38 +23,8 @@ from fakes.argo.reconciliation import (
 )
 from fakes.argo.replica_sets import at_desired_counts, canary_counts, preview_count, selector_of
 from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
-from fakes.argo.workloads import is_available
 
-from rollouts.kube.resources import PODS
 from tidegate.core.model import Json
-
-_AGAIN = timedelta(seconds=30)
-
-
-def restart_pods(r: Reconciliation) -> None:
-    """Evict as many as may be missing, at least one; `restartedAt` is set once none is left to evict."""
-    wanted = r.rollout.spec.get("restartAt")
-    if not wanted or wanted == r.rollout.status.get("restartedAt"):
-        return
-    at = moment_of(wanted)
-    if r.now < at:
-        r.world.wake(at)
-        return
-    first = {rs.name: number for number, rs in enumerate((r.stable, r.new)) if rs is not None}
-    ordered = sorted(r.all, key=lambda rs: first.get(rs.name, len(first)))
-    pods = [pod for rs in ordered for pod in r.world.index.owned(PODS, rs.body)]
-    seconds = int(r.rollout.spec.get("minReadySeconds", 0))
-    available = sum(is_available(pod, seconds, r.now) for pod in pods)
-    whole = max(r.rollout.replicas, sum(rs.replicas for rs in r.all))
-    spare = available - (whole - max(r.rollout.surge_and_unavailable[1], 1))
-    old = [pod for pod in pods if moment_of(pod["metadata"]["creationTimestamp"]) < at]
-    for pod in old[: max(spare, 0)]:
-        r.world.delete(pod)
-    if len(old) > max(spare, 0):
-        r.world.wake(r.now + _AGAIN)
-    else:
-        r.status["restartedAt"] = wanted
-
 
 INSTANT_STEPS = ("setHeaderRoute", "setMirrorRoute")
 """Done as soon as they are current, whether or not the router did anything."""
@@ -63,20 +33,18 @@ INSTANT_STEPS = ("setHeaderRoute", "setMirrorRoute")
 def reconcile_canary(r: Reconciliation) -> None:
     """The order matters: services and traffic come before pods, and the status comes last."""
     replica_sets.sync_revision(r)
-    runs = analysis.Runs(r)
     if r.template_or_steps_changed:
-        _write_canary_status(r, runs)
+        _write_canary_status(r)
         return
     replica_sets.create_new(r)
-    restart_pods(r)
     sync_metadata(r)
     replica_sets.forget_old(r)
     reconcile_canary_services(r)
     reconcile_traffic(r)
-    runs.reconcile()
+    analysis.follow_background(r)
     if not r.pauses.adds and not scale_canary(r):
         _pause_at_step(r)
-    _write_canary_status(r, runs)
+    _write_canary_status(r)
 
 
 def scale_canary(r: Reconciliation) -> bool:
@@ -109,20 +77,20 @@ def _pause_at_step(r: Reconciliation) -> None:
         r.world.wake(r.pauses.ends(CANARY_STEP, seconds) or r.now + timedelta(seconds=seconds))
 
 
-def _write_canary_status(r: Reconciliation, runs: analysis.Runs) -> None:
+def _write_canary_status(r: Reconciliation) -> None:
     status = base_status(r)
     status["availableReplicas"] = sum(rs.available for rs in r.all)
     status["currentStepHash"] = r.rollout.step_hash
     if r.template_or_steps_changed:
         reset(r, status)
         _skip_steps_of_known_version(r, status)
-    elif (reason := _promotes_canary(r)) is not None:
-        promote(r, status, reason)
+    elif _promotes_canary(r):
+        promote(r, status)
     elif r.pauses.aborted:
         promoted = status.get("stableRS", "") == status["currentPodHash"]
         _set_index(r, status, len(r.rollout.steps) if promoted else 0)
     else:
-        _advance(r, status, runs)
+        _advance(r, status)
     r.persist(with_conditions(r, status))
 
 
@@ -130,54 +98,36 @@ def _skip_steps_of_known_version(r: Reconciliation, status: Json) -> None:
     """Back to the stable, or within the rollback window to one that still has pods: all steps are skipped."""
     if r.new is None or not r.rollout.steps:
         return
-    if r.new.hash == r.rollout.stable_hash:
-        r.event("SkipSteps", "Rollback to stable ReplicaSets")
-    elif within_window(r) and r.new.replicas > 0:
-        r.event("SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
-    else:
-        return
-    status["currentStepIndex"] = len(r.rollout.steps)
+    if r.new.hash == r.rollout.stable_hash or (within_window(r) and r.new.replicas > 0):
+        status["currentStepIndex"] = len(r.rollout.steps)
 
 
-def _promotes_canary(r: Reconciliation) -> str | None:
-    """Why the new one becomes stable now (`shouldFullPromote`): its pods are all there, and nothing is left to do."""
+def _promotes_canary(r: Reconciliation) -> bool:
+    """Whether the new one becomes stable now (`shouldFullPromote`): its pods are all there, and nothing is left."""
     if r.stable is None:
-        return "Initial deploy"
+        return True
     full = r.rollout.promoting_fully or within_window(r)
     if full:
         r.pauses.clear()
         r.pauses.unabort()
-    if r.pauses.aborted or r.new is None or not _all_available(r):
-        return None
-    if r.rollout.promoting_fully:
-        return "Full promotion requested"
-    if full:
-        return "Rollback within window"
-    count = len(r.rollout.steps)
-    return f"Completed all {count} canary steps" if r.rollout.step_index in (None, count) else None
+    if r.pauses.aborted or r.new is None or r.new.available != r.rollout.replicas:
+        return False
+    return full or r.rollout.step_index in (None, len(r.rollout.steps))
 
 
-def _all_available(r: Reconciliation) -> bool:
-    whole = r.rollout.replicas
-    return r.new is not None and r.new.available == whole
-
-
-def _advance(r: Reconciliation, status: Json, runs: analysis.Runs) -> None:
+def _advance(r: Reconciliation, status: Json) -> None:
     index = r.rollout.step_index
     if index is None:
         return
     if r.rollout.promoting_fully or within_window(r):
         index = len(r.rollout.steps)
-    elif (step := r.rollout.step) is not None and _completed(r, step, runs):
+    elif (step := r.rollout.step) is not None and _completed(r, step):
         index += 1
-        status["canary"].pop(analysis.STEP[1], None)
-        text = f"Rollout step {index}/{len(r.rollout.steps)} completed ({step_text(step)})"
-        r.event("RolloutStepCompleted", text)
         r.pauses.remove(CANARY_STEP)
     _set_index(r, status, index)
 
 
-def _completed(r: Reconciliation, step: Json, runs: analysis.Runs) -> bool:
+def _completed(r: Reconciliation, step: Json) -> bool:
     """`completedCurrentCanaryStep`; never while `spec.paused`."""
     if r.rollout.paused:
         return False
@@ -185,27 +135,12 @@ def _completed(r: Reconciliation, step: Json, runs: analysis.Runs) -> bool:
         return r.pauses.step_completed(step["pause"] or {})
     if "setCanaryScale" in step or "setWeight" in step:
         return at_desired_counts(r.rollout, r.new, r.stable, r.others, r.weights)
-    if "analysis" in step:
-        return runs.succeeded(analysis.STEP)
     return any(name in step for name in INSTANT_STEPS)
 
 
 def _set_index(r: Reconciliation, status: Json, index: int) -> None:
     if r.rollout.steps:
         status["currentStepIndex"] = index
-
-
-def step_text(step: Json) -> str:
-    """`CanaryStepString`."""
-    if "setWeight" in step:
-        return f"setWeight: {step['setWeight']}"
-    if "pause" in step:
-        duration = (step["pause"] or {}).get("duration")
-        return f"pause: {duration}" if duration else "pause"
-    if "setCanaryScale" in step:
-        inside = ", ".join(f"{key}: {str(part).lower()}" for key, part in step["setCanaryScale"].items())
-        return f"setCanaryScale{{{inside}}}"
-    return next((name for name in ("experiment", "analysis", *INSTANT_STEPS) if name in step), "invalid")
 
 
 def reconcile_blue_green(r: Reconciliation) -> None:
@@ -216,19 +151,16 @@ def reconcile_blue_green(r: Reconciliation) -> None:
     preview = _service(r, "previewService")
     if preview is not None and not r.halted:
         traffic.switch(r, preview, r.new.hash)
-    runs = analysis.Runs(r)
     if r.template_changed:
-        _write_blue_green_status(r, runs)
+        _write_blue_green_status(r)
         return
-    restart_pods(r)
     active = _service(r, "activeService") or {}
     scale_blue_green(r, selector_of(active))
     replica_sets.forget_old(r)
-    _reconcile_pause(r, r.new, selector_of(active), runs)
-    _switch_active(r, r.new, active, runs)
-    runs.reconcile()
+    _reconcile_pause(r, r.new, selector_of(active))
+    _switch_active(r, r.new, active)
     sync_metadata(r)
-    _write_blue_green_status(r, runs)
+    _write_blue_green_status(r)
 
 
 def scale_blue_green(r: Reconciliation, active_hash: str) -> None:
@@ -240,10 +172,7 @@ def scale_blue_green(r: Reconciliation, active_hash: str) -> None:
     r.new = r.new or r.by_hash(r.rollout.current_hash)  # as `reconcileCanaryReplicaSets`, or it waits for ever
     if r.new is not None:
         replica_sets.scale_new(r, preview_count(r.rollout, r.by_hash(_colours(r).get("activeSelector", "")), r.new))
-    after = r.rollout.strategy
-    measured = "postPromotionAnalysis" not in after or "scaleDownDelaySeconds" in after or r.rollout.fully_promoted
-    if r.pauses.condition(INCONCLUSIVE) is None and (measured or analysis.Runs(r).succeeded(analysis.AFTER)):
-        replica_sets.scale_down_others_of_blue_green(r)
+    replica_sets.scale_down_others_of_blue_green(r)
 
 
 def _colours(r: Reconciliation) -> Json:
@@ -278,18 +207,12 @@ def _needs_pause(r: Reconciliation) -> bool:
     return strategy.get("autoPromotionEnabled") is False or int(strategy.get("autoPromotionSeconds", 0)) > 0
 
 
-def _measured_before(r: Reconciliation, runs: analysis.Runs) -> bool:
-    return "prePromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.BEFORE)
-
-
-def _reconcile_pause(r: Reconciliation, new: ReplicaSet, active_hash: str, runs: analysis.Runs) -> None:
+def _reconcile_pause(r: Reconciliation, new: ReplicaSet, active_hash: str) -> None:
     if r.rollout.aborted or r.halted or not _ready(r, new):
         return
     passed = _colours(r).get("scaleUpPreviewCheckPoint")
     if _fast_tracked(r, new, active_hash) or passed or not _needs_pause(r):
         r.pauses.remove(BLUE_GREEN)
-        return
-    if not _measured_before(r, runs):
         return
     seconds = int(r.rollout.strategy.get("autoPromotionSeconds", 0))
     if r.pauses.condition(BLUE_GREEN) is None:
@@ -315,16 +238,12 @@ def _pause_completed(r: Reconciliation) -> bool:
     return ends is not None and r.now >= ends
 
 
-def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json, runs: analysis.Runs) -> None:
+def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json) -> None:
     """To the new one when it may serve; back to the stable when aborted."""
     if r.halted:
         return
     desired = selector_of(active)
-    if (
-        _ready(r, new)
-        and _saturated(r, new)
-        and (_fast_tracked(r, new, desired) or (_pause_completed(r) and _measured_before(r, runs)))
-    ):
+    if _ready(r, new) and _saturated(r, new) and (_fast_tracked(r, new, desired) or (_pause_completed(r))):
         desired = new.hash
     if r.rollout.aborted:
         desired = r.rollout.stable_hash
@@ -332,7 +251,7 @@ def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json, runs: analy
         traffic.switch(r, active, desired)
 
 
-def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
+def _write_blue_green_status(r: Reconciliation) -> None:
     status = base_status(r)
     if r.template_changed:
         reset(r, status)
@@ -342,11 +261,10 @@ def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
     colours = status["blueGreen"]
     for colour in ("preview", "active"):
         colours[f"{colour}Selector"] = selector_of(_service(r, f"{colour}Service"))
-    reason = _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"], runs)
-    if reason is not None:
-        promote(r, status, reason)
+    if _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"]):
+        promote(r, status)
     else:
-        colours["scaleUpPreviewCheckPoint"] = _check_point(r, runs)
+        colours["scaleUpPreviewCheckPoint"] = _check_point(r)
     active = r.by_hash(colours["activeSelector"])
     if active is not None:
         counts = {"HPAReplicas": active.actual, "availableReplicas": active.available, "readyReplicas": active.ready}
@@ -358,27 +276,20 @@ def _write_blue_green_status(r: Reconciliation, runs: analysis.Runs) -> None:
     r.persist(with_conditions(r, status))
 
 
-def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str, runs: analysis.Runs) -> str | None:
-    """Why the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
+def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str) -> bool:
+    """Whether the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
     if r.stable is None or not active_hash:
-        return "Initial deploy"
+        return True
     if active_hash != current:
-        return None
-    if r.rollout.promoting_fully:
-        return "Full promotion requested"
-    if within_window(r):
-        return "Rollback within window"
-    if "postPromotionAnalysis" in r.rollout.strategy and r.new is not None and r.warm:
-        return None if r.pauses.aborted else f"Rollback to '{r.new.name}' within scaleDownDelay"
-    measured = "postPromotionAnalysis" not in r.rollout.strategy or runs.succeeded(analysis.AFTER)
-    return "Completed blue-green update" if measured and not r.pauses.aborted else None
+        return False
+    return r.rollout.promoting_fully or within_window(r) or not r.pauses.aborted
 
 
-def _check_point(r: Reconciliation, runs: analysis.Runs) -> bool:
+def _check_point(r: Reconciliation) -> bool:
     """`calculateScaleUpPreviewCheckPoint`: passed once, until the template changes or the version is stable."""
     preview = r.rollout.strategy.get("previewReplicaCount")
     if preview is None or r.new is None:
         return False
     if _colours(r).get("scaleUpPreviewCheckPoint"):
         return True
-    return _measured_before(r, runs) and _pause_completed(r) and r.new.available == int(preview)
+    return _pause_completed(r) and r.new.available == int(preview)

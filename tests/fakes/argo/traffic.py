@@ -153,9 +153,6 @@ def switch(r: Reconciliation, service: Json, pod_hash: str) -> None:
     annotate(service, **{MANAGED_BY: r.rollout.name})
     service["spec"]["selector"] = (service["spec"].get("selector") or {}) | {HASH_LABEL: pod_hash}
     r.world.update(service)
-    r.event(
-        "SwitchService", f"Switched selector for service '{service['metadata']['name']}' from '{old}' to '{pod_hash}'"
-    )
 
 
 def ensure_targets(r: Reconciliation, name: str | None, rs: ReplicaSet | None, *, when_available: bool = True) -> None:
@@ -202,23 +199,13 @@ def reconcile_traffic(r: Reconciliation) -> None:
 
     Raises:
         ReconcileError: the plugin cannot be loaded, or the route is not what it should be.
-        NotImplementedError: a route by header, or Istio's mirror, is to be written; the plugin's mirror does nothing
-            and succeeds (0.15.0, `plugin.go`: `SetMirrorRoute` answers an empty `RpcError`).
     """
     if r.rollout.traffic is None:
         r.status["canary"].pop("weights", None)
         return
-    step = r.rollout.step or {}
-    written = "setHeaderRoute" in step or ("setMirrorRoute" in step and "istio" in r.rollout.traffic)
-    if written and r.rollout.revision > 1:
-        raise NotImplementedError(f"the simulated controller has no routes of {next(iter(step))}")
     for router in routers_of(r):
         weight, canary_hash = _desired(r)
-        try:
-            router.set_weight(weight)
-        except ReconcileError as error:
-            r.event("TrafficRoutingError", str(error), warning=True)
-            raise
+        router.set_weight(weight)
         _write_weights(r, weight, canary_hash)
 
 
@@ -275,7 +262,7 @@ def _weight_of_step(r: Reconciliation) -> int:
 
 def _write_weights(r: Reconciliation, weight: int, canary_hash: str) -> None:
     """`calculateWeightStatus`; `verified` stays out where a router cannot verify."""
-    strategy, old = r.rollout.strategy, r.rollout.weights
+    strategy = r.rollout.strategy
     stable_hash = r.stable.hash if r.stable is not None else ""
     canary: Json = {"weight": weight, "podTemplateHash": canary_hash, "serviceName": strategy.get("canaryService")}
     stable: Json = {
@@ -283,12 +270,7 @@ def _write_weights(r: Reconciliation, weight: int, canary_hash: str) -> None:
         "podTemplateHash": stable_hash,
         "serviceName": strategy.get("stableService"),
     }
-    new = {
+    r.status["canary"]["weights"] = {
         arm: {key: part for key, part in said.items() if part not in ("", None)}
         for arm, said in (("canary", canary), ("stable", stable))
     }
-    before = old["canary"]["weight"] if old else None
-    if old is None or any(old.get(arm) != new[arm] for arm in new):
-        change = f"to {weight}" if before is None else f"from {before} to {weight}" if before != weight else ""
-        r.event("TrafficWeightUpdated", f"Traffic weight updated {change}")
-    r.status["canary"]["weights"] = new

@@ -162,8 +162,6 @@ def run_pod(world: World, pod: Json, machines: Machines) -> None:
             return
         pod["spec"]["nodeName"] = node
         pod = world.update(pod)
-        text = f"Successfully assigned {pod['metadata']['namespace']}/{pod['metadata']['name']} to {node}"
-        world.event(pod, "Scheduled", text, source="default-scheduler")
     _start(world, pod, machines, names)
 
 
@@ -174,12 +172,12 @@ def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None
     if names & machines.image_pull_fails:
         text = f'Back-off pulling image "{pod["spec"]["containers"][0]["image"]}"'
         state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
-        _write(world, pod, "Pending", begun, state, event=("Failed", text))
+        _write(world, pod, "Pending", begun, state)
     elif names & machines.crashes:
         text = f"back-off 5m0s restarting failed container={pod['spec']['containers'][0]['name']}"
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
         words = next((words for name, words in machines.last_words.items() if name in names), "")
-        _write(world, pod, "Running", begun, state, event=("BackOff", text), last_words=words)
+        _write(world, pod, "Running", begun, state, last_words=words)
     else:
         if now < ready_at:
             world.wake(ready_at)
@@ -190,8 +188,6 @@ def _wait_for_node(world: World, pod: Json, why: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
     old = (pod.get("status") or {}).get("conditions", ())
     since = next((one["lastTransitionTime"] for one in old if one["type"] == "PodScheduled"), stamp(world.now()))
-    if not old or old[0].get("message") != why:
-        world.event(pod, "FailedScheduling", why, warning=True, source="default-scheduler")
     world.report(pod, {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]})
 
 
@@ -203,7 +199,6 @@ def _write(
     state: Json,
     *,
     ready: bool = False,
-    event: tuple[str, str] | None = None,
     last_words: str = "",
 ) -> None:
     old = {one["type"]: one for one in (pod.get("status") or {}).get("conditions", ())}
@@ -228,8 +223,6 @@ def _write(
         for one in pod["spec"]["containers"]
     ]
     status = {"phase": phase, "startTime": begun, "conditions": conditions, "containerStatuses": statuses}
-    if event is not None and (pod.get("status") or {}).get("containerStatuses") != statuses:
-        world.event(pod, *event, warning=True, source="kubelet")
     world.report(pod, status)
 
 
@@ -253,15 +246,10 @@ def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
     for _ in range(desired - len(pods)):
         numbers[0] += 1
         try:
-            pod = world.create(_pod(body, numbers[0]))
+            world.create(_pod(body, numbers[0]))
         except Refusal as refusal:
             failure = str(refusal)
-            world.event(
-                body, "FailedCreate", f"Error creating: {failure}", warning=True, source="replicaset-controller"
-            )
             break
-        text = f"Created pod: {pod['metadata']['name']}"
-        world.event(body, "SuccessfulCreate", text, source="replicaset-controller")
     _write_status(world, body, failure)
 
 

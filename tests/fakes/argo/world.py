@@ -1,4 +1,4 @@
-"""What every simulated controller has around it: the cluster, the time, the events, what belongs to whom, what is next.
+"""What every simulated controller has around it: the cluster, the time, what belongs to whom, what is next.
 
 Upstream: the indexers in `rollout/controller.go` and `controller/controller.go`, client-go's informers and
 `util/workqueue`, without threads and without limits. Reading by index keeps a reconciliation as fast among 10,000
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Protocol
 
-from fakes.argo.objects import controller_of, safe_hash, stamp
+from fakes.argo.objects import controller_of
 from fakes.clock import Time
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
 from rollouts.kube.model import EVERYWHERE, Resource
-from rollouts.kube.resources import EVENTS, resource_of
+from rollouts.kube.resources import resource_of
 from tidegate.core.model import Json
 
 
@@ -133,7 +133,6 @@ class World:
         self.wake = wake
         """Reconcile again at that time (`enqueueRolloutAfter`)."""
         self.plugin_broken = False
-        self.mirrors = True
         self._stored: dict[str, Json] = {}
         """By what was asked: an API server's defaults stay as they are."""
 
@@ -180,36 +179,6 @@ class World:
     def delete(self, body: Json) -> None:
         metadata = body["metadata"]
         self.cluster.delete(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))
-
-    def event(
-        self, about: Json, reason: str, message: str, *, warning: bool = False, source: str = "rollouts-controller"
-    ) -> None:
-        """Record a Kubernetes event, or count it up when it was told before (`utils/record/record.go`)."""
-        metadata = about["metadata"]
-        namespace = metadata.get("namespace", "default")
-        name = f"{metadata['name']}.{safe_hash([metadata.get('uid'), reason, message])}"
-        now = stamp(self.now())
-        known = self.find(EVENTS, name, namespace)
-        if known is not None:
-            self.update(known | {"count": known["count"] + 1, "lastTimestamp": now})
-            return
-        involved = {"apiVersion": about["apiVersion"], "kind": about["kind"], "namespace": namespace}
-        self.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": name, "namespace": namespace},
-                "involvedObject": involved | {key: metadata[key] for key in ("name", "uid") if key in metadata},
-                "reason": reason,
-                "message": message,
-                "type": "Warning" if warning else "Normal",
-                "source": {"component": source},
-                "reportingComponent": source,
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "count": 1,
-            }
-        )
 
 
 Key = tuple[str, str, str]

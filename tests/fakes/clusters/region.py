@@ -25,9 +25,9 @@ from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
+from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
-from rollouts.guarded.rollout import GuardedRollout
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import (

@@ -18,8 +18,8 @@ from tidegate.core.model import Json
 _BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")
 """Groups of the API server itself whose name has no dot; its others end in `.k8s.io`."""
 
-_EXTENSIONS = ("gateway.", "leaderworkerset.")
-"""Those of Kubernetes' own groups that are brought by definitions."""
+_EXTENSION = "gateway."
+"""Of Kubernetes' own groups the one that is brought by definitions."""
 
 _WITHOUT_STATUS = frozenset(
     {
@@ -74,7 +74,7 @@ def kind_of(resource: Resource) -> Kind:
         resource.kind,
         namespaced=resource.namespaced,
         status=resource.plural not in _WITHOUT_STATUS,
-        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith(_EXTENSIONS))),
+        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith(_EXTENSION))),
     )
 
 

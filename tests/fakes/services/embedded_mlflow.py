@@ -13,9 +13,9 @@ from registry.adapters.mlflow_store import embedded_uri
 
 _MAKE = """
 import sys
-from registry.adapters.mlflow_library import LibraryStore
+from registry.adapters.mlflow_library import open_client
 
-LibraryStore(sys.argv[1]).names_like("", 1)
+open_client(sys.argv[1])
 """
 
 

@@ -36,15 +36,6 @@ class TeamRepository:
         self._work("push", "--quiet", "origin", f"HEAD:{self.branch}")
         return self.commits()[0]
 
-    def person_merges(self, branch: str, *, squash: bool = False) -> None:
-        """Somebody merges a branch, as a forge's button does."""
-        self._work("fetch", "--quiet", "origin")
-        self._work("checkout", "--quiet", "-B", self.branch, f"origin/{self.branch}")
-        self._work("merge", "--quiet", *(["--squash"] if squash else ["--no-ff"]), f"origin/{branch}")
-        if squash:
-            self._work("commit", "--quiet", "--message", "squashed")
-        self._work("push", "--quiet", "origin", self.branch)
-
     def text(self, path: str, branch: str = "") -> str:
         """A file as the branch has it."""
         return self._at("show", f"{branch or self.branch}:{path}")

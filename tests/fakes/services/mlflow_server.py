@@ -27,7 +27,7 @@ from registry.model import DeliverySummary
 from tidegate.cli.commands.init import write_example
 from tidegate.testing import write_tiny_model
 
-STORES = {"mlflow": "tracking_uri", "mlflow library": "library_uri", "mlflow server": "server"}
+STORES = {"mlflow": "tracking_uri", "mlflow server": "server"}
 """Each way to MLflow, with the fixture that has its address."""
 # Seven processes that no test needs, each of which loads all of MLflow.
 NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from alike import some
 from fakes.terminal import Tidegate
 
 from pipelines.events.spool import EventEntry, Spool
@@ -219,16 +216,3 @@ def test_a_command_that_only_reads_makes_nothing(
     # Neither is there a fleet to show, or a model to plan for.
     assert (said.code, "Traceback" in said.err) == ({"history": 0, "status": 4}.get(command, 2), False)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("command", some(READERS, every=4))
-def test_a_command_that_only_reads_the_embedded_store_does_not_load_mlflow(
-    registered: Path, state: Path, name: str, command: str
-) -> None:
-    code = "import sys; from tidegate.cli import main; code = main(sys.argv[1:])\n"
-    code += "print(code, *(name for name in ('mlflow', 'sqlalchemy', 'alembic', 'pandas') if name in sys.modules))"
-    words = [*command.split(), *([name] if command == "model list" else []), "--state", str(state)]
-    run = [sys.executable, "-P", "-c", code, *words]
-    ended = subprocess.run(run, cwd=registered.parent, capture_output=True, text=True, check=True)
-    # 4: no fleet runs on this machine.
-    assert ended.stdout.splitlines()[-1] == ("4" if command == "status" else "0"), ended.stderr

@@ -19,7 +19,7 @@ TIDEGATE = Path(sys.executable).with_name("tidegate")
 SECONDS = 60.0
 TYPED = {
     "tidegate hist": "history",
-    "tidegate gate re": "replay",
+    "tidegate gate co": "compare",
     "tidegate completion z": "zsh",
     "tidegate status --out": "--output",
 }

@@ -116,7 +116,6 @@ def test_a_plan_names_what_others_have_there_as_data_too(tidegate: Tidegate, ser
     assert said.code == 2
     (there,) = said.json["foreign_objects"].items()
     assert (there[0], {each["kind"] for each in there[1]}) == ("us-east-1", {"Rollout", "Service", "HTTPRoute"})
-    assert said.json["strangers"] == said.json["foreign_objects"]  # codespell:ignore strangers
 
 
 def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:

@@ -28,8 +28,8 @@ FILES = [
         "path": "clusters/{region}/serving.yaml",
         "object": "Rollout/support-llm",
         "set": {
-            "spec.template.spec.containers[name=engine].image": "{image}",
-            'spec.template.metadata.labels["tidegate.dev/version"]': "{version}",
+            "/spec/template/spec/containers/0/image": "{image}",
+            "/spec/template/metadata/labels/tidegate.dev~1version": "{version}",
         },
     }
 ]
@@ -103,7 +103,7 @@ def test_git_says_in_the_end_what_is_served(
     first = team.commits()
     planned = tidegate("plan", "delivery.yaml")
     assert planned.code == 0, planned
-    line = "git@1: on main, clusters/eu-west-1/serving.yaml: spec.template.spec.containers[name=engine].image becomes"
+    line = "git@1: on main, clusters/eu-west-1/serving.yaml: /spec/template/spec/containers/0/image becomes"
     assert line in planned.out
     as_data = json.loads(tidegate("plan", "delivery.yaml", "--output", "json").out)["git"]
     assert "2" in [each["after"] for each in as_data["2"]]

@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 from fakes.argo.simulation import Simulation
 from fakes.argo.stage import AT_5, DEPLOYED, ControllerProcess, SeparateController, Stage
@@ -83,18 +82,6 @@ async def test_killed_at_any_moment_it_goes_on_where_it_was(stage: Stage, contro
     await kills
 
 
-async def test_its_metrics_tell_what_went_wrong_and_since_when(stage: Stage, controller: ControllerProcess) -> None:
-    await stage.is_healthy_with("1")
-    assert 'phase="Healthy"' in await _metrics(controller)
-    await stage.controller.break_plugin(True)
-    counted = f'rollout_reconcile_error{{name="chat",namespace="{NAMESPACE}"}}'
-    async with asyncio.timeout(30):
-        while counted not in (text := await _metrics(controller)):
-            await asyncio.sleep(0.1)
-    assert "process_start_time_seconds" in text
-    assert "unable to start plugin system" in controller.log
-
-
 async def test_an_api_server_that_was_away_is_followed_again(stage: Stage, servers: FakeServers) -> None:
     await stage.is_healthy_with("1")
     servers.vanish(REGION)
@@ -112,8 +99,3 @@ async def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:
         await process.start()
     assert await process.ended() == 1
     assert process.log.startswith("rollouts controller: ") and process.log.count("\n") == 1
-
-
-async def _metrics(controller: ControllerProcess) -> str:
-    async with httpx.AsyncClient() as http:
-        return (await http.get(controller.metrics)).text

@@ -18,11 +18,12 @@ from pipelines.repository import BranchMoved, GitAway, GitMissing, GitRefused
 from pipelines.spec.git import GitSpec
 from tidegate.core.access.secrets import CredentialMissing, SecretStore
 from tidegate.core.clock import SystemClock
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError
 
 SECRET = "hunter2-S3cret"
 FILE = "apps/values.yaml"
-FILES = [{"path": FILE, "set": {"a": "{version}"}}]
+FILES = [{"path": FILE, "set": {"/a": "{version}"}}]
 BASIC = {"basic": {"username": "ci", "password": {"env": "TIDEGATE_SPEC_GIT"}}}
 
 
@@ -43,9 +44,8 @@ def remote(address: str, environment: Mapping[str, str] | None = None, **said: A
 
 
 def bumped(one: GitRemote, text: str = "a: 2\n", **said: Any) -> str:
-    found = one.read("main", [FILE])
-    assert found is not None
-    return one.commit(found, {FILE: text}, "bumped\n", branch="main", **{"dry_run": False, **said})
+    found = one.read([FILE])
+    return one.commit(found, {FILE: text}, "bumped\n", **said)
 
 
 def test_over_http_with_a_password(team: TeamRepository, door: Door) -> None:
@@ -68,7 +68,7 @@ def test_a_password_that_was_rotated_is_used_at_once(team: TeamRepository, tmp_p
     with over_http(team.bare, basic("ci", SECRET)) as door:
         one = remote(door.address, auth=auth)
         with pytest.raises(GitRefused):
-            one.read("main", [FILE])
+            one.read([FILE])
         place.write_text(f"{SECRET}\n")
         bumped(one)
     assert team.text(FILE) == "a: 2\n"
@@ -134,38 +134,37 @@ def test_a_variable_that_is_not_set_is_named(door: Door) -> None:
 
 def test_a_host_that_does_not_answer_is_away() -> None:
     with pytest.raises(GitAway, match="check that it can be reached from here"):
-        remote(f"http://{free_address()}/x.git").read("main", [FILE])
+        remote(f"http://{free_address()}/x.git").read([FILE])
 
 
 def test_without_git_one_line_says_so(team: TeamRepository) -> None:
     spec = GitSpec.model_validate({"repository": team.url, "files": FILES})
     with pytest.raises(GitMissing, match="`git` is not installed on this machine; install it"):
-        GitRemote(spec, SystemClock(), program="no-such-git").read("main", [FILE])
+        GitRemote(spec, SystemClock(), program="no-such-git").read([FILE])
 
 
 def test_a_branch_that_moved_is_told_and_never_forced(team: TeamRepository) -> None:
     one = remote(team.url)
-    found = one.read("main", [FILE])
-    assert found is not None
+    found = one.read([FILE])
     other = team.person_writes({"README.md": "hello\n"})
     with pytest.raises(BranchMoved):
-        one.commit(found, {FILE: "a: 2\n"}, "late\n", branch="main")
+        one.commit(found, {FILE: "a: 2\n"}, "late\n")
     assert team.commits()[0] == other
 
 
 def test_what_it_knows_of_its_own_commits(team: TeamRepository) -> None:
     one = remote(team.url)
-    found = one.read("main", [FILE])
-    assert found is not None
-    own = one.commit(found, {FILE: "a: 2\n"}, "x\n\nTidegate-Delivery: 7\n", branch="main")
+    found = one.read([FILE])
+    own = one.commit(found, {FILE: "a: 2\n"}, "x\n\nTidegate-Delivery: 7\n")
     later = team.person_writes({"README.md": "hello\n"})
     fresh = remote(team.url)
-    assert fresh.written_by("main", "Tidegate-Delivery: 7") == own
-    assert fresh.written_by("main", "Tidegate-Delivery: 8") is None
+    assert fresh.written_by("Tidegate-Delivery: 7") == own
+    assert fresh.written_by("Tidegate-Delivery: 8") is None
     assert fresh.includes(later, own)
     assert not fresh.includes(own, later)
     assert not fresh.includes("0" * 40, own)
-    assert one.read("nowhere", [FILE]) is None
+    with pytest.raises(UsageError, match=r"has no branch nowhere; name one: git\.branch"):
+        remote(team.url, branch="nowhere").read([FILE])
 
 
 def test_links_folders_and_binary_files_are_refused(team: TeamRepository) -> None:
@@ -180,7 +179,7 @@ def test_links_folders_and_binary_files_are_refused(team: TeamRepository) -> Non
         ("latin.yaml", "latin.yaml:1"),
     ):
         with pytest.raises(SpecError, match=found):
-            remote(team.url).read("main", [path])
+            remote(team.url).read([path])
 
 
 def test_a_file_keeps_its_mode_and_its_last_line(team: TeamRepository) -> None:

@@ -20,12 +20,6 @@ def tracking_uri(state: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def library_uri(state: Path) -> str:
-    """The same store, named so that MLflow's own library reads it too."""
-    return f"{embedded_uri(state)}?timeout=20"
-
-
-@pytest.fixture(scope="session")
 def server() -> str:
     """A tracking server over another store."""
     return shared_mlflow_server()

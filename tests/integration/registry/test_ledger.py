@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from alike import long
 from fakes.clock import sleep_of
 from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
 from fakes.delivery.records import slow
@@ -35,7 +34,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "memory", long("mlflow"), *list(STORES)[1:]])
+@pytest.fixture(params=["fake", "memory", *STORES])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)

@@ -12,11 +12,12 @@ from threading import Barrier
 import pytest
 from fakes.clock import sleep_of
 from fakes.delivery.records import slow
+from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.errors import DeliveryLost, DeliveryRuns
+from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
 from registry.model import Event, ModelVersion
 from tidegate.core.errors import Refused
 from tidegate.testing import FakeClock
@@ -169,3 +170,15 @@ def test_events_are_plain_json_in_the_tags(deliveries: MlflowDeliveries, client:
     kept = client.get_run(ledger.delivery).data.tags["mlflow.tidegate.event.0001.1of1"]
     link, signature = kept.split("\n")
     assert (json.loads(link)["event"]["step"], signature) == ("delivery", "")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_delivery_whose_run_is_deleted_is_to_end(request: pytest.FixtureRequest, name: str, store: str) -> None:
+    clock, address = FakeClock(), request.getfixturevalue(STORES[store])
+    ledger = MlflowDeliveries(address, clock, sleep=sleep_of(clock)).open_delivery(
+        ModelVersion(name=name, version="2", digest="d" * 64, files={}, size_bytes=0), None, spec_digest="s"
+    )
+    ledger.beat()
+    MlflowClient(address).delete_run(ledger.delivery)
+    with pytest.raises(StopAsked, match=f"`mlflow runs restore --run-id {ledger.delivery}`"):
+        ledger.beat()

@@ -26,8 +26,8 @@ from registry.conventions import experiment_name
 
 FIRST_COMMAND = """
 import sys
-from registry.adapters.mlflow_library import LibraryStore
-LibraryStore(sys.argv[1]).names_like("", 1)
+from registry.adapters.mlflow_library import open_client
+open_client(sys.argv[1])
 """
 OF_ONE = {
     "artifact_path",
@@ -138,18 +138,14 @@ def test_the_description_is_that_of_the_installed_mlflow() -> None:
     assert VERSION == FORMAT
 
 
-@pytest.mark.parametrize("store", ["tracking_uri", "server"])
-def test_a_version_is_registered_without_mlflows_library(
-    request: pytest.FixtureRequest, store: str, name: str, folder: Path
-) -> None:
-    uri = request.getfixturevalue(store)
-    MlflowRegistry(uri).register(name, folder)
+def test_a_server_gets_a_version_without_mlflows_library(server: str, name: str, folder: Path) -> None:
+    MlflowRegistry(server).register(name, folder)
     script = "import sys; from pathlib import Path; from registry.adapters.mlflow_models import MlflowRegistry\n"
     script += "MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]), alias='champion')\n"
     script += "print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
-    command = [sys.executable, "-c", script, uri, name, str(folder)]
+    command = [sys.executable, "-c", script, server, name, str(folder)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
-    assert MlflowRegistry(uri).resolve(name, "champion").version == "2"
+    assert MlflowRegistry(server).resolve(name, "champion").version == "2"
 
 
 def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> None:

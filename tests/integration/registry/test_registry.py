@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from alike import long
 from fakes.delivery.registry import FakeRegistry
 from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
@@ -33,7 +32,7 @@ class AnyRegistry(Protocol):
     def download(self, version: ModelVersion, target: Path) -> Path: ...
 
 
-@pytest.fixture(params=["fake", long("mlflow"), *list(STORES)[1:]])
+@pytest.fixture(params=["fake", *STORES])
 def registry(request: pytest.FixtureRequest) -> AnyRegistry:
     if request.param == "fake":
         return FakeRegistry()

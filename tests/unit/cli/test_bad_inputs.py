@@ -84,7 +84,6 @@ COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
     "trust file": file("trust.yaml", "plan", "--offline"),
     "evidence": file("e.jsonl", "gate", "check", "delivery.yaml", "--evidence", "e.jsonl"),
     "gates": file("g.yaml", "gate", "plan", "g.yaml"),
-    "transcript": file("t.jsonl", "gate", "replay", "t.jsonl"),
     "SLOs": file("s.yaml", "slo", "validate", "s.yaml"),
     "kubeconfig": file("k", "init", "--from-rollout", "llm", "--to", "new.yaml", "--kubeconfig", "k"),
     "image": layout,

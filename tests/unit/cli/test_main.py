@@ -122,14 +122,6 @@ def test_a_name_of_a_file_is_no_command_of_a_ci_system(capsys: pytest.CaptureFix
         assert not err.lstrip().startswith("::") and "##[" not in err and "\x1b" not in err
 
 
-def test_a_spec_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = said(capsys, "plan", str(tmp_path / "nowhere.yaml"))
-    assert (code, out) == (2, "")
-    assert err == (
-        f"{tmp_path}/nowhere.yaml: found no such file; expected a readable YAML file, such as `tidegate init` writes\n"
-    )
-
-
 @pytest.mark.parametrize("command", ["plan", "status", "report"])
 def test_every_problem_of_a_spec_is_a_line_that_editors_can_jump_to(
     capsys: pytest.CaptureFixture[str], wrong: Path, command: str

@@ -28,13 +28,6 @@ def test_yaml_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(yaml.safe_load_all(text)) == json.loads(capsys.readouterr().out)
 
 
-def test_the_same_arguments_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [render("--region", "us-east-1"), capsys.readouterr().out] == [
-        render("--region", "us-east-1"),
-        capsys.readouterr().out,
-    ]
-
-
 def test_an_administrator_gets_what_a_delivery_may_not_do_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert render("--region", "eu-west-1", "--part", "setup") == 0
     kinds = {each["kind"] for each in yaml.safe_load_all(capsys.readouterr().out)}

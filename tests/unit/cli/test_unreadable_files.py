@@ -33,7 +33,6 @@ READERS = (
     "slo export {} --out out",
     "gate plan {}",
     "gate check {} --evidence -",
-    "gate replay {}",
     "rollout render {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "rollout diff {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "workflow render {}",

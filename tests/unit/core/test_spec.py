@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import pytest
 from pydantic import Field
@@ -141,40 +141,6 @@ def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
 def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
     (tmp_path / "voyage.yaml").write_text("name: south\n")
     assert load_spec(tmp_path / "voyage.yaml", Voyage).name == "south"
-
-
-class Bounds(SpecModel):
-    former_keys: ClassVar[Mapping[str, str]] = {"least": "min_replicas"}
-
-    min_replicas: int = Field(ge=1)
-
-
-class Scaled(SpecModel):
-    bounds: Bounds
-
-
-def test_a_key_of_the_last_version_is_read_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    text = "bounds: {least: 2}\n"
-    assert parse_spec(text, Scaled, file="a.yaml").bounds.min_replicas == 2
-    assert caplog.messages == ["a.yaml: `least` is now `min_replicas`; the old name goes with the next release"]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("bounds:\n  least: 0\n", "a.yaml:2: bounds.least: found 0; expected greater than or equal to 1"),
-        (
-            "bounds:\n  min_replicas: 1\n  least: 1\n",
-            "a.yaml:1: bounds: found `least` and `min_replicas`; "
-            "expected `min_replicas` alone: it is the same key, renamed",
-        ),
-        ("bounds: {}\n", "a.yaml:1: bounds.min_replicas: found nothing; expected a value here"),
-    ],
-)
-def test_what_is_wrong_with_it_is_reported_at_the_key_that_was_written(text: str, problem: str) -> None:
-    with pytest.raises(SpecError) as refusal:
-        parse_spec(text, Scaled, file="a.yaml")
-    assert str(refusal.value) == problem
 
 
 def test_of_many_problems_the_first_twenty_are_told(tmp_path: Path) -> None:

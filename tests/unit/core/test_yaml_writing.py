@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ GeneralDumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
 )
+# PyYAML takes these for text, and others do not.
+GeneralDumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+GeneralDumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?0o[0-7]+$"), list("-+0"))
 
 
 def general(document: object) -> str:
@@ -37,7 +41,7 @@ def documents() -> st.SearchStrategy[dict[str, object]]:
     anything = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
     odd = st.text(st.sampled_from("ab1 \n\t:#-'\"|>{}[],&*!%@`=.~<?\\é\x85\u2028\ufeff"), max_size=12)
     words = st.sampled_from(
-        ["yes", "No", "NULL", "~", "1e3", "0x1f", "1:30", "2026-01-01", "=", "<<", "---", "a" * 200]
+        ["yes", "No", "Y", "n", "NULL", "~", "1e3", "0x1f", "0o17", "1:30", "2026-01-01", "=", "<<", "---", "a" * 200]
     )
     lines = st.lists(st.text("(sum a:#}) \t", max_size=6), min_size=1, max_size=4).map("\n".join)
     texts = st.one_of(anything, odd, words, lines, lines.map(lambda text: f"{text}\n"))

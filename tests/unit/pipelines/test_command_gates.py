@@ -42,7 +42,7 @@ class Told:
     answers: Sequence[Answer | NotAnswered]
     asked: list[Question]
 
-    async def ask(self, settings: CommandGate, question: Question, *, seconds: float) -> Reply:
+    async def ask(self, settings: CommandGate, question: Question, seconds: float) -> Reply:
         assert seconds > 0 and settings.run == ("python", "check.py")
         self.asked.append(question)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
@@ -164,9 +164,9 @@ async def test_of_a_canary_that_died_no_command_is_believed(tmp_path: Path) -> N
     asked = Asked(tmp_path, PASS)
     ask = asked.told.ask
 
-    async def dies(settings: CommandGate, question: Question, *, seconds: float) -> Reply:
+    async def dies(settings: CommandGate, question: Question, seconds: float) -> Reply:
         asked.world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
-        return await ask(settings, question, seconds=seconds)
+        return await ask(settings, question, seconds)
 
     asked.told.ask = dies  # type: ignore[method-assign]
     assert (await asked.stopped()).reason == "the canary does not serve; its log ends with: out of memory"

@@ -30,13 +30,9 @@ SIDECAR = "registry.example.com/exporter@sha256:" + "1" * 64
 POD = f"""\
   patches:
     - target: {{kind: Rollout}}
-      patch:
-        spec:
-          template:
-            spec:
-              containers:
-                - {{name: engine, env: [{{name: NCCL_DEBUG, value: INFO}}]}}
-                - {{name: exporter, image: '{SIDECAR}'}}
+      json6902:
+        - {{op: add, path: /spec/template/spec/containers/0/env/-, value: {{name: NCCL_DEBUG, value: INFO}}}}
+        - {{op: add, path: /spec/template/spec/containers/-, value: {{name: exporter, image: '{SIDECAR}'}}}}
     - target: {{kind: Service, name: support-llm-stable}}
       json6902:
         - {{op: add, path: /metadata/annotations, value: {{team: chat}}}}
@@ -68,28 +64,29 @@ def argo(spec: Delivery) -> ArgoFleetSpec:
     ("before", "after", "told"),
     [
         (
-            "name: NCCL_DEBUG",
-            "name: HOME",
-            "delivery.yaml:+8: fleet.patches[0].patch.spec.template.spec.containers[0].env[0]: found "
-            "spec.template.spec.containers[engine].env[HOME] of Rollout support-llm, which is a delivery's; "
-            "expected another variable",
+            "env/-, value: {name: NCCL_DEBUG",
+            "env/0, value: {name: NCCL_DEBUG",
+            "delivery.yaml:+4: fleet.patches[0].json6902[0].path: found spec.template.spec.containers[engine].env",
         ),
         (
             "name: support-llm-stable",
             "name: support-llm",
-            "delivery.yaml:+10: fleet.patches[1].target.name: found support-llm, which no rendered Service is called; "
+            "delivery.yaml:+6: fleet.patches[1].target.name: found support-llm, which no rendered Service is called; "
             "expected support-llm-canary or support-llm-stable",
         ),
-        ("kind: Service", "kind: Secret", "delivery.yaml:+10: fleet.patches[1].target.kind: found Secret, of which"),
+        ("kind: Service", "kind: Secret", "delivery.yaml:+6: fleet.patches[1].target.kind: found Secret, of which"),
         (
             "/metadata/annotations",
             "/spec/selector",
-            "delivery.yaml:+12: fleet.patches[1].json6902[0].path: found spec.selector of Service support-llm-stable",
+            "delivery.yaml:+8: fleet.patches[1].json6902[0].path: found spec.selector of Service support-llm-stable",
         ),
-        ("env: [", "imagePulPolicy: [", 'imagePulPolicy of Rollout support-llm: unknown field "imagePulPolicy"; did'),
-        ("op: add", "op: put", "delivery.yaml:+12: fleet.patches[1].json6902[0].op: found 'put'; expected"),
-        ("op: add, ", "op: remove, ", "json6902[0]: found"),
-        ("      patch:", "      json6902: [{op: remove, path: /x}]\n      patch:", "either `patch` or `json6902`"),
+        ("/env/-", "/imagePulPolicy", 'imagePulPolicy of Rollout support-llm: unknown field "imagePulPolicy"; did'),
+        (
+            "op: add, path: /metadata",
+            "op: put, path: /metadata",
+            "delivery.yaml:+8: fleet.patches[1].json6902[0].op: found 'put'",
+        ),
+        ("op: add, path: /metadata", "op: remove, path: /metadata", "json6902[0]: found"),
     ],
 )
 def test_a_patch_that_cannot_be_is_told_with_its_line(before: str, after: str, told: str) -> None:
@@ -105,16 +102,17 @@ def test_images_come_from_where_engines_may_come_from() -> None:
 @pytest.mark.parametrize(
     "reads",
     [
-        "volumes: [{name: v, secret: {secretName: clusters}}]",
-        "volumes: [{name: v, projected: {sources: [{secret: {name: clusters}}]}}]",
-        "volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: clusters}}}]",
-        "imagePullSecrets: [{name: clusters}]",
-        "initContainers: [{name: i, image: i, envFrom: [{secretRef: {name: clusters}}]}]",
-        "containers: [{name: engine, env: [{name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}]}]",
+        "volumes/-, value: {name: v, secret: {secretName: clusters}}",
+        "volumes/-, value: {name: v, projected: {sources: [{secret: {name: clusters}}]}}",
+        "volumes/-, value: {name: v, csi: {driver: d, nodePublishSecretRef: {name: clusters}}}",
+        "imagePullSecrets, value: [{name: clusters}]",
+        "initContainers, value: [{name: i, image: i, envFrom: [{secretRef: {name: clusters}}]}]",
+        "containers/0/env/-, value: {name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}",
     ],
 )
 def test_pods_read_no_secret_but_those_that_the_operator_names(reads: str) -> None:
-    patch = f"  patches:\n    - target: {{kind: Rollout}}\n      patch: {{spec: {{template: {{spec: {{{reads}}}}}}}}}\n"
+    operation = f"{{op: add, path: /spec/template/spec/{reads}}}"
+    patch = f"  patches:\n    - target: {{kind: Rollout}}\n      json6902: [{operation}]\n"
     with pytest.raises(SpecError, match=r"the Secret clusters; expected none, or clusters under `spec\.secrets`"):
         delivery(patch)
     assert delivery(patch, secrets=("clusters",))

@@ -31,8 +31,8 @@ def refusal(*asked: str | int) -> str:
 def test_one_pod_has_no_more_than_a_node() -> None:
     assert refusal("nvidia-h100-80gb", 8, 2) == (
         "delivery.yaml:14: engine.accelerator_count: found 16 of nvidia-h100-80gb in one pod; expected at most 8, as "
-        "the largest nodes of clouds have; or `fleet.multi_node: {size: 2}`, an engine over 2 nodes "
-        "(docs/concepts/served.md); `fleet.nodes.accelerators`, where yours have more"
+        "the largest nodes of clouds have: an engine is one pod (docs/concepts/served.md); "
+        "`fleet.nodes.accelerators`, where yours have more"
     )
 
 
@@ -44,4 +44,4 @@ def test_all_of_one_node_is() -> None:
 def test_the_spec_says_what_a_node_has() -> None:
     assert delivery("nvidia-l4", 5, 2, "  nodes: {accelerators: 10}\n").engine.accelerator_count == 10
     told = refusal("nvidia-h100-80gb", 4, 1, "  nodes: {accelerators: 2}\n")
-    assert "found 4 of nvidia-h100-80gb in one pod; expected at most 2, as `fleet.nodes.accelerators` says;" in told
+    assert "found 4 of nvidia-h100-80gb in one pod; expected at most 2, as `fleet.nodes.accelerators` says:" in told

@@ -18,34 +18,21 @@ MINUTE = timedelta(minutes=1)
 
 
 def on_clusters(**changes: Any) -> Delivery:
-    """With `fleet_patience` below the fleet, where it was before."""
     data = demo_on_clusters().model_dump(mode="json", exclude_unset=True, by_alias=True)
-    if "fleet_patience" in changes:
-        data["fleet"]["patience"] = changes.pop("fleet_patience")
     return parse_spec(yaml.safe_dump(data | changes), Delivery, file="delivery.yaml")
 
 
 def test_each_source_is_given_the_time_of_a_restart() -> None:
     spec = a_spec()
-    assert (spec.patience.metrics, spec.patience.registry, spec.api_patience) == (2 * MINUTE, 10 * MINUTE, 10 * MINUTE)
+    assert (spec.patience.metrics, spec.patience.registry, spec.patience.api) == (2 * MINUTE, 10 * MINUTE, 10 * MINUTE)
     assert limits_of(spec.patience) == WriterLimits()
 
 
 def test_it_is_said_in_one_place() -> None:
     text = SPEC + "patience: {metrics: 1m, registry: 5m, api: 20m, call: 3s, end: 5s}\n"
     spec = parse_spec(text, Delivery, file="delivery.yaml")
-    assert spec.api_patience == 20 * MINUTE
+    assert spec.patience.api == 20 * MINUTE
     assert limits_of(spec.patience) == WriterLimits(call=3, patience=300, end=5)
-
-
-def test_the_older_name_is_still_read() -> None:
-    assert on_clusters(fleet_patience="3m").api_patience == 3 * MINUTE
-    assert on_clusters(fleet_patience="3m", patience={"api": "3m"}).api_patience == 3 * MINUTE
-
-
-def test_two_names_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"fleet.patience: found 3m, and patience.api says otherwise"):
-        on_clusters(fleet_patience="3m", patience={"api": "4m"})
 
 
 def test_a_trial_that_nobody_carries_outlives_every_silence() -> None:

@@ -127,8 +127,9 @@ async def test_smoke_names_the_token_where_the_engine_and_the_registered_files_p
         return (await whole(url, model, messages))[:-1]
 
     monkeypatch.setattr(world.chat, "tokenize", without_the_last)
-    reason = (await stopped(world, StageName.SMOKE)).reason
-    assert reason.endswith(
+    stop = await stopped(world, StageName.SMOKE)
+    assert stop.ending is Ending.ROLLED_BACK
+    assert stop.reason.endswith(
         "the engine reads a conversation as 12 tokens, its registered files as 13; they part at token 12"
     )
 

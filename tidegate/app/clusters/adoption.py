@@ -152,11 +152,6 @@ class _Told:
 async def _opened(spec: Delivery, asked: AdoptionRequest, serving: ModelVersion | None) -> AsyncIterator[Adoption]:
     """The region, with the objects that a delivery of that version applies there; which one changes no name."""
     fleet: ArgoFleetSpec = on_clusters(spec)
-    if fleet.multi_node:
-        raise UsageError(
-            "fleet.multi_node: a Rollout is adopted, and nothing with several nodes for an engine is one",
-            hint="give the delivery a name of its own, and move users when its first version serves",
-        )
     name = region_of(fleet, asked.region)
     version, digest = (serving.version, serving.digest) if serving else ("0", "")
     engine = Engine(version=version, digest=digest, model=spec.metadata.name, image="none")

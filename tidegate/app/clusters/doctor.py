@@ -67,7 +67,6 @@ class _Spec:
         return DiagnosisTarget(
             region=region,
             delivery=self.spec.metadata.name,
-            multi_node=self.fleet.multi_node is not None,
             controller_namespace=controller_namespace,
             questions=asked_of_prometheus(self.spec, region),
             tenant=self.fleet.regions[region].prometheus.tenant or "",

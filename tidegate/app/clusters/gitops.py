@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipelines.plan.region_objects import rendering
 from rollouts.adoption.gitops import DeliveredObject, delivered_objects
-from rollouts.kube.resources import LEADER_WORKER_SETS
 from rollouts.model import Engine
 from tidegate.app.wiring.specs import on_clusters, read_spec
 
@@ -32,6 +31,4 @@ def objects_of_deliveries(spec_path: Path) -> DeliveredObjects:
     # Neither names nor fields depend on the version.
     engine = Engine(version="0", digest="", model=spec.metadata.name, image="none")
     rendered = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
-    # Sets have a new name for each version, and are nobody's to keep in Git.
-    kept = (each for each in rendered if each["kind"] != LEADER_WORKER_SETS.kind)
-    return DeliveredObjects(spec.metadata.name, delivered_objects(kept))
+    return DeliveredObjects(spec.metadata.name, delivered_objects(rendered))

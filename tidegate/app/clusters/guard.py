@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rollouts.cluster.guard import Guard, GuardLoop
+from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.guarded.groups import GuardedGroups
-from rollouts.guarded.rollout import GuardedRollout
 from rollouts.manifests.conventions import TrafficRouter
 from tidegate.app.process import cancelled_by_signals
 from tidegate.app.wiring.fleets import cluster_client, probed
@@ -37,8 +36,6 @@ class GuardOptions:
     warm: int
     probes: int | None
     """A port; None answers no probes."""
-    multi_node: bool = False
-    """Whether engines are LeaderWorkerSets, and no Rollout's pods."""
 
 
 def guard_region(asked: GuardOptions, say: Callable[[str], None]) -> None:
@@ -51,8 +48,8 @@ async def _guard(asked: GuardOptions, say: Callable[[str], None]) -> None:
     client, clock = cluster_client(asked.context, asked.namespace, retries=False), SystemClock()
     with suppress(asyncio.CancelledError):
         async with client as cluster:
-            place, kind = _place(asked), GuardedGroups if asked.multi_node else GuardedRollout
-            region = kind(place, cluster, _routes(asked.traffic), clock)
+            place = _place(asked)
+            region = GuardedRollout(place, cluster, _routes(asked.traffic), clock)
             guarding = GuardLoop(Guard(place, region, cluster, clock), clock, say)
             async with (
                 probed(asked.probes, lambda: guarding.problem),

@@ -10,23 +10,20 @@ from pathlib import Path
 
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan import region_objects
-from pipelines.plan.packages import package
 from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import RegionObjects
 from pipelines.spec.delivery import Delivery
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
-from rollouts.manifests.conventions import PackageTool, RenderPart
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import ObjectDiff, differences
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate import __version__
 from tidegate.app.process import note
 from tidegate.app.wiring.fleets import cluster_client
 from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
 from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.errors import UsageError
-from tidegate.core.files import write_atomically
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")
@@ -148,26 +145,3 @@ async def _foreign_objects(rendered: _Rendered) -> Sequence[ForeignObject]:
 async def _differences(rendered: _Rendered) -> Sequence[ObjectDiff]:
     async with cluster_client(rendered.context, rendered.fleet.namespace) as cluster:
         return await differences(cluster, rendered.found.objects)
-
-
-def packaged(spec_path: Path, tool: PackageTool, folder: Path, part: RenderPart) -> Sequence[Path]:
-    """Write what an administrator applies to every region as a package; talks to nobody.
-
-    Returns:
-        The files, as written.
-
-    Raises:
-        SpecError: when the spec is wrong.
-        UsageError: its fleet is no cluster, or the folder cannot be written.
-    """
-    spec = read_spec(spec_path)
-    asked = _of_any_engine(RegionRelease(spec=spec_path, region=None, image="", version="", digest=""))
-    regions = {
-        region: _rendered(replace(asked, region=region), (part,)).found.objects for region in on_clusters(spec).regions
-    }
-    texts = package(tool, f"{spec.metadata.name}-{part}", regions, version=__version__)
-    files = {folder / path: text for path, text in texts.items()}
-    for parent in {path.parent for path in files}:
-        parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(files)
-    return tuple(files)

@@ -9,7 +9,6 @@ from hashlib import sha256
 
 from pipelines.model import Plan
 from pipelines.plan.git_changes import (
-    branch_of,
     changes_to,
     edit_line,
     image_of,
@@ -19,13 +18,11 @@ from pipelines.plan.git_changes import (
     wanted_of_regions,
     wanted_of_wave,
 )
-from pipelines.repository import READABLE_SYNC, BranchFiles, FieldEdit, GitRepository, SyncSource, SyncUnreadable
+from pipelines.repository import READABLE_SYNC, FieldEdit, GitRepository, SyncSource, SyncUnreadable
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.git import GitSpec
 from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
 from tidegate.app.wiring.git.access import git_access_for
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import UsageError
 
 NOBODY = "0"
 """Stands for a delivery that there is none of."""
@@ -66,14 +63,14 @@ def preview_git(spec: Delivery, plan: Plan, images: Mapping[str, str]) -> GitPre
         return None
     image = images.get(plan.on_trial) or image_of(plan, spec, plan.on_trial)
     repository = _repository(spec)
-    found = _read(repository, git, paths_of(wanted_of_regions(spec, git, engine=plan.on_trial, image=image)))
+    found = repository.read(paths_of(wanted_of_regions(spec, git, engine=plan.on_trial, image=image)))
     files, waves = dict(found.files), {}
     for wave in range(1, len(spec.regions.waves) + 1):
         wanted = wanted_of_wave(spec, git, wave, engine=plan.on_trial, image=image)
         changes = changes_to(wanted, files)
         waves[wave] = changes.edits
         files |= changes.files
-    return GitPreview(git.branch if git.mode == "commit" else f"a pull request into {git.branch}", waves)
+    return GitPreview(git.branch, waves)
 
 
 def refuse_unwritable_git(spec: Delivery) -> None:
@@ -89,11 +86,10 @@ def refuse_unwritable_git(spec: Delivery) -> None:
     # What nobody serves, so that there is something to push whatever the files say now.
     image = f"nowhere@sha256:{sha256(NOBODY.encode()).hexdigest()}"
     wanted = wanted_of_regions(spec, git, engine=NOBODY, image=image)
-    found = _read(repository, git, paths_of(wanted))
+    found = repository.read(paths_of(wanted))
     changes = changes_to(wanted, found.files)
-    branch = git.branch if git.mode == "commit" else branch_of(spec, NOBODY, 1)
     message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
-    repository.commit(found, changes.files, message, branch=branch, dry_run=True)
+    repository.commit(found, changes.files, message, dry_run=True)
 
 
 def refuse_unreadable_sync(spec: Delivery) -> None:
@@ -128,10 +124,3 @@ def _repository(spec: Delivery) -> GitRepository:
     access = git_access_for(spec, SystemClock())
     assert access is not None, "the spec names no repository"
     return access.repository
-
-
-def _read(repository: GitRepository, git: GitSpec, paths: tuple[str, ...]) -> BranchFiles:
-    found = repository.read(git.branch, paths)
-    if found is None:
-        raise UsageError(f"{git.repository} has no branch {git.branch}", hint="name one: git.branch")
-    return found

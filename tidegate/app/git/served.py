@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from pipelines.plan.git_changes import back_line, branch_of, wanted_of_regions
-from pipelines.run.git_record import GitWriter, say_what_is_served
+from pipelines.plan.git_changes import back_line, changes_to, paths_of, wanted_of_regions
+from pipelines.run.git_record import SHORT, GitWriter
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from rollouts.model import Engine
@@ -28,23 +28,23 @@ async def write_served(spec: Delivery, git: GitSpec, served: Mapping[str, str], 
         engine_of: knows the image.
 
     Returns:
-        What is left to do, or what went wrong, a line each.
+        What went wrong, a line each.
     """
     left: list[str] = []
     for version in dict.fromkeys(served.values()):
         regions = [region for region, there in served.items() if there == version]
         try:
             engine = await engine_of(regions[0], version)
-            words = await _write(spec, git, regions, engine)
+            await _write(spec, git, regions, engine)
         except TidegateError as error:
             # With fewer regions `--to` would move the others too.
             again = f", or by `tidegate rollback --to {version}`" if set(served) == set(spec.regions.names) else ""
-            words = f"write it there{again}: {error}"
-        left += [f"Git does not say version {version} of {', '.join(regions)} yet: {words}"] if words else []
+            where = f"version {version} of {', '.join(regions)}"
+            left.append(f"Git does not say {where} yet: write it there{again}: {error}")
     return left
 
 
-async def _write(spec: Delivery, git: GitSpec, regions: list[str], engine: Engine) -> str:
+async def _write(spec: Delivery, git: GitSpec, regions: list[str], engine: Engine) -> None:
     access, version = git_access_for(spec, SystemClock()), engine.version
     assert access is not None, "the spec names no repository"
 
@@ -53,5 +53,7 @@ async def _write(spec: Delivery, git: GitSpec, regions: list[str], engine: Engin
 
     writer = GitWriter(git, access, SystemClock(), {"Tidegate-Rollback": version}, unrecorded, note)
     wanted = wanted_of_regions(spec, git, regions, engine=version, image=engine.image or "")
-    subject = back_line(spec.model.name, version, regions)
-    return await say_what_is_served(writer, wanted, subject, own_branch=branch_of(spec, version, 0, back=True))
+    paths = paths_of(wanted)
+    if changes_to(wanted, (await writer.current(paths)).files).edits:
+        commit = await writer.write(lambda _: wanted, paths, back_line(spec.model.name, version, regions))
+        note(f"{git.branch} says so too: commit {commit[:SHORT]}")

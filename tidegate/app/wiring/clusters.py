@@ -18,14 +18,10 @@ from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from rollouts.multinode.fleet import LeaderWorkerSetFleet
 from tidegate.app.process import note
 from tidegate.core.access.model import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
-
-ClusterFleet = ArgoFleet | LeaderWorkerSetFleet
-"""A fleet of one region, by what makes its engines."""
 
 GLANCE_SECONDS = 3.0
 """How long `status` sends a request again, for which a person waits: over a connection that broke, not an outage."""
@@ -42,14 +38,13 @@ def cluster_fleet(
     patience: timedelta | None = None,
     carrier: Carrier | None = None,
     public_keys: str = "",
-) -> ClusterFleet:
+) -> ArgoFleet:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
     One of `public_keys` (PEM) has to have signed the manifest of every engine that starts there.
     """
-    kind = LeaderWorkerSetFleet if fleet.multi_node else ArgoFleet
-    return kind(
-        place_of(spec, fleet, region, spec.api_patience if patience is None else patience),
+    return ArgoFleet(
+        place_of(spec, fleet, region, spec.patience.api if patience is None else patience),
         cluster=cluster,
         routes=routes_of(fleet),
         render=rendering(spec, fleet, region, public_keys),
@@ -69,7 +64,7 @@ async def open_clusters(
     carrier: Carrier | None = None,
     public_keys: str = "",
     glance: bool = False,
-) -> AsyncIterator[Mapping[str, ClusterFleet]]:
+) -> AsyncIterator[Mapping[str, ArgoFleet]]:
     """The fleet of each region. Nobody is asked anything yet.
 
     Args:
@@ -87,7 +82,7 @@ async def open_clusters(
     clock, name = SystemClock(), spec.metadata.name
     retries = GLANCE_SECONDS if glance else RETRY_SECONDS
     async with AsyncExitStack() as stack:
-        fleets: dict[str, ClusterFleet] = {}
+        fleets: dict[str, ArgoFleet] = {}
         for region in spec.regions.names:
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
@@ -118,7 +113,7 @@ async def open_samples(spec: Delivery, fleet: ArgoFleetSpec) -> AsyncIterator[Us
     from pipelines.adapters.samples.clusters import ClusterSamples
     from rollouts.sampling.region import RegionSamples
 
-    clock, name, patience = SystemClock(), spec.metadata.name, spec.api_patience.total_seconds()
+    clock, name, patience = SystemClock(), spec.metadata.name, spec.patience.api.total_seconds()
     async with AsyncExitStack() as stack:
         regions = {}
         for region in spec.regions.names:
@@ -130,7 +125,7 @@ async def open_samples(spec: Delivery, fleet: ArgoFleetSpec) -> AsyncIterator[Us
 
 
 @asynccontextmanager
-async def _renewed_leases(fleets: Mapping[str, ClusterFleet], carrier: Carrier | None) -> AsyncIterator[None]:
+async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | None) -> AsyncIterator[None]:
     if carrier is None:
         yield
         return
@@ -182,7 +177,7 @@ async def _foreign_objects_by_region(spec: Delivery, fleet: ArgoFleetSpec) -> Ma
     return {region: others for region, others in zip(fleets, looked, strict=True) if others}
 
 
-async def _foreign_objects_of(fleet: ClusterFleet) -> Sequence[ForeignObject]:
+async def _foreign_objects_of(fleet: ArgoFleet) -> Sequence[ForeignObject]:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             return await foreign_objects_in(fleet)

@@ -184,9 +184,8 @@ async def engine_before(
         TidegateError: neither the region's history nor MLflow knows it.
     """
     from rollouts.cluster.fleet import ArgoFleet
-    from rollouts.multinode.fleet import LeaderWorkerSetFleet
 
-    if isinstance(fleet, ArgoFleet | LeaderWorkerSetFleet):
+    if isinstance(fleet, ArgoFleet):
         return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
     from tidegate.app.wiring.engines.providers import local_engines
 

@@ -27,7 +27,6 @@ from registry.adapters.mlflow_address import limit_calls
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.process import note
 from tidegate.app.wiring.trust import named_trust
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
@@ -43,8 +42,6 @@ def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
     limit_calls(spec.patience.call.total_seconds())
     golden_set(spec, path.parent)
     user_prompts(spec, path.parent)
-    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patience:
-        note(f"{path}: fleet.patience is now patience.api; the old name goes with the next release")
     return spec
 
 

@@ -24,9 +24,5 @@ def show_findings(spec_path: Path, asked: DoctorOptions, *, output: OutputForm) 
 
 
 def _as_data(region: str, seen: RegionCheck) -> dict[str, object]:
-    # `cure` is the name of the last release, for one more.  # codespell:ignore cure
-    findings = [
-        each.model_dump(mode="json") | {"cure": each.remediation}  # codespell:ignore cure
-        for each in seen.findings
-    ]
+    findings = [each.model_dump(mode="json") for each in seen.findings]
     return {"region": region, "reachable": not seen.problem, "problem": seen.problem or None, "findings": findings}

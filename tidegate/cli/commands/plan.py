@@ -169,7 +169,7 @@ def _as_data(found: _Shown) -> dict[str, object]:
     told |= {"scraped": [each.as_data() for each in found.scraped]} if found.scraped else {}
     others = found.foreign_objects
     named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}
-    told |= {"foreign_objects": named, "strangers": named} if named else {}  # codespell:ignore strangers
+    told |= {"foreign_objects": named} if named else {}
     told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
     told |= (
         {"git": {str(wave): [each.model_dump() for each in edits] for wave, edits in found.git.waves.items()}}
@@ -204,8 +204,7 @@ def _adoption(version: ModelVersion) -> str:
 def _held(count: EngineCount) -> str:
     cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
     warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
-    each = f" of {count.pods} pods each" if count.pods > 1 else ""
     return (
-        f"{count.region}: {count.serving} engines{each} serve, {count.first} more come without users, "
+        f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from rollouts.manifests.conventions import PackageTool, RenderPart
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff
 from tidegate.app.clusters import region_objects
 from tidegate.app.clusters.region_objects import RegionRelease
-from tidegate.cli.output import OutputForm, print_data, print_names, print_objects, say
+from tidegate.cli.output import OutputForm, print_data, print_objects, say
 from tidegate.cli.rollout_options import ReleaseOptions
 from tidegate.core.errors import ExitCode
 
@@ -18,12 +17,6 @@ def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, agains
     """Print the objects; nothing is printed that would take over somebody else's."""
     objects = region_objects.render_objects(RegionRelease(**vars(asked)), parts, against=against).objects
     print_objects(objects, output)
-    return 0
-
-
-def package_objects(spec: Path, tool: PackageTool, folder: Path, part: RenderPart) -> int:
-    """Write the package, and tell its files."""
-    print_names(map(str, region_objects.packaged(spec, tool, folder, part)))
     return 0
 
 

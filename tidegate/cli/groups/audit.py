@@ -33,6 +33,9 @@ def verify(
     head: Annotated[
         list[str] | None, typer.Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
     ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Judge the recorded evidence again, and compare every verdict bit for bit.")
+    ] = False,
     state: State = STATE,
     tracking_uri: Tracking = None,
     output: As = Output.TEXT,
@@ -46,6 +49,7 @@ def verify(
     \b
     Examples:
       tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8
+      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --replay
       tidegate audit verify --all -f delivery.yaml --output json
       tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --against kept.jsonl
       tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --head 9f86d081884c7d65...
@@ -58,7 +62,7 @@ def verify(
     from tidegate.app.audit import verify as run
 
     known = NotedChain(against, tuple(head or ()))
-    audits = run(delivery, spec, known, state, tracking_uri)
+    audits = run(delivery, spec, known, state, tracking_uri, replaying=replay)
     if output.is_data:
         print_data([each.model_dump(mode="json") for each in audits], output)
     else:
@@ -72,6 +76,7 @@ def _lines(found: Audit) -> Iterator[str]:
     verdict = f"{len(found.findings)} findings" if found.findings else "nothing was changed"
     yield f"{found.delivery}: {found.events} events, {kind}: {verdict}"
     yield from (f"  {finding}" for finding in found.findings)
+    yield from (f"  same verdicts, judged again: {trial}" for trial in found.judged_again)
     yield from (f"  head {head}" for head in found.heads)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import STATE, As, PrometheusAccessOption, ReportOptions, State, Tracking, spread
+from tidegate.cli.options import As, PrometheusAccessOption, ReportOptions, spread
 from tidegate.cli.output import Output
 
 gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
@@ -281,29 +281,3 @@ def plan(
 
     expected = ExpectedTraffic(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
     return plan_gates(gates, expected, output=output)
-
-
-@gate.command("replay")
-def replay(
-    recorded: Annotated[
-        str, typer.Argument(metavar="FILE|RUN", help="A recorded trial, or a delivery's id or its first 8 characters.")
-    ],
-    stage: Annotated[
-        str | None, typer.Option("--stage", help="One trial of the delivery only, such as canary@eu-west-1.")
-    ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
-) -> int:
-    """Judge recorded evidence again, and compare every verdict bit for bit. Changes nothing.
-
-    Exit code: 0 every verdict is the same, 1 one differs, 2 there is no such record, 4 MLflow did not answer.
-
-    \b
-    Examples:
-      tidegate gate replay 0f3c2a51d2c94f0e8a6b --stage canary@eu-west-1
-      tidegate gate replay .tidegate/deliveries/0f3c2a51d2c94f0e8a6b/evidence/canary@eu-west-1.jsonl
-    """
-    from tidegate.cli.commands.gate.replay import replay_recorded
-
-    return replay_recorded(recorded, stage, state, tracking_uri, output=output)

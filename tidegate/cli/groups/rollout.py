@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rollouts.manifests.conventions import GitOpsTool, PackageTool, RenderPart, TrafficRouter
+from rollouts.manifests.conventions import GitOpsTool, RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
 from tidegate.cli.options import SPEC, STATE, As, AsList, Spec, State, Tracking, spread
 from tidegate.cli.output import ListOutput, Output
@@ -46,30 +45,6 @@ def render(
 
     parts = [each for each in RenderPart if not part or each in part]
     return render_objects(release, parts, against=against, output=output)
-
-
-@rollout.command("package")
-@spread
-def package_command(
-    *,
-    spec: Spec = SPEC,
-    tool: Annotated[PackageTool, typer.Option("--for", help="Who installs it.", show_default=False)],
-    folder: Annotated[Path, typer.Option("--to", help="Folder of the package.", show_default=False)],
-    admission: Annotated[bool, typer.Option("--admission", help="`admission` instead of `setup`.")] = False,
-) -> int:
-    """Write what an administrator applies to each region as a Helm chart, or as Kustomize components.
-
-    The objects of `render --part setup` for every region of the spec; a value, or a folder, says which region. Reads
-    the spec only, and replaces files of the same names in the folder.
-
-    \b
-    Examples:
-      tidegate rollout package delivery.yaml --for helm --to charts/support-llm-setup
-      tidegate rollout package delivery.yaml --for kustomize --to components/support-llm-setup
-    """
-    from tidegate.cli.commands.rollout_objects import package_objects
-
-    return package_objects(spec, tool, folder, RenderPart.ADMISSION if admission else RenderPart.SETUP)
 
 
 @rollout.command("diff")
@@ -196,9 +171,6 @@ def guard(
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
-    multi_node: Annotated[
-        bool, typer.Option("--multi-node", help="Engines are LeaderWorkerSets (`fleet.multi_node`), not a Rollout.")
-    ] = False,
 ) -> int:
     """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.
 
@@ -225,7 +197,6 @@ def guard(
         after_abort_seconds=after_abort.total_seconds(),
         warm=warm,
         probes=probes,
-        multi_node=multi_node,
     )
     guard_region(asked, say)
     return 0

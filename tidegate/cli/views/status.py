@@ -43,7 +43,7 @@ def status_data(report: StatusReport) -> dict[str, object]:
         "process": report.process,
         "in_production": report.in_production,
         "mlflow": report.mlflow.shown.model_dump(),
-        "regions": [region_data(region) for region in fleet.regions],
+        "regions": [region.model_dump(mode="json") for region in fleet.regions],
         "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
         "silent": fleet.silent,
     }
@@ -72,13 +72,6 @@ def _history_row(each: PastDelivery) -> tuple[str, str, str, str, str]:
     outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
     # Of an engine that is more than its version its name says both.
     return past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
-
-
-def region_data(region: RegionState) -> dict[str, object]:
-    """With the names of the last release too, for one more."""
-    data = region.model_dump(mode="json")
-    old = {"foreign_wish": "foreign_change", "strangers": "foreign_objects"}  # codespell:ignore wish,strangers
-    return data | {name: data[new] for name, new in old.items()}
 
 
 def _record_lines(delivery: DeliveryStatus) -> Iterator[str]:

@@ -52,7 +52,6 @@ ACTIONS: dict[str, Callable[[Scene], None]] = {
     "resume": lambda scene: scene.resume(),
     "skip": lambda scene: scene.say(pauseConditions=None, currentStepIndex=1),
     "abort": lambda scene: scene.abort(),
-    "retry": lambda scene: scene.retry(),
     "full": lambda scene: scene.promote_full(),
     "pause": lambda scene: scene.change(paused=True),
     "go on": lambda scene: scene.change(paused=False),

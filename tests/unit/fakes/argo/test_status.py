@@ -25,8 +25,6 @@ def back(scene: Scene) -> None:
     scene.wait(30)
     scene.abort()
     scene.wait(60)
-    scene.retry()
-    scene.wait(30)
     scene.deploy("1")
     scene.wait(60)
 
@@ -39,12 +37,6 @@ def fail(scene: Scene) -> None:
     scene.wait(10)
 
 
-def restart(scene: Scene) -> None:
-    scene.wait(60)
-    scene.change(restartAt="2026-01-01T00:01:00Z", replicas=3)
-    scene.wait(300)
-
-
 STRATEGIES = [
     canary(steps=HALF),
     canary(steps=HALF, trafficRouting=None),
@@ -54,7 +46,7 @@ STRATEGIES = [
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=["routed", "basic", "dynamic", "blue-green"])
-@pytest.mark.parametrize("story", [forward, back, fail, restart])
+@pytest.mark.parametrize("story", [forward, back, fail])
 def test_the_phase_is_what_clients_calculate_in_every_state_on_the_way(
     strategy: Json, story: Callable[[Scene], None]
 ) -> None:

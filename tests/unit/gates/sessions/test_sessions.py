@@ -128,7 +128,7 @@ def test_another_server_goes_on_where_the_last_stopped(ground: Ground, tmp_path:
 
 
 def test_what_it_wrote_can_be_judged_again_bit_for_bit(ground: Ground) -> None:
-    ground.asked_every(60, 3600)
+    ground.asked_every(60, 600)
     path = ground.folder / f"{KEY.digest}.jsonl"
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open() as lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from fakes.services.git_repository import TeamRepository
 
 from pipelines.adapters.git.remote import GitRemote
 from pipelines.model import Ending
-from pipelines.repository import Applied, GitAccess, PullRequest, PullRequestState
+from pipelines.repository import Applied, GitAccess
 from pipelines.spec.git import GitSpec
 from tidegate.core.clock import SystemClock
 
@@ -24,7 +23,7 @@ engine:
   image: registry.example/llm@sha256:1
 """
 REGIONS = ("eu-west-1", "us-east-1")
-VERSION = {"path": "apps/{region}/values.yaml", "set": {"engine.version": "{version}"}}
+VERSION = {"path": "apps/{region}/values.yaml", "set": {"/engine/version": "{version}"}}
 
 
 def path(region: str) -> str:
@@ -70,7 +69,7 @@ async def test_each_wave_is_one_commit_of_the_changed_lines(team: Team) -> None:
         "tidegate <tidegate@localhost>",
         "support-llm 2 serves eu-west-1",
         "",
-        "apps/eu-west-1/values.yaml: engine.version: 1 -> 2",
+        "apps/eu-west-1/values.yaml: /engine/version: 1 -> 2",
         "",
         "Tidegate-Delivery: 1",
         "Tidegate-Version: models:/support-llm/2",
@@ -84,12 +83,12 @@ async def test_each_wave_is_one_commit_of_the_changed_lines(team: Team) -> None:
 
 @pytest.mark.long
 async def test_a_file_of_all_regions_is_written_with_the_last_wave(tmp_path: Path) -> None:
-    shared = {"path": "shared.yaml", "set": {"version": "{version}", "engine": "{model} {engine}"}}
+    shared = {"path": "shared.yaml", "set": {"/version": "{version}", "/engine": "{model} {engine}"}}
     team = Team(tmp_path, files=[VERSION, shared])
     team.repository.person_writes({"shared.yaml": "version: 1\nengine: ''\n"})
     await team.deliver()
     texts = [team.repository.text("shared.yaml", each) for each in team.repository.commits()[:2]]
-    assert texts == ["version: 2\nengine: 'support-llm 2'\n", "version: 1\nengine: ''\n"]
+    assert texts == ['version: 2\nengine: "support-llm 2"\n', "version: 1\nengine: ''\n"]
 
 
 async def test_a_version_that_is_taken_back_is_taken_back_in_git_too(team: Team) -> None:
@@ -141,7 +140,7 @@ async def test_two_deliveries_that_push_side_by_side_both_arrive(tmp_path: Path)
         assert team.spec.git is not None
         writer = GitWriter(team.spec.git, GitAccess(remote), SystemClock(), {TRAILER: region}, say, lambda _: None)
         for number in range(2, 7):
-            wanted = WantedFile(path=path(region), fields={"engine.version": str(number)})
+            wanted = WantedFile(path=path(region), fields={"/engine/version": str(number)})
             await writer.write(lambda _, wanted=wanted: [wanted], [wanted.path], f"{region} {number}")  # type: ignore[misc]
 
     await asyncio.gather(push(one, REGIONS[0]), push(other, REGIONS[1]))
@@ -194,7 +193,6 @@ async def test_a_protected_branch_ends_the_delivery_with_its_own_words(team: Tea
     assert result.ending is Ending.FAILED
     assert "does not take the commit" in result.reason
     assert "GL-HOOK-ERR: main is protected" in result.reason
-    assert "set `git.mode: pull-request`" in result.reason
     assert team.stable_versions() == dict.fromkeys(REGIONS, CHAMPION)
     assert team.versions_in_git() == [CHAMPION, CHAMPION]
 
@@ -203,7 +201,7 @@ async def test_a_protected_branch_ends_the_delivery_with_its_own_words(team: Tea
     ("files", "problem"),
     [
         ([{**VERSION, "path": "apps/{region}/gone.yaml"}], "apps/eu-west-1/gone.yaml: found no such file"),
-        ([{**VERSION, "set": {"engine.tag": "{version}"}}], "values.yaml:3: engine.tag: found no such field"),
+        ([{**VERSION, "set": {"/engine/tag": "{version}"}}], "values.yaml:3: /engine/tag: found no such field"),
     ],
 )
 async def test_a_field_that_is_not_there_ends_the_delivery(files: Any, problem: str, tmp_path: Path) -> None:
@@ -222,74 +220,6 @@ async def test_a_repository_that_is_away_is_waited_for_and_then_given_up(team: T
     # A folder that is not there is one that is not allowed: nothing of it passes by waiting.
     assert "does not appear to be a git repository" in result.reason
     assert "Git may still say version 2" not in result.reason
-
-
-class Forge:
-    """Pull requests as a forge keeps them: marked as simulated; its REST interface has tests of its own."""
-
-    def __init__(self, team: Team) -> None:
-        self.team = team
-        self.requests: list[tuple[str, str, str]] = []
-        self.closed: list[int] = []
-        self.merged: list[int] = []
-
-    def open(self, branch: str, onto: str, title: str, text: str) -> PullRequest:
-        if (branch, onto, title) not in self.requests:
-            self.requests.append((branch, onto, title))
-        return self.look(self.requests.index((branch, onto, title)) + 1)
-
-    def look(self, number: int) -> PullRequest:
-        state = PullRequestState.MERGED if number in self.merged else PullRequestState.OPEN
-        state = PullRequestState.CLOSED if number in self.closed else state
-        return PullRequest(number=number, url=f"https://forge.example/pulls/{number}", state=state)
-
-    def close(self, number: int) -> None:
-        self.closed.append(number)
-
-    def merge(self, number: int) -> None:
-        self.team.repository.person_merges(self.requests[number - 1][0])
-        self.merged.append(number)
-
-
-def reacting(team: Team, then: Callable[[str], None]) -> None:
-    """Whenever the delivery waits for a merge."""
-
-    class Person:
-        def on_event(self, event: Any) -> None:
-            if event.kind == "git" and "waiting for" in event.message:
-                then(event.message)
-
-    original = team.journal
-    team.journal = lambda listeners=(): original([Person(), *listeners])  # type: ignore[method-assign]
-
-
-@pytest.mark.long
-async def test_a_pull_request_is_waited_for(tmp_path: Path) -> None:
-    team = Team(tmp_path, mode="pull-request")
-    forge = Forge(team)
-    team.open(requests=forge)
-    reacting(team, lambda _: forge.merge(len(forge.requests)))
-    result = await team.deliver()
-    assert result.ending is Ending.DELIVERED, result.reason
-    assert [each[1:] for each in forge.requests] == [
-        ("main", "support-llm 2 serves eu-west-1"),
-        ("main", "support-llm 2 serves us-east-1"),
-    ]
-    assert team.versions_in_git() == [CHALLENGER, CHALLENGER]
-
-
-@pytest.mark.long
-async def test_a_pull_request_that_is_closed_takes_the_version_back(tmp_path: Path) -> None:
-    team = Team(tmp_path, mode="pull-request")
-    forge = Forge(team)
-    team.open(requests=forge)
-    reacting(team, lambda _: forge.close(1))
-    result = await team.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert "https://forge.example/pulls/1 was closed without a merge" in result.reason
-    assert team.stable_versions() == dict.fromkeys(REGIONS, CHAMPION)
-    assert team.repository.branches() == ["main"]
-    assert len(team.repository.commits()) == 1
 
 
 class Tool:

@@ -32,7 +32,7 @@ def test_every_step_has_its_own_time_and_that_of_a_silent_region(case: str) -> N
         StageName.DEPLOY: drawn.fleet.pod.start_within,
     }
     for step in drawn.steps:
-        least = own.get(step.stage, timedelta(0)) + drawn.spec.api_patience
+        least = own.get(step.stage, timedelta(0)) + drawn.spec.patience.api
         assert deadline(drawn.spec, drawn.fleet, step, drawn.steps) > least, step.id
 
 

@@ -80,7 +80,9 @@ fleets = some(
     ),
     replicas=st.integers(1, 12),
     autoscale=autoscales,
-    canary=some(replicas=st.integers(1, 8), least=st.integers(1, 3), after_abort=lengths, dynamic_stable=st.booleans()),
+    canary=some(
+        replicas=st.integers(1, 8), min_replicas=st.integers(1, 3), after_abort=lengths, dynamic_stable=st.booleans()
+    ),
     previous=st.none() | some(versions=st.integers(1, 5), keep=lengths),
     pod=pods,
     nodes=nodes,

@@ -14,13 +14,13 @@ from rollouts.manifests.pod_spec import AutoscaleSpec
 from slo.metrics import metric_of
 from slo.promql import series_of
 
-WANTED = AutoscaleSpec(least=1, most=4, ttft=timedelta(milliseconds=500))
+WANTED = AutoscaleSpec(min_replicas=1, max_replicas=4, ttft=timedelta(milliseconds=500))
 ALL = signals(Site(fleet=fleet_spec(), release=release()), WANTED)
 
 
 def test_each_target_has_its_signal() -> None:
     assert {signal.name: signal.target for signal in ALL} == {"waiting": 4.0, "kv-cache": 0.75, "ttft": 0.5}
-    only = AutoscaleSpec(least=1, most=4, waiting=None)
+    only = AutoscaleSpec(min_replicas=1, max_replicas=4, waiting=None)
     assert [signal.name for signal in signals(Site(fleet=fleet_spec(), release=release()), only)] == ["kv-cache"]
 
 

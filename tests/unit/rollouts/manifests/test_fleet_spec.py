@@ -211,12 +211,6 @@ def test_what_would_be_refused_or_silently_do_harm_is_told(changes: dict[str, An
     assert odds(**changes) == expected
 
 
-def test_the_switch_of_old_specs_says_what_to_write_instead() -> None:
-    with pytest.raises(SpecError, match=r"gateway\.direct: found true: users would reach the canary past its weight"):
-        read_fleet(LEAST.replace("{name: users}", "{name: users, direct: true}"))
-    assert read_fleet(LEAST.replace("{name: users}", "{name: users, direct: false}")).gateway.direct is None
-
-
 def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
     assert said(conflicts_with(fleet_spec(), around())) == {}
 

@@ -17,7 +17,6 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
-from rollouts.model import ImageLaunch
 from tidegate.core.model import Json
 from tidegate.core.yaml_text import yaml_text
 
@@ -36,20 +35,9 @@ ENGINES: dict[str, Release] = {
     "keda": release(accelerator="nvidia-a100-80gb"),
     "hpa": release(accelerator="nvidia-l4"),
     "signatures": release(public_keys=KEYS),
-    "multi-node": release(
-        image="vllm/vllm-openai@sha256:" + "6" * 64,
-        accelerator="nvidia-h100-80gb",
-        launch=ImageLaunch(
-            arguments=("--model", "/models/70b", "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2"),
-            claim="models",
-            ends_its_answers=True,
-            accelerators=16,
-            nodes=2,
-        ),
-    ),
 }
-GUARDS = dict.fromkeys(("canary", "istio", "multi-node"), "registry.example.com/tidegate@sha256:" + "5" * 64)
-"""One for each kind of route, and of what makes engines."""
+GUARDS = dict.fromkeys(("canary", "istio"), "registry.example.com/tidegate@sha256:" + "5" * 64)
+"""One for each kind of route."""
 SAMPLED = {"hpa"}
 """Whose engines may be asked to keep a share of users' requests."""
 ADMITTED = {

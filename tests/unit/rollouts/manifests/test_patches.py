@@ -1,7 +1,8 @@
-"""Patches of theirs: applied last, as Kustomize applies them, and never to what is a delivery's."""
+"""Patches of theirs: applied last, and never to what is a delivery's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,32 +18,39 @@ from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY
 
 DRIVER = "system:serviceaccount:serving:support-llm-driver"
 IMAGE = "registry.example.com/exporter@sha256:" + "1" * 64
 HARDENED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def pods(spec: Json, metadata: Json | None = None) -> Json:
-    """A patch of the Rollout's pod template."""
-    template = {"spec": spec, **({"metadata": metadata} if metadata else {})}
-    return {"target": {"kind": "Rollout"}, "patch": {"spec": {"template": template}}}
+def patch(kind: str, *operations: Json) -> Json:
+    return {"target": {"kind": kind}, "json6902": list(operations)}
 
 
-def engine(**changes: Any) -> Json:
-    return pods({"containers": [{"name": "engine", **changes}]})
+def add(path: str, value: Any) -> Json:
+    return {"op": "add", "path": path, "value": value}
 
 
-SIDECAR = pods(
-    {
-        "containers": [
-            {"name": "engine", "env": [{"name": "NCCL_DEBUG", "value": "INFO"}]},
-            {"name": "exporter", "image": IMAGE, "securityContext": HARDENED},
-        ],
-        "volumes": [{"name": "certificates", "secret": {"secretName": "mesh"}}],
-    },
-    {"annotations": {"sidecar.istio.io/inject": "false"}},
+def remove(path: str) -> Json:
+    return {"op": "remove", "path": path}
+
+
+def pod(path: str, value: Any) -> Json:
+    """A patch of one place of the Rollout's pod template."""
+    return patch("Rollout", add(f"/spec/template{path}", value))
+
+
+def engine(path: str, value: Any) -> Json:
+    return pod(f"/spec/containers/0{path}", value)
+
+
+SIDECAR = patch(
+    "Rollout",
+    add("/spec/template/spec/containers/0/env/-", {"name": "NCCL_DEBUG", "value": "INFO"}),
+    add("/spec/template/spec/containers/-", {"name": "exporter", "image": IMAGE, "securityContext": HARDENED}),
+    add("/spec/template/spec/volumes/-", {"name": "certificates", "secret": {"secretName": "mesh"}}),
+    add("/spec/template/metadata/annotations/sidecar.istio.io~1inject", "false"),
 )
 
 
@@ -66,19 +74,19 @@ def conflict(*patches: Json) -> str:
     return f"{'.'.join(map(str, found.where))}: {found.found}; {found.expected}"
 
 
-def test_containers_variables_and_volumes_are_merged_by_name() -> None:
-    plain, pod = pod_of(rendered()), pod_of(rendered(SIDECAR))
-    ours, theirs = pod["spec"]["containers"]
+def test_containers_variables_and_volumes_are_added() -> None:
+    plain, patched = pod_of(rendered()), pod_of(rendered(SIDECAR))
+    ours, theirs = patched["spec"]["containers"]
     assert ours == {**plain["spec"]["containers"][0], "env": [*plain["spec"]["containers"][0]["env"], ours["env"][-1]]}
     assert ours["env"][-1] == {"name": "NCCL_DEBUG", "value": "INFO"}
     assert theirs["image"] == IMAGE
-    assert [each["name"] for each in pod["spec"]["volumes"]] == [
+    assert [each["name"] for each in patched["spec"]["volumes"]] == [
         "shared-memory",
         "scratch",
         "model-cache",
         "certificates",
     ]
-    assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert patched["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
     assert [problems_in(each) for each in rendered(SIDECAR) if problems_in(each)] == []
 
 
@@ -98,58 +106,51 @@ def test_operations_follow_one_another() -> None:
     plain = rendered()
     refused = conflict({"target": {"kind": "Rollout"}, "json6902": operations})
     assert refused.startswith("0.json6902.2.path: metadata.annotations."), "labels of ours are no annotations"
-    pod = pod_of(rendered({"target": {"kind": "Rollout"}, "json6902": operations[:2]}))
-    assert pod["spec"]["runtimeClassName"] == "nvidia"
-    assert pod["spec"]["topologySpreadConstraints"] == pod_of(plain)["spec"]["topologySpreadConstraints"][:1]
-
-
-def test_fields_go_by_null_and_items_by_the_directive() -> None:
-    patch = pods({"topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname", "$patch": "delete"}]})
-    patch["patch"]["spec"]["template"]["spec"]["enableServiceLinks"] = None
-    pod = pod_of(rendered(patch))["spec"]
-    assert [each["topologyKey"] for each in pod["topologySpreadConstraints"]] == ["topology.kubernetes.io/zone"]
-    assert "enableServiceLinks" not in pod
+    patched = pod_of(rendered({"target": {"kind": "Rollout"}, "json6902": operations[:2]}))
+    assert patched["spec"]["runtimeClassName"] == "nvidia"
+    assert patched["spec"]["topologySpreadConstraints"] == pod_of(plain)["spec"]["topologySpreadConstraints"][:1]
 
 
 def test_a_target_without_a_name_is_every_object_of_the_kind() -> None:
-    patch = {"target": {"kind": "Service"}, "patch": {"metadata": {"annotations": {"team": "chat"}}}}
-    found = [each for each in rendered(patch) if each["kind"] == "Service"]
+    found = [
+        each
+        for each in rendered(patch("Service", add("/metadata/annotations", {"team": "chat"})))
+        if each["kind"] == "Service"
+    ]
     assert [each["metadata"]["annotations"] for each in found] == [{"team": "chat"}] * 2
 
 
 @pytest.mark.parametrize(
-    ("patch", "told"),
+    ("changed", "told"),
     [
+        (engine("/image", "x"), "0.json6902.0.path: spec.template.spec.containers[engine].image"),
+        (engine("/args", ["--port", "1"]), "args of Rollout support-llm, which is a delivery's; `engine.vllm.args`"),
+        (engine("/command", ["sh"]), "containers[engine].command"),
+        (engine("/env/0", {"name": "HOME", "value": "/root"}), "containers[engine].env"),
+        (engine("/ports/0/name", "other"), "containers[engine].ports[http]"),
+        (engine("/resources", {"limits": {"nvidia.com/gpu": "8"}}), "`engine.accelerator_count`"),
         (
-            engine(image="x"),
-            "0.patch.spec.template.spec.containers.0.image: spec.template.spec.containers[engine].image",
+            patch("Rollout", {"op": "remove", "path": "/spec/template/spec/containers/0"}),
+            "spec.template.spec.containers",
         ),
-        (engine(args=["--port", "1"]), "args of Rollout support-llm, which is a delivery's; `engine.vllm.args`"),
-        (engine(command=["sh"]), "containers[engine].command"),
-        (engine(env=[{"name": "HOME", "value": "/root"}]), "containers.0.env.0: "),
-        (engine(ports=[{"containerPort": 8000, "name": "other"}]), "containers[engine].ports[http]"),
-        (engine(resources={"limits": {"nvidia.com/gpu": "8"}}), "`engine.accelerator_count`"),
-        (engine(**{"$patch": "delete"}), "spec.template.spec.containers[engine] of"),
-        (pods({"$patch": "replace", "containers": []}), "which is a delivery's"),
-        (pods({"terminationGracePeriodSeconds": 1}), "`fleet.pod.drain`"),
-        (pods({"serviceAccountName": "admin"}), "`fleet.pod.service_account`"),
-        (pods({"volumes": [{"name": "model-cache", "hostPath": {"path": "/"}}]}), "spec.volumes[model-cache]"),
-        (pods({}, {"labels": {DELIVERY: "other"}}), "metadata.labels.tidegate.dev/delivery"),
-        (pods({}, {"annotations": {"tidegate.dev/attempt": "9"}}), "a key of your own"),
-        (pods({}, {"labels": None}), "metadata.labels.tidegate.dev/delivery"),
-        ({"target": {"kind": "Rollout"}, "patch": {"spec": {"replicas": 9}}}, "0.patch.spec.replicas: "),
-        ({"target": {"kind": "Rollout"}, "patch": {"spec": {"strategy": {"canary": {"steps": []}}}}}, "spec.strategy"),
-        ({"target": {"kind": "Rollout"}, "patch": {"metadata": {"name": "x"}}}, "0.patch.metadata.name: "),
-        ({"target": {"kind": "Service"}, "patch": {"spec": {"selector": {"a": "b"}}}}, "pods of one version"),
-        ({"target": {"kind": "Service"}, "patch": {"spec": {"type": "NodePort"}}}, "past all weights"),
-        ({"target": {"kind": "HTTPRoute"}, "patch": {"spec": {"rules": []}}}, "spec.rules of HTTPRoute"),
-        ({"target": {"kind": "Role"}, "patch": {"rules": []}}, "a Role of yours"),
-        (pods({"containers": [{"image": "x"}]}), "an item that says not which one it is; an item with `name`"),
-        (engine(**{"$retainKeys": ["name"]}), "the directive $retainKeys"),
+        (pod("/spec", {"containers": []}), "which is a delivery's"),
+        (pod("/spec/terminationGracePeriodSeconds", 1), "`fleet.pod.drain`"),
+        (pod("/spec/serviceAccountName", "admin"), "`fleet.pod.service_account`"),
+        (pod("/spec/volumes/2", {"name": "model-cache", "hostPath": {"path": "/"}}), "spec.volumes[model-cache]"),
+        (pod("/metadata/labels/tidegate.dev~1delivery", "other"), "metadata.labels.tidegate.dev/delivery"),
+        (pod("/metadata/annotations/tidegate.dev~1attempt", "9"), "a key of your own"),
+        (patch("Rollout", remove("/spec/template/metadata/labels")), "metadata.labels.tidegate.dev/"),
+        (patch("Rollout", add("/spec/replicas", 9)), "0.json6902.0.path: spec.replicas"),
+        (patch("Rollout", add("/spec/strategy", {"canary": {"steps": []}})), "spec.strategy"),
+        (patch("Rollout", add("/metadata/name", "x")), "0.json6902.0.path: metadata.name"),
+        (patch("Service", add("/spec/selector", {"a": "b"})), "pods of one version"),
+        (patch("Service", add("/spec/type", "NodePort")), "past all weights"),
+        (patch("HTTPRoute", add("/spec/rules", [])), "spec.rules of HTTPRoute"),
+        (patch("Role", add("/rules", [])), "a Role of yours"),
     ],
 )
-def test_what_is_a_deliverys_is_refused_with_its_place(patch: Json, told: str) -> None:
-    assert told in conflict(patch)
+def test_what_is_a_deliverys_is_refused(changed: Json, told: str) -> None:
+    assert told in conflict(changed)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_weights_of_a_route_are_a_deliverys() -> None:
 
 def test_rendering_refuses_it_too() -> None:
     with pytest.raises(UsageError, match=r"fleet.patches\[1\]: found .*image of Rollout support-llm"):
-        rendered(SIDECAR, engine(image="x"))
+        rendered(SIDECAR, engine("/image", "x"))
 
 
 @pytest.mark.parametrize("changes", [{}, {"pod": {"cache": {"claim": "weights", "secret": "store"}}}])
@@ -195,34 +196,24 @@ def test_policies_let_in_what_patches_bring_and_nothing_next_to_it(changes: Json
         assert policies.refusals(other, user=DRIVER) != []
 
 
-texts = st.sampled_from(["a", "engine", "x/y", "8", "tidegate.dev/version"])
-values = st.recursive(
-    st.none() | texts | st.integers(0, 9) | st.booleans(),
-    lambda inner: st.lists(inner | st.fixed_dictionaries({"name": texts}), max_size=2) | st.dictionaries(texts, inner),
-    max_leaves=4,
-)
-FIELDS = [
-    "metadata",
-    "spec",
-    "template",
-    "containers",
-    "labels",
-    "annotations",
-    "volumes",
-    "env",
-    "strategy",
-    "rules",
-    "selector",
-]
-trees = st.recursive(values, lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3), max_leaves=6)
+def places(seen: Any, path: str = "") -> Iterator[str]:
+    """Every place of an object, as a pointer."""
+    if path:
+        yield path
+    items = seen.items() if isinstance(seen, dict) else enumerate(seen) if isinstance(seen, list) else ()
+    for key, value in items:
+        yield from places(value, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+
+
 ALL = render(fleet_spec(), release())
 KINDS = sorted({each["kind"] for each in ALL})
+pointers = st.sampled_from(sorted({place for each in ALL for place in places(each)}))
+values = st.none() | st.sampled_from(["a", "engine", "8"]) | st.lists(st.fixed_dictionaries({"name": st.just("x")}))
+operations = st.builds(add, pointers, values) | st.builds(remove, pointers)
 
 
-@given(
-    st.dictionaries(st.sampled_from(FIELDS), trees, max_size=3), st.sampled_from(sorted({each["kind"] for each in ALL}))
-)
-def test_whatever_a_patch_says_a_delivery_keeps_what_is_its(patch: Json, kind: str) -> None:
-    found = apply_patches([PatchSpec.model_validate({"target": {"kind": kind}, "patch": patch})], ALL)
+@given(st.lists(operations, min_size=1, max_size=3), st.sampled_from(KINDS))
+def test_whatever_a_patch_says_a_delivery_keeps_what_is_its(said: list[Json], kind: str) -> None:
+    found = apply_patches([PatchSpec.model_validate(patch(kind, *said))], ALL)
     for before, after in zip(ALL, found.objects, strict=True):
         assert list(touched(before, after)) == []

@@ -103,7 +103,8 @@ def test_all_of_it_is_valid_and_policies_let_it_in() -> None:
 
 
 def test_patches_come_after_it() -> None:
-    patch = {"target": {"kind": "Rollout"}, "patch": {"spec": {"template": {"spec": {"runtimeClassName": "other"}}}}}
+    operation = {"op": "replace", "path": "/spec/template/spec/runtimeClassName", "value": "other"}
+    patch = {"target": {"kind": "Rollout"}, "json6902": [operation]}
     assert pod_of(rendered(patches=[patch]))["spec"]["runtimeClassName"] == "other"
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slo.formats import read, read_all, write_openslo
-from slo.formats.write import UnsupportedByFormat
-from slo.model import RawSli, Slo, SloGroup
+from slo.formats import read, read_all
 from tidegate.core.spec import SpecError
 
 EVENTS = "{events: {error_query: 'rate(a[{{.window}}])', total_query: 'rate(b[{{.window}}])'}}"
@@ -186,10 +184,3 @@ def test_problems_of_all_files_are_told_together() -> None:
     with pytest.raises(SpecError) as refused:
         read_all({"a.yaml": "- a", "b.yaml": plain(slo(objective=0)), "c.yaml": plain(slo())})
     assert [problem.file for problem in refused.value.problems] == ["a.yaml", "b.yaml"]
-
-
-def test_openslo_refuses_a_ratio_whose_events_no_one_knows() -> None:
-    raw = Slo(service="chat", name="quality", objective=95, sli=RawSli(error_ratio_query="a[{{.window}}]"))
-    group = SloGroup(slos=(raw,), mode="cli-gen-prom", spec="prometheus/v1")
-    with pytest.raises(UnsupportedByFormat, match="chat-quality: OpenSLO counts good and total events"):
-        write_openslo(group)

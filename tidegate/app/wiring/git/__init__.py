@@ -1,1 +1,1 @@
-"""Builds what speaks to a repository, its forge, and who applies it."""
+"""Builds what speaks to a repository, and to who applies it."""

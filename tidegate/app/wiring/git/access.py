@@ -1,4 +1,4 @@
-"""The repository of a delivery, with its forge and the tool that applies it, as its spec says."""
+"""The repository of a delivery, with the tool that applies it, as its spec says."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
     if git is None:
         return None
     # Not above: few specs have it.
-    from pipelines.adapters.git.forges import forge_of
     from pipelines.adapters.git.remote import GitRemote
 
-    return GitAccess(GitRemote(git, clock), forge_of(git), _synced(spec, git))
+    return GitAccess(GitRemote(git, clock), _synced(spec, git))
 
 
 def _synced(spec: Delivery, git: GitSpec) -> SyncSource | None:

@@ -1,4 +1,4 @@
-"""Charts and components, read by Helm and Kustomize themselves: they hold what `render` prints, and the server."""
+"""The chart and the component of the server, read by Helm and Kustomize themselves."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tidegate.cli import main
-
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[3]
 HELM = ROOT / ".helm"
-SPEC = ROOT / "examples/kubernetes/delivery.yaml"
 SERVER = ROOT / "examples/helm/tidegate-serve"
 VALUES = ROOT / "examples/helm/support-llm.yaml"
-REGION = "us-east-1"
 
 _RUN_HELM = """
 import json, sys
@@ -43,9 +39,9 @@ needs_helm = pytest.mark.skipif(not (HELM / "helm_python").exists(), reason="`ma
 needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl has Kustomize")
 
 
-def helm(chart: Path, values: dict[str, Any], name: str = "support-llm-setup") -> dict[str, Any]:
-    """What Helm's own SDK says of a chart, in a process of its own: Go's runtime stays out of the tests'."""
-    asked = json.dumps({"chart": str(chart), "values": values, "name": name})
+def helm(values: dict[str, Any], name: str = "tidegate-serve") -> dict[str, Any]:
+    """What Helm's own SDK says of the chart, in a process of its own: Go's runtime stays out of the tests'."""
+    asked = json.dumps({"chart": str(SERVER), "values": values, "name": name})
     environment = {**os.environ, "PYTHONPATH": str(HELM)}
     words = [sys.executable, "-c", _RUN_HELM]
     done = subprocess.run(words, input=asked, capture_output=True, text=True, env=environment, check=False)
@@ -60,48 +56,9 @@ def objects(texts: dict[str, str]) -> list[Any]:
     return [body for text in manifests for body in yaml.safe_load_all(text) if body]
 
 
-def rendered(capsys: pytest.CaptureFixture[str], spec: Path, region: str, part: str) -> list[Any]:
-    capsys.readouterr()
-    image = f"registry.example.com/team/support-llm@sha256:{'7' * 64}"
-    words = ["rollout", "render", str(spec), "--region", region, "--part", part, "--version", "7", "--image", image]
-    assert main(words) == 0
-    return list(yaml.safe_load_all(capsys.readouterr().out))
-
-
-def a_spec_with_braces(folder: Path) -> Path:
-    """The example with an annotation that a template would take for its own."""
-    shutil.copytree(SPEC.parent, folder / "kubernetes")
-    spec = folder / "kubernetes" / "delivery.yaml"
-    told = SPEC.read_text(encoding="utf-8")
-    annotated = told.replace("  namespace: serving\n", '  namespace: serving\n  annotations: {team: "{{ .Team }}"}\n')
-    spec.write_text(annotated, encoding="utf-8")
-    return spec
-
-
-@needs_helm
-def test_a_chart_has_what_render_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TIDEGATE_ROOT", str(tmp_path))
-    spec, chart = a_spec_with_braces(tmp_path), tmp_path / "chart"
-    assert main(["rollout", "package", str(spec), "--for", "helm", "--to", str(chart), "--admission"]) == 0
-    found = helm(chart, {"region": REGION})
-    assert objects(found["files"]) == rendered(capsys, spec, REGION, "admission")
-    assert not found["lint"]["errors"]
-    assert "{{ .Team }}" in json.dumps(objects(found["files"]))
-
-
-@needs_kustomize
-def test_a_component_has_what_render_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rollout", "package", str(SPEC), "--for", "kustomize", "--to", str(tmp_path / "setup")]) == 0
-    overlay = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    built = kustomized(tmp_path / REGION, {**overlay, "components": [f"../setup/{REGION}"]})
-    assert by_name(built) == by_name(rendered(capsys, SPEC, REGION, "setup"))
-
-
 @needs_helm
 def test_the_chart_of_the_server_is_the_example() -> None:
-    found = helm(SERVER, yaml.safe_load(VALUES.read_text(encoding="utf-8")), "tidegate-serve")
+    found = helm(yaml.safe_load(VALUES.read_text(encoding="utf-8")))
     made = by_name(objects(found["files"]))
     for body in made.values():
         del body["metadata"]["labels"]
@@ -125,7 +82,7 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
         "podDisruptionBudget": None,
         "storage": {"size": "1Gi", "accessMode": "ReadWriteOnce", "existingClaim": "inbox"},
     }
-    made = by_name(objects(helm(SERVER, values, "other")["files"]))
+    made = by_name(objects(helm(values, "other")["files"]))
     template = made["Deployment other"]["spec"]["template"]
     pod = template["spec"]
     (container,) = pod["containers"]
@@ -141,7 +98,7 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
 @needs_helm
 def test_wrong_values_of_the_server_are_refused() -> None:
     wrong = {"image": "registry.example.com/tidegate:latest", "webhok": {}, "user": 0}
-    refused = helm(SERVER, yaml.safe_load(VALUES.read_text(encoding="utf-8")) | wrong)["refused"]
+    refused = helm(yaml.safe_load(VALUES.read_text(encoding="utf-8")) | wrong)["refused"]
     assert [each for each in ("/image", "webhok", "/user") if each not in refused] == []
 
 

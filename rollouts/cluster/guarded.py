@@ -7,7 +7,6 @@ from datetime import datetime
 from rollouts.argo.model import parse_time
 from rollouts.cluster.carrier import Carrier, Fence, carrier_number
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.guard import GuardedTrial
 from rollouts.cluster.model import RegionConfig, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
 from rollouts.cluster.routes import RouteKind
@@ -18,13 +17,34 @@ from rollouts.kube.resources import ROLLOUTS
 from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import GuardRollback
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json
+from tidegate.core.model import Json, Value
 
 _TEMPLATE = ("f:spec", "f:template")
 
 
+class GuardedTrial(Value):
+    """What a guard has to know of a region at one moment."""
+
+    asked: tuple[str, str, int]
+    step: int
+    written: datetime | None
+    """All three as `guard.SignsOfLife` has them."""
+    stable: str | None
+    """The version that users go back to."""
+    trial: str
+    """The version that is on trial, or asked for."""
+    going_on: bool
+    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
+    carrier: int
+    """The highest number of a carrier on its objects."""
+    unattended: GuardRollback | None
+    """What a guard has noted there."""
+    subject: Json
+    """The object that an Event is about."""
+
+
 class GuardedRollout:
-    """A `GuardedRegion`."""
+    """The Rollout, its route, and the fleet that takes users back."""
 
     def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
         self.rights = guard_rights(config.name, routes.resource, config.route)
@@ -51,9 +71,6 @@ class GuardedRollout:
 
     async def note(self, taken: GuardRollback) -> None:
         await self._cluster.patch(ROLLOUTS, self._config.name, guard_note_patch(taken))
-
-    async def reconcile(self) -> None:
-        """Nothing: Argo Rollouts takes warm versions away, and users from a canary without engines."""
 
     def fleet(self, carrier: Carrier) -> ArgoFleet:
         return ArgoFleet(
