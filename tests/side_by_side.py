@@ -33,7 +33,6 @@ LONGEST = (
     "test_rollback_alone",
     "test_python_api",
     "test_load",
-    "test_promoted_at_once",
     "test_burn_rate_on_an_slo",
     "test_steps_in_mlflow",
 )

@@ -10,8 +10,7 @@ import itertools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping
-from multiprocessing.process import BaseProcess
+from collections.abc import Mapping
 from pathlib import Path
 
 from fakes.workflow.interpreter import Ended, Pod
@@ -23,7 +22,6 @@ _FORK.set_forkserver_preload(
         "mlflow",
         "mlflow.store.tracking.sqlalchemy_store",
         "tidegate.app.stages",
-        "tidegate.app.approve",
     ]
 )
 LOOK_SECONDS = 0.05
@@ -37,8 +35,6 @@ class Commands:
         self._variables = dict(variables)
         self._places = dict(places)
         self._numbers = itertools.count(1)
-        self.kill_when: dict[str, Callable[[], bool]] = {}
-        """By a word of the command: a process is killed when this becomes true, the first of them alone."""
         self.errors: list[str] = []
         """What commands said on stderr."""
 
@@ -47,16 +43,12 @@ class Commands:
         disk = self._folder / f"pod-{next(self._numbers)}"
         disk.mkdir(parents=True)
         words = [self._here(word) for word in pod.argv[1:]]
-        return await self.command(words, disk)
-
-    async def command(self, words: list[str], disk: Path) -> Ended:
-        """`tidegate ...`, killed at its moment."""
         variables = {**self._variables, "TIDEGATE_STATE": str(disk / "state")}
         process = _FORK.Process(target=_tidegate, args=(words, variables, str(disk)))
         process.start()
-        doomed = next((word for word in words if word in self.kill_when), None)
         try:
-            await self._ended(process, self.kill_when.pop(doomed) if doomed else lambda: False)
+            while process.is_alive():
+                await asyncio.sleep(LOOK_SECONDS)
         finally:
             if process.is_alive():
                 process.kill()
@@ -64,14 +56,6 @@ class Commands:
         code = process.exitcode or 0
         self.errors.append(f"{' '.join(words)} -> {code}\n{(disk / 'err').read_text()}")
         return Ended(128 - code if code < 0 else code, (disk / "out").read_text())
-
-    async def _ended(self, process: BaseProcess, doom: Callable[[], bool]) -> None:
-        while process.is_alive():
-            if doom():
-                # Once: the number of a process that was reaped may soon be another's.
-                process.kill()
-                return
-            await asyncio.sleep(LOOK_SECONDS)
 
     def _here(self, word: str) -> str:
         """The same with paths of the container as paths of this machine."""

@@ -12,13 +12,10 @@ import yaml
 from fakes.clusters.doctor_region import GPU, NAMESPACE, Region, fleet
 from fakes.fleet import region as place
 from fakes.kube.server import FakeServers, serving
-from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.services.http import page
 from fakes.terminal import Tidegate
 
-from registry.adapters.mlflow_models import MlflowRegistry
 from rollouts.kube.resources import RESOURCE_QUOTAS
-from tidegate.testing import write_tiny_model
 
 EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
 REGIONS = ("eu-west-1", "us-east-1")
@@ -120,31 +117,6 @@ def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     assert said.code == 4
     assert "us-east-1: 1 error\n" in said.out
     assert "eu-west-1: https://127.0.0.1:" in said.out
-
-
-@pytest.mark.long
-def test_a_registry_whose_files_no_pod_can_read_is_refused_after_all_else_is_told(
-    regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path
-) -> None:
-    uri = write_embedded_mlflow(tmp_path / "registry")
-    MlflowRegistry(uri).register("support-llm", write_tiny_model(tmp_path / "source"), alias="challenger")
-    said = tidegate("doctor", str(spec), "--tracking-uri", uri)
-    assert (said.out, said.code) == ("eu-west-1: nothing is wrong\nus-east-1: nothing is wrong\n", 2)
-    assert "models:/support-llm/1: its files are at file:///" in said.err
-    assert "a file of one machine; expected an MLflow server as pods reach it" in said.err
-
-
-@pytest.mark.long
-def test_versions_in_another_store_that_is_away_are_told_so(
-    regions: Served, spec: Path, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://ann:s3cret@127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    uri = write_embedded_mlflow(tmp_path / "registry")
-    said = tidegate("doctor", str(spec), "--tracking-uri", uri)
-    assert f"MLflow: runs and artifacts in {uri}, model versions in http://127.0.0.1:9\n" in said.err
-    assert "no model version can be looked up: MLflow store http://127.0.0.1:9: no answer" in said.err
-    assert "s3cret" not in said.err + said.out
 
 
 def test_a_fleet_on_this_machine_has_no_cluster(tidegate: Tidegate) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from alike import long
 from fakes.services.mlflow_server import AwayServer
 from fakes.terminal import Tidegate
 
@@ -17,7 +16,7 @@ from pipelines.adapters.mlflow_triggers import MlflowTriggers
 from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import write_tiny_model
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 CALL_SECONDS = 2
 WITHIN_SECONDS = 60.0
@@ -61,9 +60,8 @@ OTHERS = (
 )
 
 
-@pytest.mark.long
 @pytest.mark.slow(reason="an MLflow server of its own, and calls that run out of time")
-@pytest.mark.parametrize("commands", [COMMANDS, long(OTHERS)])
+@pytest.mark.parametrize("commands", [COMMANDS, OTHERS])
 def test_every_command_ends_within_its_time_and_says_in_one_line_why(
     tidegate: Tidegate, opened: str, name: str, server: AwayServer, commands: tuple[str, ...]
 ) -> None:

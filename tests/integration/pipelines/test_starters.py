@@ -15,7 +15,6 @@ from fakes.workflow.cases import GOLDEN
 
 from pipelines.requests import EVER, DeliveryRequest, QueuedRequest
 from pipelines.triggers.starters import ProcessStarter, WorkflowStarter
-from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden
 from rollouts.kube.resources import WORKFLOWS
@@ -83,10 +82,18 @@ async def client(hub: FakeServers) -> AsyncIterator[KubeClient]:
     await made.close()
 
 
-async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeClient) -> None:
+async def install(client: KubeClient) -> None:
+    """The template and what it names."""
+    # Here, since Hera takes a second to load, in every worker of a run.
+    from pipelines.workflow.render import blueprint_of, rendered
+
     spec = GOLDEN / "one-region" / "delivery.yaml"
     for each in rendered(blueprint_of(read_delivery(spec), spec)):
         await client.apply(each)
+
+
+async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeClient) -> None:
+    await install(client)
     starter = WorkflowStarter(client, "support-llm", "serving")
     run = await starter.start(ENTRY)
     name = run.removeprefix("workflow ")
@@ -99,9 +106,7 @@ async def test_a_workflow_is_submitted_and_runs_until_it_is_over(client: KubeCli
 
 
 async def test_the_rights_of_the_example_are_enough(client: KubeClient, hub: FakeServers) -> None:
-    spec = GOLDEN / "one-region" / "delivery.yaml"
-    for each in rendered(blueprint_of(read_delivery(spec), spec)):
-        await client.apply(each)
+    await install(client)
     (role,) = (each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "Role")
     hub.do(lambda: hub.api(HUB).access.allow_only(*role["rules"]))
     starter = WorkflowStarter(client, "support-llm", "serving")
