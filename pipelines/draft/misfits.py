@@ -84,8 +84,7 @@ def _strategy(lead: ServingSurvey) -> Iterator[Misfit]:
         action = "gates judge instead: docs/concepts/comparison.md; analyses of SLOs are written from `slos`"
         yield Misfit("analyses", ", ".join(strategy.analyses), action)
     if strategy.kind == "blueGreen":
-        action = "`fleet.strategy: blue-green` with a shadow stage and no canary stage, once there are prompts"
-        yield Misfit("strategy", "blue-green today; the draft has a canary, which needs no prompts", action)
+        yield Misfit("strategy", "blue-green today; the draft has a canary", "decide on the canary's weights")
     if strategy.dynamic_stable:
         action = (
             "`fleet.canary.dynamic_stable: true` with `previous: null` does the same, and going back waits for starts"

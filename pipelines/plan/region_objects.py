@@ -17,7 +17,7 @@ from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
 from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.render import render
-from rollouts.manifests.spec import ArgoFleetSpec, Strategy
+from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
@@ -108,7 +108,7 @@ def trial_of(spec: Delivery) -> ReleaseCandidate:
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    stage = AnalysisStage(length=_watched(spec), background=fleet.strategy is Strategy.CANARY)
+    stage = AnalysisStage(length=_watched(spec), background=True)
     templates: list[Json] = []
     left_out: list[str] = []
     for item in spec.slos:
@@ -233,7 +233,5 @@ def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
         "steps": steps_of(trial_of(spec), fleet.canary, replicas),
         "dynamicStableScale": fleet.canary.dynamic_stable,
     }
-    blue_green = {"previewReplicaCount": fleet.canary.replicas}
-    strategy: Json = {"blueGreen": blue_green} if fleet.strategy is Strategy.BLUE_GREEN else {"canary": canary}
-    rollout: Json = {"spec": {"replicas": replicas, "strategy": strategy}}
+    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": canary}}}
     return engine_demand(rollout, rollout)

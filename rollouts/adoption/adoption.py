@@ -244,7 +244,7 @@ class Adoption:
             await self._restore(place, self._sent[0])
         others = sum(hash_of(pod) != argo.stable_hash for pod in place.pods)
         # A Service that Argo Rollouts narrows to the stable's pods selects none of the others.
-        narrowed = bool((argo.canary or {}).get("stableService") or argo.blue_green)
+        narrowed = bool((argo.canary or {}).get("stableService"))
         if observed and not argo.in_progress and (narrowed or not others):
             return False
         if self._sent and self._clock.monotonic() - self._sent[1] > self._config.start_seconds:

@@ -64,9 +64,8 @@ def _of_its_spec(place: Place, rollout: Json) -> Iterator[str]:
         return
     if not at(spec, "selector", "matchLabels") or at(spec, "selector", "matchExpressions"):
         yield "its selector has matchExpressions, which pods of tidegate cannot be given: matchLabels alone"
-    theirs, ours = (set(each.get("strategy") or {}) for each in (spec, wanted))
-    if theirs != ours:
-        yield f"its strategy is {', '.join(theirs)}, and the spec's is {', '.join(ours)}: set `fleet.strategy`"
+    if theirs := set(spec.get("strategy") or {}) - {"canary"}:
+        yield f"its strategy is {', '.join(theirs)}: give it a canary"
     asked = wanted.get("replicas")
     if asked is not None and before(rollout) is None and asked != Rollout(rollout).replicas:
         yield f"it has {Rollout(rollout).replicas} pods, and the spec wants {asked}: set `fleet.replicas`"

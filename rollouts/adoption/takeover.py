@@ -95,9 +95,7 @@ def taken_over(wanted: Json, live: Json, who: AdoptedVersion) -> Json:
     """The Rollout with everything of ours but the pods: strategy, label, and their own template with our marks."""
     mine = deepcopy(wanted)
     # A later delivery brings the templates of its analyses before it names them.
-    for strategy in mine["spec"]["strategy"].values():
-        strategy.pop("analysis", None)
-        strategy.pop("postPromotionAnalysis", None)
+    mine["spec"]["strategy"]["canary"].pop("analysis", None)
     mine["spec"]["template"] = marked(live["spec"]["template"], who)
     mine["spec"]["replicas"] = Rollout(live).replicas
     whole = replacement(mine, live)

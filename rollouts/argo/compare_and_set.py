@@ -69,8 +69,7 @@ def to_step(rollout: Json, index: int, expected: Precondition = ANY_STATE) -> Re
     """
     ro = _at(rollout, expected)
     if not ro.steps:
-        strategy = "a blue-green rollout" if ro.blue_green is not None else "a rollout without steps"
-        raise NotPossible(f"{ro.name}: cannot skip steps of {strategy}", hint="promote it without a step")
+        raise NotPossible(f"{ro.name} has no steps to skip", hint="promote it without a step")
     if not 0 <= index <= len(ro.steps):
         raise NotPossible(f"{ro.name} has no step {index}", hint=f"0 to {len(ro.steps)}, the last for past all")
     _require_progress(ro, "move")

@@ -24,7 +24,6 @@ class PauseReason(StrEnum):
     """Why the controller holds a rollout (`PauseReason` in types.go)."""
 
     STEP = "CanaryPauseStep"
-    BLUE_GREEN = "BlueGreenPause"
     ANALYSIS = "InconclusiveAnalysisRun"
     EXPERIMENT = "InconclusiveExperiment"
 
@@ -81,12 +80,6 @@ class Rollout:
         return found
 
     @property
-    def blue_green(self) -> Json | None:
-        """The blue-green strategy; None where another one is chosen."""
-        found: Json | None = (self.spec.get("strategy") or {}).get("blueGreen")
-        return found
-
-    @property
     def steps(self) -> list[Json]:
         return (self.canary or {}).get("steps") or []
 
@@ -137,11 +130,6 @@ class Rollout:
         return str(self.status.get("stableRS") or "")
 
     @property
-    def active_hash(self) -> str:
-        """Blue-green: the template that users are on; empty elsewhere."""
-        return str((self.status.get("blueGreen") or {}).get("activeSelector") or "")
-
-    @property
     def in_progress(self) -> bool:
         """Whether a version is on its way to replace the stable one (not `IsFullyPromoted`)."""
         return self.pod_hash != self.stable_hash
@@ -174,14 +162,9 @@ class Rollout:
 
     @property
     def analyses(self) -> list[AnalysisStatus]:
-        """The analysis runs that can stop it now: of the step and background, or before and after the switch."""
-        canary, blue_green = self.status.get("canary") or {}, self.status.get("blueGreen") or {}
-        found = (
-            canary.get("currentStepAnalysisRunStatus"),
-            canary.get("currentBackgroundAnalysisRunStatus"),
-            blue_green.get("prePromotionAnalysisRunStatus"),
-            blue_green.get("postPromotionAnalysisRunStatus"),
-        )
+        """The analysis runs that can stop it now: of the step, and in the background."""
+        canary = self.status.get("canary") or {}
+        found = (canary.get("currentStepAnalysisRunStatus"), canary.get("currentBackgroundAnalysisRunStatus"))
         return [
             AnalysisStatus(str(run.get("name", "")), str(run.get("status", "")), str(run.get("message") or ""))
             for run in found
@@ -276,7 +259,7 @@ class PausePoint:
 
 
 def pause_points(steps: Sequence[Json]) -> tuple[PausePoint, ...]:
-    """All of them, in order; none for blue-green, which has no steps."""
+    """All of them, in order."""
     found: list[PausePoint] = []
     weight, first, weigh = 0, 0, 0
     for index, step in enumerate(steps):

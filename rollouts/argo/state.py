@@ -95,7 +95,7 @@ def calculated_phase(rollout: Json) -> PhaseStatus:
         return PhaseStatus(phase=RolloutPhase.PAUSED, message="manually paused")
     if ro.pause_conditions:
         return PhaseStatus(phase=RolloutPhase.PAUSED, message=str(ro.pause_conditions[0].get("reason", "")))
-    pending = _pending_replicas(ro) or _pending_blue_green(ro) or _pending_canary(ro)
+    pending = _pending_replicas(ro) or _pending_canary(ro)
     if pending:
         return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=pending)
     return PhaseStatus(phase=RolloutPhase.HEALTHY)
@@ -132,35 +132,16 @@ def _pending_replicas(ro: Rollout) -> str:
     return ""
 
 
-def _pending_blue_green(ro: Rollout) -> str:
-    if ro.blue_green is None:
-        return ""
-    status = ro.status.get("blueGreen") or {}
-    if not status.get("activeSelector") or status["activeSelector"] != ro.pod_hash:
-        return "active service cutover pending"
-    if ro.stable_hash and not ro.in_progress:
-        return ""
-    if ro.blue_green.get("postPromotionAnalysis") is not None and not _done(
-        status.get("postPromotionAnalysisRunStatus")
-    ):
-        return "waiting for analysis to complete"
-    return "waiting for post-promotion verification to complete"
-
-
 def _pending_canary(ro: Rollout) -> str:
-    if ro.canary is None or ro.blue_green is not None:
+    if ro.canary is None:
         return ""
-    # With traffic routing and blue-green, old pods stay for scaleDownDelaySeconds without being waited for.
+    # With traffic routing, old pods stay for scaleDownDelaySeconds without being waited for.
     replicas, updated = ro.status.get("replicas") or 0, ro.status.get("updatedReplicas") or 0
     if ro.canary.get("trafficRouting") is None and replicas > updated:
         return "old replicas are pending termination"
     if not ro.stable_hash or ro.in_progress:
         return "waiting for all steps to complete"
     return ""
-
-
-def _done(run: Json | None) -> bool:
-    return bool(run) and (run or {}).get("status") in {"Successful", "Failed", "Error", "Inconclusive"}
 
 
 NEVER_OBSERVED = "waiting for a controller to see it"
@@ -322,7 +303,7 @@ class HealthState(StrEnum):
     HEALTHY = "healthy"
     PROGRESSING = "progressing"
     PAUSED = "paused"
-    """By a step, before the switch of blue-green, or by a person."""
+    """By a step, or by a person."""
     INCONCLUSIVE = "paused-inconclusive"
     """An analysis or an experiment could not decide; somebody has to."""
     DEGRADED = "degraded"

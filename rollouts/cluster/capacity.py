@@ -48,15 +48,13 @@ def engine_demand(rollout: Json, live: Json | None) -> EngineDemand:
     spec = rollout["spec"]
     said = spec.get("replicas") or ((live or {}).get("spec") or {}).get("replicas")
     replicas = 1 if said is None else int(said)
-    strategy = spec["strategy"]
+    canary = spec["strategy"]["canary"]
     if live is None:
         return EngineDemand(first=replicas, most=replicas)
-    if "blueGreen" in strategy:
-        return EngineDemand(first=int(strategy["blueGreen"].get("previewReplicaCount") or replicas), most=replicas)
-    scales = (step["setCanaryScale"] for step in strategy["canary"]["steps"] if "setCanaryScale" in step)
+    scales = (step["setCanaryScale"] for step in canary["steps"] if "setCanaryScale" in step)
     scale: Json = next(scales, {})
     first = int(scale.get("replicas") or math.ceil(replicas * int(scale.get("weight") or 0) / 100) or 1)
-    if strategy["canary"].get("dynamicStableScale"):
+    if canary.get("dynamicStableScale"):
         return EngineDemand(first=first, most=first)
     return EngineDemand(first=first, most=max(first, replicas))
 

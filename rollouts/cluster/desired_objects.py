@@ -185,28 +185,23 @@ def with_warm_limit(rollout: Json, limit: int | None) -> Json:
     """The same Rollout with that limit."""
     changed = deepcopy(rollout)
     if limit is not None:
-        changed["spec"]["strategy"][_strategy(rollout)][LIMIT] = limit
+        changed["spec"]["strategy"]["canary"][LIMIT] = limit
     return changed
 
 
-def patch_with_warm_limit(request: Request, rollout: Json, limit: int | None) -> Request:
-    """The same JSON patch of that Rollout, which sets the limit too."""
+def patch_with_warm_limit(request: Request, limit: int | None) -> Request:
+    """The same JSON patch of a Rollout, which sets the limit too."""
     if limit is None or request.patch is not PatchKind.JSON or not isinstance(request.body, list):
         return request
-    operation = {"op": "add", "path": f"/spec/strategy/{_strategy(rollout)}/{LIMIT}", "value": limit}
+    operation = {"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit}
     return request.model_copy(update={"body": [*request.body, operation]})
 
 
 def warm_limit_patch(rollout: Json, limit: int | None) -> Json:
     """The limit as a part of a merge patch; empty when it is that already, or none is set."""
-    kind = _strategy(rollout)
-    if limit is None or rollout["spec"]["strategy"][kind].get(LIMIT) == limit:
+    if limit is None or rollout["spec"]["strategy"]["canary"].get(LIMIT) == limit:
         return {}
-    return {"spec": {"strategy": {kind: {LIMIT: limit}}}}
-
-
-def _strategy(rollout: Json) -> str:
-    return "blueGreen" if rollout["spec"]["strategy"].get("blueGreen") is not None else "canary"
+    return {"spec": {"strategy": {"canary": {LIMIT: limit}}}}
 
 
 PUT_BACK_SECONDS = 60.0

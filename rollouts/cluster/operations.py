@@ -180,7 +180,7 @@ class RegionOperations:
         assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
         limit = warm_limit(self._config, snapshot, leaving=True)
         for request in compare_and_set.undo(snapshot.rollout, snapshot.replica_sets, wanted.number):
-            await self._cluster.send(patch_with_warm_limit(request, snapshot.rollout, limit))
+            await self._cluster.send(patch_with_warm_limit(request, limit))
 
     async def note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         """Note the way back on the Rollout; None forgets it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from rollouts.argo.model import PauseReason, Rollout, controlled_by, hash_of, is_paused_by, parse_time, pause_points
+from rollouts.argo.model import Rollout, controlled_by, hash_of, parse_time, pause_points
 from rollouts.argo.state import (
     HealthState,
     RolloutHealth,
@@ -147,8 +147,8 @@ class RegionSnapshot:
 
     @property
     def weight(self) -> int:
-        """Percent of users on the canary, as the route has it. Blue-green has no weights."""
-        if self.route is None or self.argo.blue_green is not None:
+        """Percent of users on the canary, as the route has it."""
+        if self.route is None:
             return 0
         return self.routes.weight(self.route, self.argo.name)
 
@@ -188,8 +188,6 @@ class RegionSnapshot:
         """Whether the stable answers all users, and nothing is copied: read, not concluded."""
         if self.stable is None or not self.stable.available or self.mirror:
             return False
-        if self.argo.blue_green is not None:
-            return self.argo.active_hash in ("", self.stable.hash)
         return self.route is not None and self.weight == 0
 
     @property
@@ -227,8 +225,6 @@ class RegionSnapshot:
         """Whether the trial is up with all the engines that it needs first, and rests before it gets anybody."""
         if not (self.observed and self.trial and self.trial.is_complete):
             return False
-        if self.argo.blue_green is not None:
-            return is_paused_by(self.argo, PauseReason.BLUE_GREEN)
         return any(self.argo.step_index >= point.pause for point in pause_points(self.argo.steps)[:1])
 
     @cached_property

@@ -15,7 +15,7 @@ from rollouts.kube.objects import at, labels_of
 from rollouts.kube.resources import ANALYSIS_TEMPLATES, CLUSTER_ANALYSIS_TEMPLATES, DEPLOYMENTS
 from tidegate.core.model import Json, Value
 
-_ROLES = {"canary": ("stableService", "canaryService"), "blueGreen": ("activeService", "previewService")}
+_ROLES = ("stableService", "canaryService")
 
 
 def canary(rollout: Json) -> Json:
@@ -83,10 +83,7 @@ def virtual_services(rollout: Json) -> list[str]:
 
 def services(rollout: Json) -> Mapping[str, str]:
     """Its Services by the field that names them."""
-    strategy = at(rollout, "spec", "strategy", default={})
-    return {
-        field: strategy[kind][field] for kind, fields in _ROLES.items() for field in fields if at(strategy, kind, field)
-    }
+    return {field: canary(rollout)[field] for field in _ROLES if at(canary(rollout), field)}
 
 
 def replicas(rollout: Json) -> int:
@@ -208,10 +205,6 @@ def _analyses(rollout: Json) -> Iterator[tuple[str, Json]]:
     for index, step in enumerate(steps(rollout)):
         if analysis := at(step, "analysis"):
             yield f"steps[{index}].analysis", analysis
-    blue_green = at(rollout, "spec", "strategy", "blueGreen", default={})
-    for field in ("prePromotionAnalysis", "postPromotionAnalysis"):
-        if analysis := at(blue_green, field):
-            yield field, analysis
 
 
 def _value(argument: Json, rollout: Json) -> str | None:

@@ -67,12 +67,12 @@ LONGEST_NAME = 63
 
 
 def stable_service(delivery: str) -> str:
-    """Whom users of the stable reach; blue-green calls it active."""
+    """Whom users of the stable reach."""
     return f"{delivery}-{STABLE}"
 
 
 def canary_service(delivery: str) -> str:
-    """Whom users of the canary reach; blue-green calls it preview."""
+    """Whom users of the canary reach."""
     return f"{delivery}-{CANARY}"
 
 

@@ -33,15 +33,6 @@ from tidegate.core.model import Json, SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 
 
-class Strategy(StrEnum):
-    """How a version becomes stable."""
-
-    CANARY = "canary"
-    """A little traffic at a time."""
-    BLUE_GREEN = "blue-green"
-    """Copies of requests at most, then all users at once."""
-
-
 class Signatures(StrEnum):
     """Who verifies images' signatures when pods are made, besides tidegate and the engines themselves."""
 
@@ -122,7 +113,6 @@ class ArgoFleetSpec(SpecModel):
     namespace: ObjectName
     """The same in every region's cluster; it is there already."""
     regions: Mapping[ObjectName, RegionSpec] = Field(min_length=1)
-    strategy: Strategy = Strategy.CANARY
     traffic: TrafficRouter = TrafficRouter.GATEWAY_API
     gateway: GatewaySpec
     replicas: int = Field(default=2, ge=1)
@@ -220,8 +210,6 @@ class ArgoFleetSpec(SpecModel):
             yield SpecConflict(
                 ("canary", "replicas"), found, f"at least `min_replicas`, which is {self.canary.min_replicas}"
             )
-        if self.canary.dynamic_stable and self.strategy is Strategy.BLUE_GREEN:
-            yield SpecConflict(("canary", "dynamic_stable"), "with blue-green", "strategy: canary")
         if self.canary.dynamic_stable and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
@@ -265,9 +253,6 @@ def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Ite
     longest = LONGEST_NAME - len(CANARY) - 1
     if len(context.name) > longest:
         yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
-    if fleet.strategy is Strategy.BLUE_GREEN and context.weights:
-        found = "blue-green, which moves all users at once, with a canary stage"
-        yield SpecConflict(("strategy",), found, "strategy: canary, or no canary stage")
     if fleet.previous and fleet.previous.keep <= context.bake:
         found = f"{format_duration(fleet.previous.keep)}: gone before the bake ends"
         expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"

@@ -321,13 +321,13 @@ def nodes(snapshot: Snapshot, rollout: Json) -> Iterator[Finding]:
 def _most(rollout: Json) -> int:
     """How many pods there are at the height of a delivery.
 
-    With traffic routing, and in blue-green, both versions at their full size, as `promote --full` brings the new one
+    With traffic routing both versions at their full size, as `promote --full` brings the new one
     up before the old goes; without, `maxSurge` more than wanted.
     """
     wanted = replicas(rollout)
     if at(canary(rollout), "dynamicStableScale"):
         return wanted + 1
-    if routers(rollout) or at(rollout, "spec", "strategy", "blueGreen"):
+    if routers(rollout):
         return 2 * wanted
     return wanted + pods_wanted(at(canary(rollout), "maxSurge"), wanted, default=-(-wanted // 4))
 

@@ -17,7 +17,6 @@ from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, Traff
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
-from rollouts.manifests.spec import Strategy
 from rollouts.manifests.traffic_spec import InsideSpec
 from tidegate.core.model import Json, Value
 
@@ -66,9 +65,7 @@ def _hosts(site: Site) -> tuple[str, ...]:
 
 
 def _shares(site: Site) -> dict[str, int]:
-    """Percent for each Service. Blue-green moves users by the selector of one Service, not by weights."""
-    if site.fleet.strategy is Strategy.BLUE_GREEN:
-        return {stable_service(site.name): 100}
+    """Percent for each Service."""
     return {stable_service(site.name): 100, canary_service(site.name): 0}
 
 

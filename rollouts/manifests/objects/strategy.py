@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import ReleaseCandidate, Site
-from rollouts.manifests.spec import CanarySpec, Strategy
+from rollouts.manifests.spec import CanarySpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import CANARY, REGION, ROLE, STABLE, VERSION
@@ -75,20 +75,14 @@ def strategy(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) ->
     """The Rollout's `strategy`; `analyses` are AnalysisTemplates of the same namespace.
 
     Raises:
-        UsageError: a template asks for what a Rollout does not know, or never ends where it has to.
+        UsageError: a template asks for what a Rollout does not know.
     """
-    if site.fleet.strategy is Strategy.BLUE_GREEN:
-        return {"blueGreen": _blue_green(site, analyses)}
-    return {"canary": _canary(site, trial, analyses)}
-
-
-def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
     fleet, steps = site.fleet, steps_of(trial, site.fleet.canary, site.replicas)
     watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and trial.weights else {}
     # An aborted canary that keeps its engines keeps its users: since Argo Rollouts 1.9.0 the weight of a
     # `dynamicStableScale` falls only as fast as the canary shrinks (argo-rollouts#4898, #4841).
     dynamic = fleet.canary.dynamic_stable
-    return {
+    canary = {
         "stableService": stable_service(site.name),
         "canaryService": canary_service(site.name),
         "stableMetadata": {"labels": {ROLE: STABLE}},
@@ -105,28 +99,7 @@ def _canary(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> 
         **({"analysis": watched} if watched else {}),
         "steps": steps,
     }
-
-
-def _blue_green(site: Site, analyses: tuple[Json, ...]) -> Json:
-    preview = site.fleet.canary.replicas
-    for template in analyses:
-        if not all("count" in metric for metric in template["spec"]["metrics"]):
-            raise UsageError(
-                f"{template['metadata']['name']} never ends, and a blue-green rollout waits for its end",
-                hint="pass templates whose metrics have a count",
-            )
-    return {
-        "activeService": stable_service(site.name),
-        "previewService": canary_service(site.name),
-        "activeMetadata": {"labels": {ROLE: STABLE}},
-        "previewMetadata": {"labels": {ROLE: CANARY}},
-        "autoPromotionEnabled": False,
-        **({"previewReplicaCount": preview} if preview else {}),
-        "maxUnavailable": 0,
-        **_warm(site),
-        "abortScaleDownDelaySeconds": whole_seconds(site.fleet.canary.after_abort),
-        **({"postPromotionAnalysis": _analysis(analyses)} if analyses else {}),
-    }
+    return {"canary": canary}
 
 
 def _warm(site: Site) -> Json:

@@ -132,17 +132,6 @@ def test_stages_become_steps() -> None:
     assert trial_of(delivery((shadowless, ""))) == ReleaseCandidate(mirror=0, weights=(5, 25, 50))
 
 
-def test_blue_green_judges_after_all_users_have_moved_with_analyses_that_end() -> None:
-    canary = "  - canary: {weights: [5, 25, 50], within: 1h, gates: [latency, errors, burn_rate]}\n"
-    objects = of(delivery((canary, ""), ("kind: argo", "kind: argo\n  strategy: blue-green")))
-    strategy = objects[-1]["spec"]["strategy"]["blueGreen"]
-    assert [each["templateName"] for each in strategy["postPromotionAnalysis"]["templates"]] == [
-        "support-llm.availability-step",
-        "support-llm.first-token-step",
-    ]
-    assert [problem for each in objects for problem in problems_in(each)] == []
-
-
 @pytest.mark.parametrize("region", ["eu-west-1", "us-east-1", "ap-south-1"])
 def test_the_parts_are_the_whole(region: str) -> None:
     spec = delivery()

@@ -107,7 +107,7 @@ class TestArgoCd:
         assert (await region.fleet.observe()).foreign_change
 
 
-@pytest.mark.parametrize("case", ["blue-green", "canary", "hpa", "istio", "keda"])
+@pytest.mark.parametrize("case", ["canary", "hpa", "istio", "keda", "shared-cache"])
 def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(case: str) -> None:
     fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
     accelerators = {

@@ -6,9 +6,7 @@ import asyncio
 import math
 
 import pytest
-from fakes.argo.scene import NAME, Scene, blue_green
-from fakes.kube.api import Api
-from fakes.kube.server import client_of
+from fakes.argo.scene import NAME, Scene
 
 from rollouts.argo.actions import ActionResult, RolloutClient
 from rollouts.argo.compare_and_set import Precondition
@@ -111,13 +109,6 @@ async def test_an_aborted_version_is_not_promoted(scene: Scene, rollouts: Rollou
         await rollouts.promote_full(NAME)
     with pytest.raises(NotPossible, match="was aborted"):
         await rollouts.to_step(NAME, 2)
-
-
-async def test_blue_green_has_no_steps() -> None:
-    scene = Scene(blue_green(autoPromotionEnabled=False))
-    scene.deploy("2")
-    with pytest.raises(NotPossible, match="cannot skip steps of a blue-green rollout"):
-        await RolloutClient(client_of(Api(scene.cluster)), scene.cluster.time).to_step(NAME, 1)
 
 
 async def test_a_rollout_that_is_not_there(rollouts: RolloutClient) -> None:

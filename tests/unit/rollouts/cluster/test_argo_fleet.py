@@ -601,30 +601,3 @@ class TestWhatIsOthers:
         await region.fleet.mirror(100)
         await region.fleet.shift(25)
         await region.fleet.rollback("1")
-
-
-class TestBlueGreen:
-    @pytest.fixture
-    def region(self) -> ClusterRegion:
-        return ClusterRegion(spec=a_fleet("eu-west-1", strategy="blue-green"))
-
-    async def test_a_canary_waits_without_users(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        state = await region.fleet.mirror(100)
-        assert (state.phase, versions(state), state.weight, state.mirror) == (
-            RegionPhase.TRIAL,
-            ("1", "2", None),
-            0,
-            100,
-        )
-
-    async def test_all_users_move_at_once_and_back(self, region: ClusterRegion) -> None:
-        await promoted(region)
-        assert versions(await region.fleet.observe()) == ("2", None, "1")
-        assert versions(await region.fleet.rollback("1")) == ("1", None, None)
-
-    async def test_it_knows_no_weights(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        with pytest.raises(NotPossible, match="no step with 5 % of users"):
-            await region.fleet.shift(5)
-        assert versions(await region.fleet.rollback("1")) == ("1", None, None)

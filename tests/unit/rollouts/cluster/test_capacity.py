@@ -60,12 +60,6 @@ LIVE: Json = {"spec": {"replicas": 6}}
             EngineDemand(first=1, most=1),
             id="a stable that gives engines away",
         ),
-        pytest.param(
-            {"spec": {"strategy": {"blueGreen": {"previewReplicaCount": 2}}}},
-            LIVE,
-            EngineDemand(first=2, most=6),
-            id="blue-green, as many as the autoscaler has now",
-        ),
     ],
 )
 def test_a_version_needs_all_its_engines_again(asked: Json, live: Json | None, need: EngineDemand) -> None:

@@ -13,7 +13,7 @@ from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS
 
 EXPORTED = Path(__file__).parents[4] / "examples/slo/exported/analysis-templates.yaml"
 
-CANARY, BLUE_GREEN, ISTIO = {}, {"strategy": "blue-green"}, {"traffic": "istio"}
+CANARY, ISTIO = {}, {"traffic": "istio"}
 KEDA = {"autoscale": {"min_replicas": 2, "max_replicas": 4}}
 HPA = {"autoscale": {"by": "hpa", "min_replicas": 2, "max_replicas": 4}}
 DIRECT = {"gateway": {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}}
@@ -21,7 +21,6 @@ WARM_POOL = {"warm_pool": {"share": "50%"}}
 SPECS = {
     "gateway-api": CANARY,
     "istio": ISTIO,
-    "blue-green": BLUE_GREEN,
     "keda": KEDA,
     "hpa": HPA,
     "hosts-of-each-arm": DIRECT,
@@ -77,14 +76,6 @@ async def test_a_canary_whose_engines_still_load() -> None:
     for _ in range(2):
         region.wait(600)
         assert await region.examined() == ()
-
-
-async def test_a_blue_green_rollout_before_its_switch() -> None:
-    region = Region(fleet(**BLUE_GREEN))
-    region.deploy("8")
-    region.wait(120)
-    assert region.cluster.get(ROLLOUTS, NAME)["status"]["phase"] == "Paused"
-    assert await region.examined() == ()
 
 
 async def test_a_rollout_that_somebody_paused() -> None:

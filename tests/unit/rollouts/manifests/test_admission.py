@@ -28,7 +28,6 @@ ALLOWED = "registry.example.com/support-llm"
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
 FLEETS: dict[str, dict[str, Any]] = {
     "canary": {},
-    "blue-green": {"strategy": "blue-green"},
     "istio": {"traffic": "istio"},
     "keda": {"autoscale": {"min_replicas": 2, "max_replicas": 4}},
     "hpa": {"autoscale": {"by": "hpa", "min_replicas": 2, "max_replicas": 4}},

@@ -64,7 +64,6 @@ pods = some(
     user=st.integers(1, 70000),
 )
 fleets = some(
-    strategy=st.sampled_from(["canary", "blue-green"]),
     traffic=st.sampled_from(["gateway-api", "istio"]),
     gateway=st.builds(
         lambda name, served, rest: {"name": name, "hosts": tuple(served), **rest},

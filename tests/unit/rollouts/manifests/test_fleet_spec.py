@@ -42,7 +42,7 @@ def around(**changes: Any) -> FleetValidationContext:
 
 def test_little_has_to_be_written() -> None:
     fleet = read_fleet(LEAST)
-    assert (fleet.replicas_in("eu-west-1"), fleet.strategy, fleet.traffic) == (2, "canary", "gateway-api")
+    assert (fleet.replicas_in("eu-west-1"), fleet.traffic) == (2, "gateway-api")
     assert fleet.previous is not None and fleet.autoscale is None and not fleet.canary.dynamic_stable
 
 
@@ -112,10 +112,6 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
             "canary.replicas": "found 1, which Argo Rollouts does not raise; "
             "expected at least `min_replicas`, which is 2"
         },
-    ),
-    (
-        {"canary": {"dynamic_stable": True}, "previous": None, "strategy": "blue-green"},
-        {"canary.dynamic_stable": "found with blue-green; expected strategy: canary"},
     ),
     (
         {"autoscale": {"min_replicas": 4, "max_replicas": 3}, "replicas": 4},
@@ -222,14 +218,6 @@ def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
             {"previous": {"keep": timedelta(minutes=30)}},
             {},
             {"previous.keep": "found 30m: gone before the bake ends; expected more than `regions.bake`, which is 30m"},
-        ),
-        (
-            {"strategy": "blue-green"},
-            {"weights": (5, 50)},
-            {
-                "strategy": "found blue-green, which moves all users at once, with a canary stage; "
-                "expected strategy: canary, or no canary stage"
-            },
         ),
         (
             {"regions": {"mars": region("mars")}},
