@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 23337,
     "slo": 4300,
     "tidegate": 18439,
-    "tests": 94754,
+    "tests": 93875,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
