@@ -13,8 +13,7 @@ from fakes.argo.objects import Rollout, moment_of, stamp
 
 from tidegate.core.model import Json
 
-AVAILABLE, PROGRESSING, PAUSED, HEALTHY, COMPLETED = "Available", "Progressing", "Paused", "Healthy", "Completed"
-REPLICA_FAILURE, INVALID_SPEC = "ReplicaFailure", "InvalidSpec"
+PROGRESSING, REPLICA_FAILURE, INVALID_SPEC = "Progressing", "ReplicaFailure", "InvalidSpec"
 
 ABORTED = "RolloutAborted"
 TIMED_OUT = "ProgressDeadlineExceeded"
@@ -35,11 +34,6 @@ class Condition(NamedTuple):
 
 def condition_of(status: Json, kind: str) -> Json | None:
     return next((one for one in status.get("conditions", ()) if one["type"] == kind), None)
-
-
-def is_true(status: Json, kind: str) -> bool:
-    found = condition_of(status, kind)
-    return found is not None and found["status"] == "True"
 
 
 def set_condition(status: Json, now: datetime, new: Condition) -> bool:
@@ -151,8 +145,6 @@ def _waits_for(rollout: Rollout, status: Json) -> str:
         return "updated replicas are still becoming available"
     if rollout.blue_green is not None:
         return _blue_green_waits_for(status)
-    if rollout.traffic is None and status.get("replicas", 0) > updated:
-        return "old replicas are pending termination"
     return "" if completed(status) else "waiting for all steps to complete"
 
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from fakes.argo import conditions, replica_sets
-from fakes.argo.conditions import seconds_of
-from fakes.argo.objects import MANAGED_BY, WORKLOAD_GENERATION, Rollout, annotate
+from fakes.argo import conditions
+from fakes.argo.objects import MANAGED_BY, Rollout
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
-from fakes.argo.replica_sets import selector_of
-from fakes.argo.strategies import reconcile_blue_green, reconcile_canary, scale_blue_green, scale_canary
+from fakes.argo.strategies import reconcile_blue_green, reconcile_canary
 from fakes.argo.world import World
 
 from rollouts.kube.resources import (
@@ -32,15 +30,6 @@ STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRou
 """Routes by header and for copies are taken, and nothing is done for them."""
 
 
-def problem_of(rollout: Rollout, world: World) -> str | None:
-    """The first thing wrong, as the condition says it; None for a Rollout that is right.
-
-    Raises:
-        NotImplementedError: a step that this simulation does not know.
-    """
-    return next(_problems(rollout, world), None)
-
-
 def _problems(rollout: Rollout, world: World) -> Iterator[str]:
     spec = rollout.spec
     strategies = [name for name in ("canary", "blueGreen") if spec.get("strategy", {}).get(name) is not None]
@@ -49,13 +38,8 @@ def _problems(rollout: Rollout, world: World) -> Iterator[str]:
         none = "Required value: Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
         yield f"spec.strategy.strategy: {many if strategies else none}"
         return
-    labels = rollout.template.get("metadata", {}).get("labels", {})
-    if not rollout.selector.get("matchLabels"):
-        yield "spec.selector: Required value: Rollout has missing field '.spec.selector'"
-    elif any(labels.get(key) != value for key, value in rollout.selector["matchLabels"].items()):
-        yield "spec.template.metadata.labels: Invalid value: `selector` does not match template `labels`"
     if rollout.canary is not None:
-        yield from _canary_problems(rollout, world)
+        yield from _canary_problems(rollout)
     else:
         strategy = rollout.strategy
         if any(name.endswith("PromotionAnalysis") for name in strategy):
@@ -66,38 +50,17 @@ def _problems(rollout: Rollout, world: World) -> Iterator[str]:
     yield from _reference_problems(rollout, world)
 
 
-def _canary_problems(rollout: Rollout, world: World) -> Iterator[str]:
+def _canary_problems(rollout: Rollout) -> Iterator[str]:
     strategy, at = rollout.strategy, "spec.strategy.canary"
     canary, stable = strategy.get("canaryService"), strategy.get("stableService")
     if canary and canary == stable:
         text = _SAME.format("stable and canary")
         yield f'{at}.stableService: Invalid value: "{stable}": {text}'
-    if rollout.traffic is not None and not (canary and stable) and "istio" not in rollout.traffic:
-        name = "stableService" if canary else "canaryService"
-        yield f"{at}.{name}: Invalid value: \"\": Rollout has missing field '{at}.{name}'"
-    if rollout.traffic is None:
-        for name, word in (("scaleDownDelaySeconds", "scaleDownDelay"), ("dynamicStableScale", "dynamicStableScale")):
-            if strategy.get(name):
-                yield f"{at}.{name}: Invalid value: Canary {word} can only be used with traffic routing"
-    if rollout.dynamic and strategy.get("scaleDownDelaySeconds"):
-        text = "Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"
-        yield f"{at}.dynamicStableScale: Invalid value: true: {text}"
-    if all(str(strategy.get(name)) in ("0", "0%") for name in ("maxSurge", "maxUnavailable")):
-        yield f"{at}.maxSurge: Invalid value: MaxSurge and MaxUnavailable both can not be zero"
-    for index, step in enumerate(rollout.steps):
-        yield from (f"{at}.steps[{index}]{problem}" for problem in _step_problems(rollout, step))
-
-
-def _step_problems(rollout: Rollout, step: Json) -> Iterator[str]:
-    name, value = next(iter(step.items()))
-    if name not in STEPS:
-        raise NotImplementedError(f"the simulated controller has no {name} steps")
-    if name == "setWeight" and not 0 <= value <= (rollout.traffic or {}).get("maxTrafficWeight", 100):
-        yield f".setWeight: Invalid value: {value}: SetWeight needs to be between 0 and 100"
-    if name == "pause" and (value or {}).get("duration") is not None and seconds_of(value["duration"]) < 0:
-        yield ".pause.duration: Invalid value: Duration needs to be greater than 0"
-    if name == "setCanaryScale" and rollout.traffic is None:
-        yield ".setCanaryScale: Invalid value: SetCanaryScale requires TrafficRouting to be set"
+    if rollout.traffic is None and rollout.stable_hash and not rollout.fully_promoted:
+        raise NotImplementedError("the simulated controller has no second version without traffic routing")
+    unknown = [name for step in rollout.steps for name in step if name not in STEPS]
+    if unknown:
+        raise NotImplementedError(f"the simulated controller has no {unknown[0]} steps")
 
 
 def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
@@ -129,34 +92,20 @@ def reconcile(world: World, body: Json) -> None:
     Raises:
         ReconcileError: as upstream returns an error: what came before it is done, the status is not written.
     """
-    rollout = _resolved(world, body)
-    problem = problem_of(rollout, world)
-    if problem is not None:
-        _refuse(Reconciliation(world, rollout), problem)
+    workload = None
+    if reference := body["spec"].get("workloadRef"):
+        workload = world.find(DEPLOYMENTS, reference["name"], body["metadata"]["namespace"])
+        if workload is None:
+            raise ReconcileError(f'deployments.apps "{reference["name"]}" not found')
+    r = Reconciliation(world, rollout := Rollout(body, workload))
+    if (problem := next(_problems(rollout, world), None)) is not None:
+        _refuse(r, problem)
         return
-    r = Reconciliation(world, rollout)
     _check_paused_conditions(r)
-    if replica_sets.is_scaling_event(r):
-        _sync_replicas_only(r)
-    elif rollout.blue_green is not None:
+    if rollout.blue_green is not None:
         reconcile_blue_green(r)
     else:
         reconcile_canary(r)
-
-
-def _resolved(world: World, body: Json) -> Rollout:
-    """With the template of the Deployment that it refers to, which is nowhere in the Rollout itself."""
-    reference = body["spec"].get("workloadRef")
-    if not reference:
-        return Rollout(body)
-    workload = world.find(DEPLOYMENTS, reference["name"], body["metadata"]["namespace"])
-    if workload is None:
-        raise ReconcileError(f'deployments.apps "{reference["name"]}" not found')
-    generation = str(workload["metadata"]["generation"])
-    if (body["metadata"].get("annotations") or {}).get(WORKLOAD_GENERATION) != generation:
-        annotate(body, **{WORKLOAD_GENERATION: generation})
-        body = world.update(body)
-    return Rollout(body, workload)
 
 
 def _refuse(r: Reconciliation, problem: str) -> None:
@@ -187,24 +136,3 @@ def _check_paused_conditions(r: Reconciliation) -> None:
         r.write_condition(conditions.PROGRESSING, "Unknown", conditions.IS_PAUSED, "Rollout is paused")
     elif not paused and reason == conditions.IS_PAUSED:
         r.write_condition(conditions.PROGRESSING, "Unknown", conditions.RESUMED, "Rollout is resumed")
-    if paused != conditions.is_true(status, conditions.PAUSED):
-        r.write_condition(conditions.PAUSED, str(paused), conditions.IS_PAUSED, "Rollout is paused")
-
-
-def _sync_replicas_only(r: Reconciliation) -> None:
-    """`spec.replicas` changed: pods follow at once, traffic and steps with the next pass."""
-    replica_sets.sync_revision(r)
-    status = copy.deepcopy(r.rollout.status)
-    if r.rollout.blue_green is not None:
-        active = selector_of(r.service(r.rollout.strategy["activeService"]))
-        scale_blue_green(r, active)
-    else:
-        scale_canary(r)
-    counted = [
-        rs
-        for rs in r.all
-        if r.rollout.canary is not None or rs.hash == status.get("blueGreen", {}).get("activeSelector")
-    ]
-    status["availableReplicas"] = sum(rs.available for rs in counted or r.all)
-    status["HPAReplicas"] = sum(rs.actual for rs in counted or r.all)
-    r.persist(status)

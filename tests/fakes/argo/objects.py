@@ -7,17 +7,13 @@ Upstream: `utils/defaults/defaults.go`, `utils/replicaset/replicaset.go`, `utils
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
 
 from tidegate.core.model import Json
 
 HASH_LABEL = "rollouts-pod-template-hash"
 REVISION = "rollout.argoproj.io/revision"
-DESIRED_REPLICAS = "rollout.argoproj.io/desired-replicas"
-WORKLOAD_GENERATION = "rollout.argoproj.io/workload-generation"
 EPHEMERAL_METADATA = "rollout.argoproj.io/ephemeral-metadata"
 MANAGED_BY = "argo-rollouts.argoproj.io/managed-by-rollouts"
 SCALE_DOWN_AT = "scale-down-deadline"
@@ -72,14 +68,6 @@ def reference_to(owner: Json) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def count_of(value: Any, whole: int, *, round_up: bool) -> int:
-    """A number or a percentage of `whole` (`intstr.GetValueFromIntOrPercent`)."""
-    if isinstance(value, str) and value.endswith("%"):
-        share = whole * int(value[:-1]) / 100
-        return math.ceil(share) if round_up else math.floor(share)
-    return int(value)
 
 
 class Rollout:
@@ -146,7 +134,7 @@ class Rollout:
 
     @property
     def traffic(self) -> Json | None:
-        """`trafficRouting` of a canary; None for the basic canary, which shifts by counting pods."""
+        """`trafficRouting` of a canary; one without may have a first version, and no other."""
         return (self.canary or {}).get("trafficRouting")
 
     @property
@@ -206,33 +194,20 @@ class Rollout:
     @property
     def pod_hash(self) -> str:
         """Of the template as it is desired now."""
-        return safe_hash([self.template, self.status.get("collisionCount", 0)])
+        return safe_hash(self.template)
 
     @property
     def step_hash(self) -> str:
         return safe_hash(self.steps)
 
     @property
-    def surge_and_unavailable(self) -> tuple[int, int]:
-        """`resolveFenceposts`: 25 % each by default; one pod may be missing when both come to 0."""
-        surge = count_of(self.strategy.get("maxSurge", "25%"), self.replicas, round_up=True)
-        unavailable = count_of(self.strategy.get("maxUnavailable", "25%"), self.replicas, round_up=False)
-        if self.canary is not None and surge == unavailable == 0:
-            unavailable = 1
-        return surge, min(unavailable, self.replicas)
-
-    @property
     def scale_down_delay(self) -> timedelta:
-        """30 s by default; none for the basic canary."""
-        if self.canary is not None and self.traffic is None:
-            return timedelta(0)
+        """30 s by default."""
         return timedelta(seconds=self.strategy.get("scaleDownDelaySeconds", 30))
 
     @property
     def abort_scale_down_delay(self) -> timedelta | None:
         """30 s by default; None, which is 0 in the spec: an aborted canary stays up for ever."""
-        if self.canary is not None and self.traffic is None:
-            return timedelta(0)
         seconds = self.strategy.get("abortScaleDownDelaySeconds", 30)
         return timedelta(seconds=seconds) if seconds else None
 

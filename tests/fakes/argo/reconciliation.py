@@ -16,7 +16,6 @@ from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
 from fakes.argo.objects import (
     EPHEMERAL_METADATA,
     HASH_LABEL,
-    WORKLOAD_GENERATION,
     ReplicaSet,
     Rollout,
 )
@@ -117,8 +116,6 @@ class Reconciliation:
     def persist(self, status: Json) -> None:
         """`persistRolloutStatus`."""
         self.pauses.write(status)
-        if self.rollout.spec.get("workloadRef"):
-            status["workloadObservedGeneration"] = self.rollout.annotations.get(WORKLOAD_GENERATION, "")
         self.write_status(status)
         self._wake_for_deadline(status)
 
@@ -177,14 +174,11 @@ def base_status(r: Reconciliation) -> Json:
     old, status = r.rollout.status, r.status
     status["stableRS"] = r.rollout.stable_hash
     status["currentPodHash"] = r.new.hash if r.new is not None else r.rollout.pod_hash
-    status["replicas"] = status["HPAReplicas"] = sum(rs.actual for rs in r.all)
+    status["replicas"] = sum(rs.actual for rs in r.all)
     status["updatedReplicas"] = r.new.actual if r.new is not None else 0
     status["readyReplicas"] = sum(rs.ready for rs in r.all)
-    status["selector"] = _selector_text(r.rollout.selector)
     status["conditions"] = [dict(one) for one in old.get("conditions", ()) if one["type"] != conditions.INVALID_SPEC]
     status["promoteFull"] = r.rollout.promoting_fully and status["currentPodHash"] != status["stableRS"]
-    if "collisionCount" in old:
-        status["collisionCount"] = old["collisionCount"]
     return status
 
 
@@ -200,30 +194,13 @@ def promote(r: Reconciliation, status: Json) -> None:
 
 
 def with_conditions(r: Reconciliation, status: Json) -> Json:
-    """Healthy, Progressing, Available, ReplicaFailure and Completed as they are with this status."""
-    paused = bool(r.rollout.status.get("pauseConditions")) or r.rollout.paused
-    became_unhealthy = _set_healthy(r, status, paused=paused)
+    """Progressing and ReplicaFailure as they are with this status: nobody reads what else upstream says."""
     if r.pauses.aborted:
         _set_aborted(r, status)
     else:
-        _set_progressing(r, status, paused=paused, became_unhealthy=became_unhealthy)
-    _set_available(r, status)
+        _set_progressing(r, status)
     _set_replica_failure(r, status)
-    done = conditions.completed(status)
-    set_condition(status, r.now, Condition(conditions.COMPLETED, str(done), "RolloutCompleted", "RolloutCompleted"))
     return status
-
-
-def _set_healthy(r: Reconciliation, status: Json, *, paused: bool) -> bool:
-    """Whether it was healthy and is not any more."""
-    if not paused and conditions.healthy(r.rollout, status):
-        set_condition(status, r.now, Condition(conditions.HEALTHY, "True", "RolloutHealthy", "Rollout is healthy"))
-        return False
-    if conditions.condition_of(status, conditions.HEALTHY) is None:
-        return False
-    return set_condition(
-        status, r.now, Condition(conditions.HEALTHY, "False", "RolloutHealthy", "Rollout is not healthy")
-    )
 
 
 def _set_aborted(r: Reconciliation, status: Json) -> None:
@@ -232,9 +209,12 @@ def _set_aborted(r: Reconciliation, status: Json) -> None:
     set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
 
 
-def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_unhealthy: bool) -> None:
+def _set_progressing(r: Reconciliation, status: Json) -> None:
     """Done, moving, or too late; a healthy one that is paused stays `RolloutPaused`."""
+    paused = bool(r.rollout.status.get("pauseConditions")) or r.rollout.paused
     name = r.new.name if r.new is not None else ""
+    old = conditions.condition_of(status, conditions.PROGRESSING)
+    became_unhealthy = old is not None and old["reason"] == conditions.NEW_AVAILABLE
     if conditions.healthy(r.rollout, status):
         if paused:
             return
@@ -243,7 +223,6 @@ def _set_progressing(r: Reconciliation, status: Json, *, paused: bool, became_un
     elif conditions.progressing(r.rollout, status) or became_unhealthy:
         lost = became_unhealthy and conditions.completed(status)
         text = "Rollout does not have minimum availability" if lost else f'ReplicaSet "{name}" is progressing.'
-        old = conditions.condition_of(status, conditions.PROGRESSING)
         conditions.remove_condition(status, conditions.PROGRESSING)  # its time moves although its reason may not
         reason = "ReplicaSetNotAvailable" if lost else "ReplicaSetUpdated"
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", reason, text))
@@ -260,16 +239,6 @@ def _waits_without_end(r: Reconciliation) -> bool:
     return warm or "pause" in (r.rollout.step or {})
 
 
-def _set_available(r: Reconciliation, status: Json) -> None:
-    if r.rollout.blue_green is not None:
-        active = r.by_hash(status["blueGreen"].get("activeSelector", ""))
-        good = active is not None and active.replicas == active.available == r.rollout.replicas
-    else:
-        good = sum(rs.available for rs in r.all) >= r.rollout.replicas
-    text = "Rollout has minimum availability" if good else "Rollout does not have minimum availability"
-    set_condition(status, r.now, Condition(conditions.AVAILABLE, str(good), "AvailableReason", text))
-
-
 def _set_replica_failure(r: Reconciliation, status: Json) -> None:
     """A replica set that cannot make its pods, the new one's first (`getReplicaFailures`)."""
     ordered = [*([r.new] if r.new else []), *r.all]
@@ -283,10 +252,6 @@ def _set_replica_failure(r: Reconciliation, status: Json) -> None:
             r.now,
             Condition(conditions.REPLICA_FAILURE, found["status"], found["reason"], found.get("message", "")),
         )
-
-
-def _selector_text(selector: Json) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(selector.get("matchLabels", {}).items()))
 
 
 def reset(r: Reconciliation, status: Json) -> None:

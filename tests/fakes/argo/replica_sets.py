@@ -1,9 +1,9 @@
 """Replica sets: how many pods each gets; made, scaled, kept warm, scaled down, forgotten.
 
 Upstream: `utils/replicaset/canary.go` (`CalculateReplicaCountsForTrafficRoutedCanary`,
-`CalculateReplicaCountsForBasicCanary`, `GetCurrentSetWeight`, `UseSetCanaryScale`, `AtDesiredReplicaCountsForCanary`),
+`GetCurrentSetWeight`, `UseSetCanaryScale`, `AtDesiredReplicaCountsForCanary`),
 `utils/replicaset/replicaset.go` (`NewRSNewReplicas`), `rollout/sync.go` (`syncReplicaSetRevision`,
-`createDesiredReplicaSet`, `scaleReplicaSet`, `reconcileRevisionHistoryLimit`, `isScalingEvent`),
+`createDesiredReplicaSet`, `scaleReplicaSet`, `reconcileRevisionHistoryLimit`),
 `rollout/replicaset.go` (deadlines), `rollout/canary.go` (`scaleDownOldReplicaSetsForCanary`) and
 `rollout/bluegreen.go` (`scaleDownOldReplicaSetsForBlueGreen`).
 """
@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from datetime import timedelta
 
 from fakes.argo import conditions
 from fakes.argo.objects import (
-    DESIRED_REPLICAS,
     HASH_LABEL,
     LAST_APPLIED,
     REVISION,
@@ -48,12 +46,11 @@ def previous_set_weight(rollout: Rollout, before: int) -> int:
 
 
 def canary_scale(rollout: Rollout) -> Json | None:
-    """The `setCanaryScale` in force. It needs traffic routing, and an abort ends it unless the canary is to stay up."""
-    if rollout.traffic is None or rollout.step is None or (rollout.aborted and rollout.abort_scale_down_delay):
+    """The `setCanaryScale` in force. An abort ends it unless the canary is to stay up."""
+    if rollout.step is None or (rollout.aborted and rollout.abort_scale_down_delay):
         return None
     passed = reversed(rollout.steps[: (rollout.step_index or 0) + 1])
-    scale = next((step["setCanaryScale"] for step in passed if "setCanaryScale" in step), None)
-    return None if scale is None or scale.get("matchTrafficWeight") else scale
+    return next((step["setCanaryScale"] for step in passed if "setCanaryScale" in step), None)
 
 
 def replicas_or_weight(rollout: Rollout) -> tuple[int | None, int]:
@@ -82,7 +79,7 @@ def weight_of_way_back(rollout: Rollout, new: ReplicaSet | None, stable: Replica
 def routed_counts(
     rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, weights: Json | None
 ) -> tuple[int, int]:
-    """Canary and stable when a router shifts traffic.
+    """Canary and stable.
 
     The stable stays whole, unless `dynamicStableScale`: then it follows its weight, the higher of the one it has and
     the one it will have, and an aborted canary keeps what its weight needs.
@@ -101,65 +98,14 @@ def routed_counts(
     return _at_least(rollout, canary), _at_least(rollout, count)
 
 
-def basic_counts(
-    rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, others: Sequence[ReplicaSet]
-) -> tuple[int, int]:
-    """Canary and stable when pods are the traffic: towards the weight, within `maxSurge` and `maxUnavailable`."""
-    surge, unavailable = rollout.surge_and_unavailable
-    has_stable = stable is not None and (new is None or new.name != stable.name)
-    desired_new, desired_stable = _approximate(rollout, replicas_or_weight(rollout)[1], surge)
-    if not has_stable:
-        desired_new, desired_stable = rollout.replicas, 0
-    count_new = new.replicas if new else 0
-    count_stable = stable.replicas if stable and has_stable else 0
-    room = rollout.replicas + surge - count_new - count_stable - sum(rs.replicas for rs in others)
-    if has_stable and count_stable < desired_stable and room > 0:
-        grown = min(desired_stable, count_stable + room)
-        room, count_stable = room - (grown - count_stable), grown
-    if new and count_new < desired_new and room > 0:
-        count_new = min(desired_new, count_new + room)
-    if any(rs.replicas for rs in others):
-        return count_new, count_stable  # those go first
-    least = rollout.replicas - unavailable
-    growing = new is None or desired_new >= new.replicas
-    spare = _countable(new, whole=not growing) + (_countable(stable, whole=growing) if has_stable else 0) - least
-    if spare <= 0:
-        return count_new, count_stable
-    if not growing and new and new.replicas > desired_new:
-        count_new = max(desired_new, new.replicas - spare)
-    elif growing and stable and has_stable and stable.replicas > desired_stable:
-        count_stable = max(desired_stable, stable.replicas - spare)
-    return count_new, count_stable
-
-
-def canary_counts(
-    rollout: Rollout,
-    new: ReplicaSet | None,
-    stable: ReplicaSet | None,
-    others: Sequence[ReplicaSet],
-    weights: Json | None,
-) -> tuple[int, int]:
-    if rollout.traffic is None:
-        return basic_counts(rollout, new, stable, others)
-    return routed_counts(rollout, new, stable, weights)
-
-
 def at_desired_counts(
-    rollout: Rollout,
-    new: ReplicaSet | None,
-    stable: ReplicaSet | None,
-    others: Sequence[ReplicaSet],
-    weights: Json | None,
+    rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, weights: Json | None
 ) -> bool:
-    """Whether a step's pods are there: the canary's available, the stable's created, old ones gone if they serve."""
-    canary, whole = canary_counts(rollout, new, stable, others, weights)
+    """Whether a step's pods are there: the canary's available, the stable's created."""
+    canary, whole = routed_counts(rollout, new, stable, weights)
     if new is None or new.replicas != canary or new.available != canary:
         return False
-    if (rollout.traffic is None or not rollout.dynamic) and (
-        stable is None or not whole == stable.replicas == stable.actual
-    ):
-        return False
-    return rollout.traffic is not None or not any(rs.available for rs in others)
+    return rollout.dynamic or (stable is not None and whole == stable.replicas == stable.actual)
 
 
 def preview_count(rollout: Rollout, active: ReplicaSet | None, new: ReplicaSet) -> int:
@@ -179,43 +125,10 @@ def _share(rollout: Rollout, weight: int) -> int:
 
 def _at_least(rollout: Rollout, count: int) -> int:
     least = int((rollout.canary or {}).get("minPodsPerReplicaSet", 0))
-    return max(count, least) if count and rollout.traffic is not None else count
+    return max(count, least) if count else count
 
 
-def _countable(rs: ReplicaSet | None, *, whole: bool) -> int:
-    """`GetReplicasForScaleDown`: desired pods count where availability does not matter, or more are available."""
-    if rs is None:
-        return 0
-    return rs.replicas if whole or rs.replicas < rs.available else rs.available
-
-
-def _approximate(rollout: Rollout, weight: int, surge: int) -> tuple[int, int]:
-    """The counts closest to the weight, with one extra pod where surge allows, and none at 0 that should serve."""
-    whole = rollout.replicas
-    if whole == 0:
-        return 0, 0
-    up, down = math.ceil(whole * weight / 100), math.floor(whole * weight / 100)
-    may_be_zero = weight in (0, 100) or (whole == 1 and surge == 0)
-    options: list[tuple[int, int]] = []
-    if up < whole or may_be_zero:
-        options.append((up, whole))
-    if not _tied(weight, whole) and (down or may_be_zero):
-        options.append((down, whole))
-    if surge > 0:
-        options.append((up, whole + 1))
-        if not _tied(weight, whole + 1) and (down or may_be_zero):
-            options.append((down, whole + 1))
-    if not options:
-        return 0, whole
-    canary, total = min(options, key=lambda option: abs(option[0] * 100 / option[1] - weight))
-    return canary, total - canary
-
-
-def _tied(weight: int, total: int) -> bool:
-    return math.modf(total * weight / 100)[0] == 0.5
-
-
-_NOT_COPIED = (LAST_APPLIED, REVISION, DESIRED_REPLICAS)
+_NOT_COPIED = (LAST_APPLIED, REVISION)
 """Annotations of a Rollout that its replica sets do not get (`annotationsToSkip`)."""
 
 
@@ -230,12 +143,8 @@ def sync_revision(r: Reconciliation) -> None:
     desired = r.new.annotations | {key: text for key, text in r.rollout.annotations.items() if key not in _NOT_COPIED}
     if r.new.revision < revision:
         desired[REVISION] = str(revision)
-    if desired != r.new.annotations or r.new.body["spec"].get("minReadySeconds") != r.rollout.spec.get(
-        "minReadySeconds"
-    ):
+    if desired != r.new.annotations:
         r.new.body["metadata"]["annotations"] = desired
-        if "minReadySeconds" in r.rollout.spec:
-            r.new.body["spec"]["minReadySeconds"] = r.rollout.spec["minReadySeconds"]
         _write(r, r.new)
         return
     _take_revision(r, r.new.revision)
@@ -262,13 +171,11 @@ def create_new(r: Reconciliation) -> None:
             "name": f"{r.rollout.name}-{r.rollout.pod_hash}",
             "namespace": r.rollout.namespace,
             "labels": dict(labels),
-            "annotations": annotations | {REVISION: str(revision), DESIRED_REPLICAS: str(r.rollout.replicas)},
+            "annotations": annotations | {REVISION: str(revision)},
             "ownerReferences": [reference_to(r.rollout.body)],
         },
         "spec": {"replicas": 0, "selector": selector, "template": template},
     }
-    if "minReadySeconds" in r.rollout.spec:
-        body["spec"]["minReadySeconds"] = r.rollout.spec["minReadySeconds"]
     inject(body, metadata_of_role(r, stable=r.stable is None))
     r.new = ReplicaSet(r.world.create(body))
     r.all.append(r.new)
@@ -277,29 +184,20 @@ def create_new(r: Reconciliation) -> None:
     r.write_condition(conditions.PROGRESSING, "True", "NewReplicaSetCreated", message)
 
 
-def is_scaling_event(r: Reconciliation) -> bool:
-    """`spec.replicas` is not what an active replica set was told last."""
-    desired = str(r.rollout.replicas)
-    return any(rs.replicas > 0 and rs.annotations.get(DESIRED_REPLICAS, desired) != desired for rs in r.all)
-
-
 def scale(r: Reconciliation, rs: ReplicaSet, count: int) -> bool:
     """Whether its size changed. At 0 the deadline goes, unless an abort set it."""
-    old = rs.replicas
-    annotations = rs.annotations | {DESIRED_REPLICAS: str(r.rollout.replicas)}
-    if old == count and annotations == rs.annotations:
+    if rs.replicas == count:
         return False
     if count == 0 and not delays_on_abort(r):
-        annotations.pop(SCALE_DOWN_AT, None)
+        rs.annotations.pop(SCALE_DOWN_AT, None)
     rs.body["spec"]["replicas"] = count
-    rs.body["metadata"]["annotations"] = annotations
     _write(r, rs)
-    return old != count
+    return True
 
 
 def delays_on_abort(r: Reconciliation) -> bool:
-    """`shouldDelayScaleDownOnAbort`: with a router or blue-green, unless the canary is to stay, or follows weights."""
-    if not r.pauses.aborted or r.stable is None or (r.rollout.canary is not None and r.rollout.traffic is None):
+    """`shouldDelayScaleDownOnAbort`: unless the canary is to stay, or follows weights."""
+    if not r.pauses.aborted or r.stable is None:
         return False
     said = "abortScaleDownDelaySeconds" in r.rollout.strategy
     return r.rollout.abort_scale_down_delay is not None and (said or not r.rollout.dynamic)
@@ -332,23 +230,18 @@ def scale_new(r: Reconciliation, count: int) -> bool:
 
 
 def scale_down_others_of_canary(r: Reconciliation) -> bool:
-    """Old versions: behind a router they stay until their deadline, newest first within the revision limit."""
+    """Old versions stay until their deadline, newest first within the revision limit, while pods enough serve."""
     others = [rs for rs in r.others if rs.replicas > 0]
     scaled = _drop_unhealthy(r, others)
-    spare = sum(rs.available for rs in r.all) - (r.rollout.replicas - r.rollout.surge_and_unavailable[1])
+    spare = sum(rs.available for rs in r.all) - r.rollout.replicas
     kept = 0
     for rs in _newest_first(others):
         if spare <= 0:
             break
-        if rs.replicas == 0:
-            continue
-        if r.rollout.traffic is not None and is_referenced(r, rs):
-            _leave(r, rs)
+        if rs.replicas == 0 or is_referenced(r, rs):
             continue
         old = rs.replicas
-        if r.rollout.traffic is None:
-            count = max(0, old - spare)
-        elif (r.rollout.fully_promoted or rs.scale_down_at is not None) and not r.rollout.dynamic:
+        if (r.rollout.fully_promoted or rs.scale_down_at is not None) and not r.rollout.dynamic:
             kept, count = _keep_until_deadline(r, rs, kept)
         else:
             count = 0  # a version that another one overtook half-way, or a stable that follows its weight
@@ -361,17 +254,10 @@ def scale_down_others_of_canary(r: Reconciliation) -> bool:
 def scale_down_others_of_blue_green(r: Reconciliation) -> bool:
     kept, scaled = 0, False
     for rs in _newest_first([rs for rs in r.others if rs.replicas > 0]):
-        if is_referenced(r, rs):
-            _leave(r, rs)
-        else:
+        if not is_referenced(r, rs):
             kept, count = _keep_until_deadline(r, rs, kept)
             scaled = scale(r, rs, count) or scaled
     return scaled
-
-
-def _leave(r: Reconciliation, rs: ReplicaSet) -> None:
-    """Only say that `spec.replicas` was seen; upstream says nothing, and takes it for a scaling event for ever."""
-    scale(r, rs, rs.replicas)
 
 
 def is_referenced(r: Reconciliation, rs: ReplicaSet) -> bool:

@@ -21,7 +21,7 @@ from fakes.argo.reconciliation import (
     with_conditions,
     within_window,
 )
-from fakes.argo.replica_sets import at_desired_counts, canary_counts, preview_count, selector_of
+from fakes.argo.replica_sets import at_desired_counts, preview_count, routed_counts, selector_of
 from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
 
 from tidegate.core.model import Json
@@ -54,11 +54,11 @@ def scale_canary(r: Reconciliation) -> bool:
     replica_sets.remove_deadlines(r)
     if r.has_stable and r.stable is not None:
         # By the weights before this reconciliation: a stable that follows its weight goes one step behind it.
-        desired = canary_counts(r.rollout, r.new, r.stable, r.others, r.rollout.weights)[1]
+        desired = routed_counts(r.rollout, r.new, r.stable, r.rollout.weights)[1]
         if replica_sets.scale(r, r.stable, desired):
             return True
     r.new = r.new or r.by_hash(r.rollout.current_hash)
-    desired = canary_counts(r.rollout, r.new, r.stable, r.others, r.weights)[0]
+    desired = routed_counts(r.rollout, r.new, r.stable, r.weights)[0]
     return replica_sets.scale_new(r, desired) or replica_sets.scale_down_others_of_canary(r)
 
 
@@ -134,7 +134,7 @@ def _completed(r: Reconciliation, step: Json) -> bool:
     if "pause" in step:
         return r.pauses.step_completed(step["pause"] or {})
     if "setCanaryScale" in step or "setWeight" in step:
-        return at_desired_counts(r.rollout, r.new, r.stable, r.others, r.weights)
+        return at_desired_counts(r.rollout, r.new, r.stable, r.weights)
     return any(name in step for name in INSTANT_STEPS)
 
 
@@ -267,10 +267,7 @@ def _write_blue_green_status(r: Reconciliation) -> None:
         colours["scaleUpPreviewCheckPoint"] = _check_point(r)
     active = r.by_hash(colours["activeSelector"])
     if active is not None:
-        counts = {"HPAReplicas": active.actual, "availableReplicas": active.available, "readyReplicas": active.ready}
-        status |= counts
-        labels = active.body["spec"]["selector"]["matchLabels"]
-        status["selector"] = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        status |= {"availableReplicas": active.available, "readyReplicas": active.ready}
     else:
         status["availableReplicas"] = sum(rs.available for rs in r.all)
     r.persist(with_conditions(r, status))

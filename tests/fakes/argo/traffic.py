@@ -169,16 +169,14 @@ def ensure_targets(r: Reconciliation, name: str | None, rs: ReplicaSet | None, *
 
 
 def reconcile_canary_services(r: Reconciliation) -> None:
-    """Stable to the stable, canary to the new one; the basic canary's to the stable when aborted.
+    """Stable to the stable, canary to the new one.
 
-    With a router an abort points the canary's Service in `trafficrouting.go`, once the weight is 0. Upstream points it
+    An abort points the canary's Service in `trafficrouting.go`, once the weight is 0. Upstream points it
     to the new one here first and so back and forth in each reconciliation; that is left out.
     """
     canary = r.rollout.strategy.get("canaryService")
     ensure_targets(r, r.rollout.strategy.get("stableService"), r.stable)
-    if r.pauses.aborted and r.rollout.traffic is None:
-        ensure_targets(r, canary, r.stable)
-    elif not r.pauses.aborted and going_back_by_weight(r) is None:
+    if not r.pauses.aborted and going_back_by_weight(r) is None:
         ensure_targets(r, canary, r.new)
 
 
@@ -255,7 +253,7 @@ def _weight_of_step(r: Reconciliation) -> int:
     index = r.rollout.step_index
     if index is None:
         return 0
-    if not at_desired_counts(r.rollout, r.new, r.stable, r.others, None):
+    if not at_desired_counts(r.rollout, r.new, r.stable, None):
         return previous_set_weight(r.rollout, index)
     return current_set_weight(r.rollout) if r.rollout.step is not None else 100
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, stamp
@@ -142,13 +142,8 @@ def names_of(pod: Json) -> set[str]:
 
 
 def is_ready(pod: Json) -> bool:
-    return ready_since(pod) is not None
-
-
-def is_available(pod: Json, min_ready_seconds: int, now: datetime) -> bool:
-    """Ready for at least that long."""
-    since = ready_since(pod)
-    return since is not None and now >= since + timedelta(seconds=min_ready_seconds)
+    conditions = (pod.get("status") or {}).get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def run_pod(world: World, pod: Json, machines: Machines) -> None:
@@ -232,11 +227,6 @@ def _ended(container: Json, last_words: str) -> Json:
     return {"exitCode": 1, "reason": "Error"} | ({"message": last_words} if told else {})
 
 
-def ready_since(pod: Json) -> datetime | None:
-    found = next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "Ready"), None)
-    return moment_of(found["lastTransitionTime"]) if found is not None and found["status"] == "True" else None
-
-
 def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
     """As many pods as desired; those that matter least go first. Then its status."""
     pods = world.index.owned(PODS, body)
@@ -282,20 +272,15 @@ def _worth(pod: Json) -> tuple[bool, bool, float]:
 
 
 def _write_status(world: World, body: Json, failure: str | None) -> None:
-    now, seconds = world.now(), int(body["spec"].get("minReadySeconds", 0))
     pods = world.index.owned(PODS, body)
-    ready = [pod for pod in pods if is_ready(pod)]
-    available = [pod for pod in ready if is_available(pod, seconds, now)]
-    for at in sorted({since + timedelta(seconds=seconds) for pod in ready if (since := ready_since(pod)) is not None}):
-        if now < at:
-            world.wake(at)
-    counts = {"readyReplicas": len(ready), "availableReplicas": len(available)}
+    ready = sum(map(is_ready, pods))
+    counts = {"readyReplicas": ready, "availableReplicas": ready}
     status: Json = {"replicas": len(pods), "observedGeneration": body["metadata"]["generation"]}
     status |= {"fullyLabeledReplicas": len(pods)} if pods else {}
     status |= {key: count for key, count in counts.items() if count}
     if failure is not None:
         old = next(iter(body.get("status", {}).get("conditions", ())), None)
-        first = old["lastTransitionTime"] if old else stamp(now)
+        first = old["lastTransitionTime"] if old else stamp(world.now())
         why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": first}
         status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
     world.report(body, status)

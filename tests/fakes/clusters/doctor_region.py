@@ -230,6 +230,12 @@ class Region:
             self.cluster.time.advance(seconds)
         self.simulation.settle()
 
+    def refused(self, why: str) -> None:
+        """The controller's word on the spec, when the doctor looks; the simulated one takes almost any."""
+        said = {"type": "InvalidSpec", "status": "True", "reason": "InvalidSpec", "message": why}
+        status = {"status": {"conditions": [said]}}
+        self.at_last.append(lambda: self.cluster.patch(ROLLOUTS, NAME, status, subresource="status"))
+
     def states(self, pod: Json, *states: Json) -> None:
         """The kubelet's word on a pod's containers, when the doctor looks."""
         metadata, status = pod["metadata"], {"status": {"containerStatuses": list(states)}}

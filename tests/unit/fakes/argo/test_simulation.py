@@ -67,8 +67,7 @@ ACTIONS: dict[str, Callable[[Scene], None]] = {
 STRATEGIES = {
     "routed": canary(scaleDownDelaySeconds=100),
     "dynamic": canary(dynamicStableScale=True),
-    "basic": canary(trafficRouting=None, steps=[{"setWeight": 30}, {"pause": {}}, {"setWeight": 60}]),
-    "blue-green": blue_green(autoPromotionSeconds=30, previewReplicaCount=1),
+    "blue-green": blue_green(autoPromotionEnabled=False, previewReplicaCount=1),
 }
 
 

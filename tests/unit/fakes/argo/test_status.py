@@ -39,13 +39,12 @@ def fail(scene: Scene) -> None:
 
 STRATEGIES = [
     canary(steps=HALF),
-    canary(steps=HALF, trafficRouting=None),
     canary(steps=HALF, dynamicStableScale=True),
     blue_green(autoPromotionEnabled=False),
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=["routed", "basic", "dynamic", "blue-green"])
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["routed", "dynamic", "blue-green"])
 @pytest.mark.parametrize("story", [forward, back, fail])
 def test_the_phase_is_what_clients_calculate_in_every_state_on_the_way(
     strategy: Json, story: Callable[[Scene], None]

@@ -283,8 +283,7 @@ async def test_a_canary_that_was_forgotten(canary: Region) -> None:
 
 
 async def test_a_spec_that_the_controller_refuses(region: Region) -> None:
-    region.strategy(maxSurge=0)
-    region.wait(30)
+    region.refused("MaxSurge and MaxUnavailable both can not be zero")
     assert await region.found() == {"rollout-invalid"}
 
 

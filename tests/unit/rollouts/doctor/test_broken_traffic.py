@@ -31,13 +31,6 @@ def last(region: Region, resource: Any, name: str, patch: Json) -> None:
     region.at_last.append(lambda: region.cluster.patch(resource, name, patch))
 
 
-def refused(region: Region, why: str) -> None:
-    """The controller's word on a spec that the simulated one takes."""
-    said = {"type": "InvalidSpec", "status": "True", "reason": "InvalidSpec", "message": why}
-    status = {"status": {"conditions": [said]}}
-    region.at_last.append(lambda: region.cluster.patch(ROLLOUTS, NAME, status, subresource="status"))
-
-
 # Fields and routers
 
 
@@ -177,7 +170,7 @@ SCALED, PAUSE = {"setCanaryScale": {"replicas": 1}}, {"pause": {}}
 
 async def test_a_mirror_by_the_plugin_is_refused_by_an_older_controller(region: Region) -> None:
     steps_with(region, SCALED, mirror(**MATCH), PAUSE)
-    refused(region, "steps[1].setMirrorRoute: Invalid value: SetMirrorRoute supports Istio only")
+    region.refused("steps[1].setMirrorRoute: Invalid value: SetMirrorRoute supports Istio only")
     assert await region.found() == {"mirror-refused", "rollout-invalid"}
 
 
@@ -205,7 +198,7 @@ async def test_a_mirror_on_istio_that_is_taken_away_again_is_right() -> None:
 
 async def test_a_route_that_is_in_no_managed_routes(region: Region) -> None:
     steps_with(region, SCALED, {"setHeaderRoute": {"name": "staff", "match": [{"headerName": "x-staff"}]}}, PAUSE)
-    refused(region, "steps[1].setHeaderRoute: Invalid value: Steps define a route that does not exist in managedRoutes")
+    region.refused("steps[1].setHeaderRoute: Invalid value: Steps define a route that does not exist in managedRoutes")
     assert await region.found() == {"route-not-managed", "rollout-invalid"}
 
 
