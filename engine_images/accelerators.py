@@ -1,7 +1,7 @@
 """What an engine computes on, and how much memory each has.
 
-Memory is what the driver reports for a whole device (`nvidia-smi`, `rocm-smi`), which is less than the
-number in the product's name suggests when that is read as GiB and more when it is read as GB.
+Memory is what the driver reports for a whole device (`nvidia-smi`), which is less than the number in the product's name
+suggests when that is read as GiB and more when it is read as GB.
 """
 
 from __future__ import annotations
@@ -29,16 +29,11 @@ class Accelerator(StrEnum):
     H100 = "nvidia-h100-80gb"
     H200 = "nvidia-h200-141gb"
     B200 = "nvidia-b200"
-    MI300X = "amd-mi300x"
 
     @property
     def platform(self) -> EnginePlatform:
         """Which build of vLLM runs on it."""
-        return _PLATFORMS[self.partition("-")[0]]
-
-
-_PLATFORMS = {"cpu": EnginePlatform.CPU, "nvidia": EnginePlatform.CUDA, "amd": EnginePlatform.ROCM}
-"""By the maker, with which an accelerator's name begins."""
+        return EnginePlatform.CPU if self is Accelerator.CPU else EnginePlatform.CUDA
 
 
 class Device(Value):
@@ -97,11 +92,6 @@ DEVICES = {
     ),
     Accelerator.B200: Device(
         memory_bytes=183_359 * MEBIBYTE, names=("NVIDIA B200",), source=_SMI.format("Blackwell (compute 10.0)")
-    ),
-    Accelerator.MI300X: Device(
-        memory_bytes=196_592 * MEBIBYTE,
-        names=("AMD Instinct MI300X", "AMD Instinct MI300X OAM"),
-        source="VRAM total of rocm-smi; precision: AMD's data sheet of CDNA 3",
     ),
 }
 

@@ -10,7 +10,6 @@ class EnginePlatform(StrEnum):
 
     CPU = "cpu"
     CUDA = "cuda"
-    ROCM = "rocm"
 
 
 class CompileMode(StrEnum):

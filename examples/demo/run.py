@@ -29,7 +29,6 @@ import uv
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.gpus import require_accelerator
-from engine_images.choices import EnginePlatform
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
@@ -280,7 +279,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", choices=EXPECTED, action="append", help="deliver only this version; may be repeated")
     parser.add_argument(
         "--accelerator",
-        choices=[str(each) for each in Accelerator if each.platform is not EnginePlatform.ROCM],
+        choices=list(map(str, Accelerator)),
         default=str(Accelerator.CPU),
         metavar="NAME",
         help="cpu, or the GPU of this machine, which is not taken unless it is named; each has a registry of its own",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from engine_images.arguments.command import VllmCommand, read_vllm_command
 from engine_images.launch import nearest_catalogue
 from pipelines.draft.model import Sketch
-from rollouts.manifests.nodes_spec import CPU, GPUS, GpuLabels
+from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, GpuLabels
 from rollouts.survey.model import PodFacts, ServingContainer, ServingSurvey, VolumeMount
 
 ENGINES_PAGE = "docs/guides/your-engines.md"
@@ -60,23 +60,20 @@ def served_by(container: ServingContainer) -> ServedBy:
 
 def accelerator_of(pod: PodFacts) -> FoundAccelerator:
     """What its engine computes on: by the pod's own node selector, else by the node that it runs on."""
-    asked = pod.engine.accelerators
-    if not any(gpu.resource in asked for gpu in GPUS.values()):
+    if GPU not in pod.engine.accelerators:
         return FoundAccelerator(CPU, None, frozenset(), f"the resources of container {pod.engine.name}")
     for labels, source in ((pod.node_selector, "the pod's node selector"), (pod.node_labels, "the labels of its node")):
-        if found := _by_labels(labels, asked, source):
+        if found := _by_labels(labels, source):
             return found
-    likely = next((name for name, gpu in GPUS.items() if gpu.resource in asked and name == LIKELY_GPU), "")
-    only = next(name for name, gpu in GPUS.items() if gpu.resource in asked)
-    return FoundAccelerator(likely or only, None, frozenset(), "")
+    return FoundAccelerator(LIKELY_GPU, None, frozenset(), "")
 
 
-def _by_labels(labels: Mapping[str, str], asked: Mapping[str, int], source: str) -> FoundAccelerator | None:
+def _by_labels(labels: Mapping[str, str], source: str) -> FoundAccelerator | None:
     found = [
         FoundAccelerator(name, labeller, frozenset(told), source)
         for name, gpu in GPUS.items()
         for labeller, told in gpu.labels.items()
-        if gpu.resource in asked and told.items() <= labels.items()
+        if told.items() <= labels.items()
     ]
     return max(found, key=lambda each: len(each.keys), default=None)
 

@@ -30,7 +30,7 @@ _ANY = "registry.example/engines"
 def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConflict]:
     """Patches that hit nothing or change what is a delivery's, images and Secrets that the operator did not allow."""
     fleet, repositories = spec.fleet, trust.engines.images
-    if not isinstance(fleet, ArgoFleetSpec) or spec.engine.vllm is None:
+    if not isinstance(fleet, ArgoFleetSpec):
         return
     hits = [0] * len(fleet.patches)
     known: dict[str, set[str]] = {}

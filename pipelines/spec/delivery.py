@@ -22,7 +22,6 @@ from pydantic import (
     model_validator,
 )
 
-from engine_images.choices import EnginePlatform
 from engine_images.spec import EngineSettings
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
@@ -323,10 +322,6 @@ class Delivery(SpecModel):
                 yield SpecConflict(
                     ("fleet", "ports", region), "an unknown region", "one of " + ", ".join(self.regions.names)
                 )
-        if self.engine.accelerator.platform is EnginePlatform.ROCM:
-            found = f"{self.engine.accelerator} in the local fleet"
-            expected = "cpu, or a GPU of NVIDIA's, whose driver tells how much memory is free"
-            yield SpecConflict(("engine", "accelerator"), found, expected)
         if self.engine.image:
             expected = "`fleet: {kind: argo, ...}`, or no image: here engines are processes of the pinned vLLM"
             yield SpecConflict(("engine", "image"), "an image in the local fleet", expected)
@@ -349,7 +344,7 @@ class Delivery(SpecModel):
         for index, slo in enumerate(self.slos):
             for odd in slo.unmeasured(self.metrics.sources):
                 yield replace(odd, where=("slos", index, *odd.where))
-        args = self.engine.vllm.args if self.engine.vllm else {}
+        args = self.engine.vllm.args
         yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
         for gate, burn in self.gates.of(BurnRateGate).items():
             for conflict in slo_conflicts(burn, self.slos):

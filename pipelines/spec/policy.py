@@ -63,7 +63,7 @@ def _variable(where: Loc, found: str, name: str) -> SpecConflict:
 
 
 def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    for argument, named in external_references(spec.engine.vllm.args if spec.engine.vllm else {}):
+    for argument, named in external_references(spec.engine.vllm.args):
         if named not in trust.plugins.get(argument, ()):
             where = ("engine", "vllm", "args", *argument.split("."))
             found = f"{named!r} of an argument that a spec may not set by itself"

@@ -15,7 +15,7 @@ class GpuLabels(StrEnum):
     """Whose labels tell which GPU a node has."""
 
     OPERATOR = "gpu-operator"
-    """`nvidia.com/gpu.product`, of NVIDIA's GPU feature discovery; `amd.com/gpu.product-name` of AMD's labeller."""
+    """`nvidia.com/gpu.product`, of NVIDIA's GPU feature discovery."""
     KARPENTER = "karpenter"
     """`karpenter.k8s.aws/instance-gpu-name`."""
     GKE = "gke"
@@ -87,22 +87,23 @@ CPU = "cpu"
 """The accelerator that is no GPU: any node will do."""
 
 _PRODUCT = "nvidia.com/gpu.product"
-_AMD = "amd.com/gpu.product-name"
 _KARPENTER = "karpenter.k8s.aws/instance-gpu-name"
 _KARPENTER_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
 _GKE = "cloud.google.com/gke-accelerator"
 
 
+GPU = "nvidia.com/gpu"
+"""What a container asks for to get one."""
+
+
 class Gpu(Value):
     """One accelerator as nodes know it."""
 
-    resource: str = "nvidia.com/gpu"
-    """What a container asks for."""
     labels: Mapping[GpuLabels, Mapping[str, str]]
     """Of a node that has it, as each labeller says it; a labeller that is missing never does."""
     most_in_node: int = 8
     """Of the largest machines that AWS, Google Cloud and Azure have with it: g4dn.metal, g6.48xlarge, g5.48xlarge,
-    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge, p6-b200.48xlarge, and Azure's MI300X v5."""
+    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge and p6-b200.48xlarge."""
 
 
 def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "", most_in_node: int = 8) -> Gpu:
@@ -131,7 +132,6 @@ GPUS: Mapping[str, Gpu] = {
     "nvidia-h100-80gb": _gpu("NVIDIA-H100-80GB-HBM3", karpenter={_KARPENTER: "h100"}, gke="nvidia-h100-80gb"),
     "nvidia-h200-141gb": _gpu("NVIDIA-H200", karpenter={_KARPENTER: "h200"}, gke="nvidia-h200-141gb"),
     "nvidia-b200": _gpu("NVIDIA-B200", karpenter={_KARPENTER: "b200"}, gke="nvidia-b200"),
-    "amd-mi300x": Gpu(resource="amd.com/gpu", labels={GpuLabels.OPERATOR: {_AMD: "AMD_Instinct_MI300X_OAM"}}),
 }
 """By the name that `engine.accelerator` has. Products are as NVIDIA's GPU feature discovery writes the driver's name
 (`-` for spaces), GKE's and Karpenter's as their documentation lists them."""

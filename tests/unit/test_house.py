@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 12143,
+    "engine_images": 12105,
     "gates": 13897,
-    "pipelines": 20675,
+    "pipelines": 20667,
     "registry": 5776,
-    "rollouts": 21677,
+    "rollouts": 21674,
     "slo": 4203,
     "tidegate": 18144,
-    "tests": 89978,
+    "tests": 89613,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

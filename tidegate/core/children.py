@@ -30,7 +30,7 @@ _ALL = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "
 _ALL_THAT_BEGIN = ("LC_",)
 _OF_ENGINES = frozenset({"LD_PRELOAD", "CC", "CXX", "CPATH", "LIBRARY_PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"})
 _OF_ENGINES_THAT_BEGIN = (
-    *("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HIP_", "ROCR_", "ROCM_", "HSA_", "CUBLAS_", "CUDNN_"),
+    *("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "CUBLAS_", "CUDNN_"),
     *("HF_", "VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "TOKENIZERS_", "RAYON_"),
     *("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_", "ATEN_", "DNNL_", "ONEDNN_", "MALLOC_"),
 )

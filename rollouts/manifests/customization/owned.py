@@ -40,8 +40,6 @@ def _of_containers(containers: str) -> dict[str, str]:
         f"{containers} [] volumeMounts []": "another mount",
         f"{containers} [] resources limits nvidia.com/gpu": "`engine.accelerator_count`",
         f"{containers} [] resources requests nvidia.com/gpu": "`engine.accelerator_count`",
-        f"{containers} [] resources limits amd.com/gpu": "`engine.accelerator_count`",
-        f"{containers} [] resources requests amd.com/gpu": "`engine.accelerator_count`",
     }
 
 

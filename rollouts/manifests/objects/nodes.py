@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollouts.kube.resources import NODE_POOLS
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.manifest import Site, manifest
-from rollouts.manifests.nodes_spec import CPU, GPUS, CapacityType, KarpenterSpec
+from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, CapacityType, KarpenterSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 
@@ -38,8 +38,7 @@ def gpu_labels(site: Site) -> dict[str, str]:
 
 def gpu_amount(site: Site) -> dict[str, str]:
     """What a container asks for to get its GPUs."""
-    gpu = GPUS.get(site.release.accelerator)
-    return {gpu.resource: str(site.release.accelerators_each)} if gpu else {}
+    return {GPU: str(site.release.accelerators_each)} if site.release.accelerator in GPUS else {}
 
 
 def scheduling(site: Site) -> Json:

@@ -29,7 +29,7 @@ STOCK = EnvironmentFacts(
     packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
     vllm="vllm",
     requires=("torch==2.13.0",),
-    torch={"cuda": "13.0"},
+    cuda="13.0",
     compiler="gcc",
     site_packages=(SITE,),
 )

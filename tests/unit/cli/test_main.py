@@ -88,7 +88,7 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
             "tidegate: Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json', 'yaml'; "
             "see `tidegate deliver --help`",
         ),
-        (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch, answer"),
+        (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch"),
         (
             ["model", "alias", "m", "1", "v2"],
             "tidegate: alias `v2`: a name that MLflow keeps for versions; such as challenger, champion, production",

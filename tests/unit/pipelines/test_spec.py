@@ -138,12 +138,6 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
             "4: model: found `previous` and `to` both live; expected two aliases",
         ),
         (
-            5,
-            "engine: {vllm: {version: 0.32.0}, accelerator: amd-mi300x}",
-            "5: engine.accelerator: found amd-mi300x in the local fleet; expected cpu, or a GPU of NVIDIA's, whose "
-            "driver tells how much memory is free",
-        ),
-        (
             6,
             "gates: {latency: {max_increase: 20}, errors: {}, quality: {}, agreement: {}}",
             "6: gates.latency.max_increase: found 20; expected a percent such as 20%",

@@ -119,24 +119,6 @@ def test_a_question_of_access(question: AccessReview, attributes: dict[str, str]
     assert asked.body["spec"] == {"resourceAttributes": attributes}
 
 
-def test_what_may_be_said_any_number_of_times() -> None:
-    harmless = [
-        requests.get(PODS, "a"),
-        requests.review(AccessReview(verb="get", resource=PODS), "llm"),
-        requests.apply(ROLLOUT, dry_run=True),
-        requests.patch(ROLLOUTS, "a", {}, dry_run=True),
-    ]
-    writes = [
-        requests.apply(ROLLOUT),
-        requests.create(ROLLOUTS, ROLLOUT),
-        requests.replace(ROLLOUTS, ROLLOUT),
-        requests.patch(ROLLOUTS, "a", {}),
-        requests.delete(ROLLOUTS, "a"),
-    ]
-    assert all(map(requests.changes_nothing, harmless))
-    assert not any(map(requests.changes_nothing, writes))
-
-
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.plural)
 def test_every_known_resource_is_found_by_its_manifest(resource: resources.Resource) -> None:
     assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) == resource

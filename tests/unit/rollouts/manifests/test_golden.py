@@ -30,7 +30,7 @@ KEYS = (GOLDEN / "signatures/engines.pem").read_text()
 
 ENGINES: dict[str, Release] = {
     "canary": release(accelerator="nvidia-l40s"),
-    "blue-green": release(accelerator="amd-mi300x", accelerators=8),
+    "blue-green": release(accelerator="nvidia-h200-141gb", accelerators=8),
     "istio": release(accelerator="nvidia-h100-80gb", accelerators=2),
     "keda": release(accelerator="nvidia-a100-80gb"),
     "hpa": release(accelerator="nvidia-l4"),
