@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -15,7 +17,6 @@ import yaml
 from fakes.delivery.registry import FakeRegistry
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner, log_of, start_of
 from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
@@ -34,11 +35,14 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
+if TYPE_CHECKING:
+    from engine_images.adapters.vllm_runner import VllmRunner
+
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 
 
-class MetricsReader(CompletionScorer):
-    """Reads an engine's page of metrics before it asks it."""
+class MetricsReader:
+    """`LogprobScorer` that reads an engine's page of metrics before it asks it."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -54,11 +58,20 @@ class MetricsReader(CompletionScorer):
         [told] = {told for _, told, _ in starts}
         assert all(float(seconds) > 0 for *_, seconds in starts)
         self.said.append(told)
-        return await super().score(url, model, prompts)
+        # Here and below, since OpenAI's client takes two seconds to load, in every worker of a run.
+        from engine_images.adapters.vllm_runner import CompletionScorer
+
+        return await CompletionScorer().score(url, model, prompts)
 
 
 READER = MetricsReader()
-RUNNER = VllmRunner(BuildServers(SystemClock(), name="tiny"), READER)
+
+
+@cache
+def runner() -> VllmRunner:
+    from engine_images.adapters.vllm_runner import VllmRunner
+
+    return VllmRunner(BuildServers(SystemClock(), name="tiny"), READER)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Build:
     """What its starts told of their compile caches: the one that compiled, the eager one, the one that was built."""
 
     async def again(self) -> BuiltEngine:
-        return await Builder(self.store, RUNNER).build(self.order, print)
+        return await Builder(self.store, runner()).build(self.order, print)
 
     @property
     def key(self) -> CompileKey:
@@ -96,7 +109,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     order = build_request(contract_of(model), model, settings, environment, name="tiny")
     order = order.model_copy(update={"prompts": order.prompts[:5]})
     store = EngineStore(folder / "store")
-    built = asyncio.run(Builder(store, RUNNER).build(order, print))
+    built = asyncio.run(Builder(store, runner()).build(order, print))
     return Build(order, built, store, folder, tuple(READER.said))
 
 
@@ -139,10 +152,12 @@ async def test_the_same_engine_is_found(build: Build) -> None:
 
 
 async def test_another_value_of_an_argument_misses_and_is_named(build: Build) -> None:
+    from engine_images.adapters.vllm_runner import log_of, start_of
+
     attempt = StartAttempt("other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",))
 
     # It is not told to fail: vLLM compiles again, and serves.
-    await RUNNER.start(build.order.model_copy(update={"prompts": build.order.prompts[:1]}), build.built.root, attempt)
+    await runner().start(build.order.model_copy(update={"prompts": build.order.prompts[:1]}), build.built.root, attempt)
 
     found = start_of(attempt)
     assert found.log.saved

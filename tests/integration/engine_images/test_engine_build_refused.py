@@ -11,7 +11,6 @@ from fakes.services.http import QuietHandler, answering
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.adapters.oci_layout import OciLayout, write_layer
-from engine_images.adapters.vllm_runner import CompletionScorer, key_of
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
 from engine_images.environment.found import EnvironmentFacts
@@ -119,6 +118,9 @@ def test_an_environment_of_somebody_else_is_not_packed() -> None:
 
 
 def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:
+    # Here and below, since OpenAI's client takes two seconds to load, in every worker of a run.
+    from engine_images.adapters.vllm_runner import key_of
+
     python = program(tmp_path / "python3", "echo 'ImportError: libcudart.so.13' >&2; exit 1")
     request = BuildRequest(
         model=ModelContract(name="tiny", version="1", digest="1", files={}),
@@ -148,6 +150,8 @@ class NoLogprobs(QuietHandler):
 
 
 async def test_an_engine_without_log_probabilities_is_named() -> None:
+    from engine_images.adapters.vllm_runner import CompletionScorer
+
     with (
         answering(NoLogprobs) as address,
         pytest.raises(OutsideError, match=r"gives no log-probabilities: .*logprobs are off"),

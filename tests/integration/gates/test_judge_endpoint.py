@@ -7,19 +7,21 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.services.chat_servers import FakeJudge, JudgeFault, OpenAIServer, an_answer, completion, openai_server
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gates.adapters.judge import OpenAIJudge
 from gates.evidence.batch import Dimension
 from gates.judge.pair_judge import JudgedPair, PairJudge
 from gates.judge.rubric import JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
+
+if TYPE_CHECKING:
+    from gates.adapters.judge import OpenAIJudge
 
 SECRET = "sk-very-secret"
 REQUEST = judge_request(
@@ -37,8 +39,15 @@ def gate(server: OpenAIServer, **changes: Any) -> JudgeGate:
     return JudgeGate(endpoint=f"{server.url}/v1", model="judge-1", **changes)
 
 
+def judge_of(settings: JudgeGate, environment: dict[str, str] | None = None) -> OpenAIJudge:
+    # Here, since OpenAI's client takes two seconds to load, in every worker of a run.
+    from gates.adapters.judge import OpenAIJudge
+
+    return OpenAIJudge(settings, environment or {})
+
+
 async def ask(settings: JudgeGate, environment: dict[str, str] | None = None) -> JudgeReply:
-    async with OpenAIJudge(settings, environment or {}) as judge:
+    async with judge_of(settings, environment) as judge:
         return await judge.ask(REQUEST)
 
 
@@ -75,7 +84,7 @@ def test_a_missing_key_is_told_before_anything_is_asked() -> None:
     settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", api_key_env="JUDGE_KEY")
     for environment in ({}, {"JUDGE_KEY": " "}):
         with pytest.raises(UsageError, match="key is missing"):
-            OpenAIJudge(settings, environment)
+            judge_of(settings, environment)
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -144,7 +153,7 @@ async def test_an_answer_without_scores_is_a_typed_non_answer(
 
 
 async def judged(settings: JudgeGate, pairs: int) -> tuple[PairJudge, list[JudgedPair | NoScore]]:
-    async with OpenAIJudge(settings, {}) as client:
+    async with judge_of(settings) as client:
         judge = PairJudge(settings, client, seed=5)
         texts = [
             (f"what is {words}?", an_answer(0.8, words), an_answer(0.65, words))
