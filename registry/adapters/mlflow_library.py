@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -233,6 +234,7 @@ def open_client(tracking_uri: str) -> MlflowClient:
     if tracking_uri.startswith(SQLITE):
         _make_parent(tracking_uri)
     with store_errors(tracking_uri), _alone(tracking_uri):
+        _require_database(tracking_uri)
         from mlflow import MlflowClient
 
         hide_names()
@@ -247,6 +249,17 @@ def _alone(tracking_uri: str) -> AbstractContextManager[None]:
         return nullcontext()
     path = _file_of(tracking_uri)
     return file_lock(path.with_name(f"{path.name}.lock"))
+
+
+def _require_database(tracking_uri: str) -> None:
+    """MLflow tries for 100 seconds to open a file that cannot be opened."""
+    if not tracking_uri.startswith(SQLITE) or _is_unwritten(tracking_uri):
+        return
+    try:
+        with closing(sqlite3.connect(_file_of(tracking_uri))) as database:
+            database.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        raise OSError(f"{_file_of(tracking_uri)}: {error}") from error
 
 
 def _is_unwritten(tracking_uri: str) -> bool:

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 
 from e2e.machine import until
 from e2e.spec import MODEL, REGION
@@ -108,7 +109,7 @@ class Then:
     def _changes(self, delivery: str, trials: Sequence[str]) -> list[dict[str, str]]:
         """Every change of a verdict in the transcripts on this machine, which say the same again."""
         paths = (self._machine.state / "deliveries" / delivery / "evidence").glob("*.jsonl")
-        held = {path.stem: list(read(path.open(encoding="utf-8"), file=path.name)) for path in paths}
+        held = {path.stem: list(read(StringIO(path.read_text(encoding="utf-8")), file=path.name)) for path in paths}
         assert held.keys() == set(trials)
         changes: list[dict[str, str]] = []
         for trial, lines in held.items():

@@ -152,8 +152,9 @@ class ThisMachine:
         if self.host is not None:
             await self.host.stop()
 
-    async def promote_one(self) -> None:
-        """A delivery of version 7 has promoted eu-west-1, is on trial in us-east-1, and its process died."""
+    async def promote_one(self, *, and_end: bool = False) -> None:
+        """A delivery of version 7 has promoted eu-west-1, is on trial in us-east-1, and its process died; with
+        `and_end` the host before it, which takes back no trial any more."""
         with delivery_runs(self.state):
             host = await self.up()
             for region in REGIONS:
@@ -161,6 +162,8 @@ class ThisMachine:
                     await host.fleet(region).deploy(stand_in(version))
             await host.fleet(REGIONS[0]).promote()
             await host.close()
+            if and_end:
+                await self.down()
 
     async def serve_anew(self) -> None:
         """The host has ended too, and another one serves what somebody has made the champion."""
@@ -182,7 +185,7 @@ def test_a_fleet_of_this_machine_goes_back_by_what_its_host_keeps(
         for _ in range(2):
             said = tidegate("rollback", "delivery.yaml", "--state", str(machine.state))
             assert (said.code, said.out) == (0, "eu-west-1: version 6\nus-east-1: version 6\n"), said.err
-        asyncio.run(machine.promote_one())
+        asyncio.run(machine.promote_one(and_end=True))
         asyncio.run(machine.serve_anew())
         said = tidegate("rollback", "delivery.yaml", "--state", str(machine.state))
         assert (said.code, said.out) == (0, "eu-west-1: version 6\nus-east-1: version 6\n"), said.err
