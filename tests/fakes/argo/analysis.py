@@ -22,7 +22,7 @@ ENDED = ("Successful", "Failed", "Error")
 
 def follow_background(r: Reconciliation) -> None:
     """Nothing is measured of an abort, a full promotion, a version that is still warm, or a first deployment."""
-    runs = r.world.index.owned(ANALYSIS_RUNS, r.rollout.body)
+    runs = r.world.owned(ANALYSIS_RUNS, r.rollout.body)
     said = r.rollout.status.get("canary", {}).get(STATUS)
     run = next((one for one in runs if said and one["metadata"]["name"] == said["name"]), None)
     over = r.pauses.aborted or r.rollout.promoting_fully or r.warm or not r.rollout.stable_hash

@@ -158,8 +158,6 @@ def _blue_green_waits_for(status: Json) -> str:
 CANARY_STEP = "CanaryPauseStep"
 BLUE_GREEN = "BlueGreenPause"
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
 
 class Pauses:
     """`pauseContext`."""
@@ -199,17 +197,10 @@ class Pauses:
     def condition(self, reason: str) -> Json | None:
         return next((one for one in self._rollout.status.get("pauseConditions", ()) if one["reason"] == reason), None)
 
-    def ends(self, reason: str, seconds: int) -> datetime | None:
-        """When a pause of `seconds` is over; None when it has not begun."""
-        found = self.condition(reason)
-        return moment_of(found["startTime"]) + timedelta(seconds=seconds) if found else None
-
-    def step_completed(self, pause: Json) -> bool:
-        """`CompletedCanaryPauseStep`: somebody took the pause away, or its duration is over."""
-        if self._rollout.status.get("controllerPause") and self.condition(CANARY_STEP) is None:
-            return True
-        ends = self.ends(CANARY_STEP, seconds_of(pause["duration"])) if pause.get("duration") else None
-        return ends is not None and self._now >= ends
+    @property
+    def step_completed(self) -> bool:
+        """`CompletedCanaryPauseStep`: somebody took the pause away."""
+        return bool(self._rollout.status.get("controllerPause")) and self.condition(CANARY_STEP) is None
 
     def write(self, status: Json) -> None:
         """`CalculatePauseStatus`: an abort ends every pause; `abortedAt` is when it was seen first."""
@@ -229,9 +220,3 @@ class Pauses:
         if conditions:
             status["controllerPause"] = bool(new) or bool(self._rollout.status.get("controllerPause"))
             status["pauseConditions"] = conditions
-
-
-def seconds_of(duration: str | int) -> int:
-    """A pause's duration: seconds as a number, or text such as `30s`, `10m`, `1h` (`RolloutPause.DurationSeconds`)."""
-    text = str(duration)
-    return int(text[:-1]) * _UNITS[text[-1]] if text[-1] in _UNITS else int(text)

@@ -1,7 +1,7 @@
 """The Rollouts controller's loop body: one Rollout from its spec to its next status, or why it is refused.
 
 Upstream: `rollout/controller.go` (`syncHandler`, `getRolloutValidationErrors`), `rollout/context.go` (`reconcile`),
-`rollout/sync.go` (`checkPausedConditions`, `syncReplicasOnly`), `rollout/templateref.go` (`workloadRef`),
+`rollout/sync.go` (`checkPausedConditions`), `rollout/templateref.go` (`workloadRef`),
 `pkg/apis/rollouts/validation/validation.go` and `validation_references.go`: the API server lets most wrong Rollouts
 pass, the controller answers `InvalidSpec`, and nothing else happens to them.
 """
@@ -31,19 +31,12 @@ STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRou
 
 
 def _problems(rollout: Rollout, world: World) -> Iterator[str]:
-    spec = rollout.spec
-    strategies = [name for name in ("canary", "blueGreen") if spec.get("strategy", {}).get(name) is not None]
-    if len(strategies) != 1:
-        many = "Invalid value: Multiple Strategies can not be listed"
-        none = "Required value: Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
-        yield f"spec.strategy.strategy: {many if strategies else none}"
-        return
     if rollout.canary is not None:
         yield from _canary_problems(rollout)
     else:
         strategy = rollout.strategy
-        if any(name.endswith("PromotionAnalysis") for name in strategy):
-            raise NotImplementedError("the simulated controller has no analyses of blue-green")
+        if strategy.get("autoPromotionEnabled") is not False or "postPromotionAnalysis" in strategy:
+            raise NotImplementedError("the simulated controller switches a blue-green Rollout when somebody says so")
         if strategy.get("activeService") == strategy.get("previewService"):
             same = _SAME.format("active and preview")
             yield f'spec.strategy.blueGreen.activeService: Invalid value: "{strategy.get("activeService")}": {same}'
@@ -58,6 +51,8 @@ def _canary_problems(rollout: Rollout) -> Iterator[str]:
         yield f'{at}.stableService: Invalid value: "{stable}": {text}'
     if rollout.traffic is None and rollout.stable_hash and not rollout.fully_promoted:
         raise NotImplementedError("the simulated controller has no second version without traffic routing")
+    if any((step.get("pause") or {}).get("duration") for step in rollout.steps):
+        raise NotImplementedError("the simulated controller has no pauses that end by themselves")
     unknown = [name for step in rollout.steps for name in step if name not in STEPS]
     if unknown:
         raise NotImplementedError(f"the simulated controller has no {unknown[0]} steps")
@@ -78,10 +73,9 @@ def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
         name = reference["templateName"]
         if world.find(ANALYSIS_TEMPLATES, name, rollout.namespace) is None:
             yield f"{at}.analysis.templates: Invalid value: \"{name}\": AnalysisTemplate '{name}' not found"
-    istio = (rollout.traffic or {}).get("istio", {})
-    for config in [istio["virtualService"]] if "virtualService" in istio else istio.get("virtualServices", ()):
-        name, _, namespace = str(config["name"]).partition(".")
-        if world.find(VIRTUAL_SERVICES, name, namespace or rollout.namespace) is None:
+    if istio := (rollout.traffic or {}).get("istio"):
+        name = istio["virtualService"]["name"]
+        if world.find(VIRTUAL_SERVICES, name, rollout.namespace) is None:
             text = f'virtualservices.networking.istio.io "{name}" not found'
             yield f'{at}.trafficRouting.istio.virtualService.name: Invalid value: "{name}": {text}'
 

@@ -209,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m fakes.argo.process", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--kubeconfig", help="a file; KUBECONFIG otherwise")
     parser.add_argument("--context", help="the file's current one otherwise")
-    parser.add_argument("--namespace", action="append", default=[], help="may be repeated; all of them otherwise")
+    parser.add_argument("--namespace", default=EVERYWHERE, help="all of them otherwise")
     parser.add_argument("--control", metavar="NAMESPACE/NAME", help="a ConfigMap that says what goes wrong")
     return parser
 
@@ -217,7 +217,6 @@ def _parser() -> argparse.ArgumentParser:
 class _Process:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._namespaces: list[str] = options.namespace or [EVERYWHERE]
         self._client: KubeClient = connect(
             options.context,
             clock=SystemClock(),
@@ -265,11 +264,9 @@ class _Process:
 
     @property
     def _watches(self) -> list[Watch]:
-        return [
-            (resource, namespace)
-            for resource in FOLLOWED
-            for namespace in (self._namespaces if resource.namespaced else [EVERYWHERE])
-        ] + ([(CONFIG_MAPS, self._options.control)] if self._options.control else [])
+        return [(resource, self._options.namespace) for resource in FOLLOWED] + (
+            [(CONFIG_MAPS, self._options.control)] if self._options.control else []
+        )
 
     async def _watch(self, worker: Worker, watch: Watch) -> None:
         """Tell the worker what happens to a kind; one that is not served has nothing to tell."""

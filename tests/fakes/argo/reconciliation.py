@@ -36,7 +36,7 @@ class Reconciliation:
         self.world = world
         self.now = world.now()
         self.rollout = rollout
-        owned = world.index.owned(REPLICA_SETS, rollout.body)
+        owned = world.owned(REPLICA_SETS, rollout.body)
         self.all = sorted(map(ReplicaSet, owned), key=lambda rs: (rs.created, rs.name))
         self.new = self._find_new()
         self.stable = next((rs for rs in self.all if rs.hash == rollout.stable_hash), None)
@@ -325,6 +325,6 @@ def sync_metadata(r: Reconciliation) -> None:
             rs.body = r.world.update(rs.body)
         elif not (desired and rs.replicas):
             continue
-        for pod in r.world.index.owned(PODS, rs.body):
+        for pod in r.world.owned(PODS, rs.body):
             if relabel(pod["metadata"], old, desired):
                 r.world.update(pod)

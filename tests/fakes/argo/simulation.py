@@ -50,7 +50,17 @@ from fakes.kube.store import Event
 
 from rollouts.kube.model import MANAGER as TIDEGATE
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import ANALYSIS_RUNS, DEPLOYMENTS, HTTP_ROUTES, NODES, PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.resources import (
+    ANALYSIS_RUNS,
+    ANALYSIS_TEMPLATES,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    ROLLOUTS,
+    SERVICES,
+    VIRTUAL_SERVICES,
+)
 from tidegate.core.model import Json
 
 Counts = Mapping[tuple[str, str], int]
@@ -70,7 +80,8 @@ def metrics_of(rollouts: Iterable[Json], reconciles: Counts, errors: Counts) -> 
 
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, DEPLOYMENTS)}
-_ROUTES = HTTP_ROUTES.plural
+_NAMED = {kind.plural for kind in (SERVICES, DEPLOYMENTS, ANALYSIS_TEMPLATES, VIRTUAL_SERVICES)}
+"""What Rollouts name: each change of one wakes them all. No controller watches the routes of a plugin."""
 _PLURALS = {kind.kind: kind.plural for kind in _KINDS.values()}
 _MOST_PASSES = 1000
 """Over one object in one `settle`: more is a loop that never ends."""
@@ -133,13 +144,8 @@ class Simulation:
         """When the controller wrote the Rollouts that nobody wrote since."""
         self._simulated = frozenset(kind.plural for kind in works_on)
         self._retries = (first_retry_seconds, longest_retry_seconds)
-        self._forget = cluster.on_change(self._changed)
+        cluster.on_change(self._changed)
         self.begin(pods_made=pods_made)
-
-    def close(self) -> None:
-        """React to nothing any more."""
-        self._forget()
-        self._queue.clear()
 
     @property
     def pods_made(self) -> int:
@@ -255,8 +261,7 @@ class Simulation:
         self._soon()
 
     def _note(self, event: Event) -> None:
-        """Queue what a change concerns: the object, its owner, Rollouts that name it, pods that wait for room."""
-        self._world.index.follow(event)
+        """Queue what a change concerns: the object, its owner, Rollouts that may name it, pods that wait for room."""
         plural, gone = event.kind.plural, event.change == "DELETED"
         key = (plural, event.namespace, event.name)
         if plural == ROLLOUTS.plural and self._loses(key, event.manager):
@@ -268,9 +273,8 @@ class Simulation:
         owner = controller_of(event.after)
         if owner is not None:
             self._look_at((_PLURALS.get(owner["kind"], ""), event.namespace, owner["name"]))
-        # No controller watches the routes of a plugin.
-        for namespace, name in self._world.index.naming(event.namespace, event.name) if plural != _ROUTES else ():
-            self._look_at((ROLLOUTS.plural, namespace, name))
+        if plural in _NAMED:
+            self._again(ROLLOUTS)
         if plural == NODES.plural or (plural == PODS.plural and gone):
             self._queue.add_all(self._waiting)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -362,16 +361,10 @@ class ControllerProcess:
             self._process.kill()
             await self.ended()
 
-    def freeze(self, frozen: bool) -> None:
-        """Let it hang, or go on."""
-        if self._process is not None and self.lives:
-            self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
-
     async def end(self) -> int | None:
         """In good order; its exit status, or None when it does not run."""
         if self._process is None or not self.lives:
             return None
-        self.freeze(False)
         self._process.terminate()
         return await self.ended()
 

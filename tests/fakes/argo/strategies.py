@@ -7,10 +7,8 @@ Upstream: `rollout/canary.go` (`rolloutCanary`, `syncRolloutStatusCanary`, `comp
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from fakes.argo import analysis, replica_sets, traffic
-from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP, seconds_of
+from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP
 from fakes.argo.objects import ReplicaSet
 from fakes.argo.reconciliation import (
     Reconciliation,
@@ -67,14 +65,8 @@ def _pause_at_step(r: Reconciliation) -> None:
     step = r.rollout.step
     if r.rollout.paused or r.rollout.promoting_fully or step is None or "pause" not in step:
         return
-    begun = r.pauses.condition(CANARY_STEP) is not None
-    if not begun and r.rollout.status.get("controllerPause"):
-        return
-    if not begun:
+    if r.pauses.condition(CANARY_STEP) is None and not r.rollout.status.get("controllerPause"):
         r.pauses.add(CANARY_STEP)
-    if duration := (step["pause"] or {}).get("duration"):
-        seconds = seconds_of(duration)
-        r.world.wake(r.pauses.ends(CANARY_STEP, seconds) or r.now + timedelta(seconds=seconds))
 
 
 def _write_canary_status(r: Reconciliation) -> None:
@@ -132,7 +124,7 @@ def _completed(r: Reconciliation, step: Json) -> bool:
     if r.rollout.paused:
         return False
     if "pause" in step:
-        return r.pauses.step_completed(step["pause"] or {})
+        return r.pauses.step_completed
     if "setCanaryScale" in step or "setWeight" in step:
         return at_desired_counts(r.rollout, r.new, r.stable, r.weights)
     return any(name in step for name in INSTANT_STEPS)
@@ -202,40 +194,19 @@ def _saturated(r: Reconciliation, new: ReplicaSet) -> bool:
     return new.replicas == new.available == r.rollout.replicas
 
 
-def _needs_pause(r: Reconciliation) -> bool:
-    strategy = r.rollout.strategy
-    return strategy.get("autoPromotionEnabled") is False or int(strategy.get("autoPromotionSeconds", 0)) > 0
-
-
 def _reconcile_pause(r: Reconciliation, new: ReplicaSet, active_hash: str) -> None:
     if r.rollout.aborted or r.halted or not _ready(r, new):
         return
-    passed = _colours(r).get("scaleUpPreviewCheckPoint")
-    if _fast_tracked(r, new, active_hash) or passed or not _needs_pause(r):
+    if _fast_tracked(r, new, active_hash) or _colours(r).get("scaleUpPreviewCheckPoint"):
         r.pauses.remove(BLUE_GREEN)
-        return
-    seconds = int(r.rollout.strategy.get("autoPromotionSeconds", 0))
-    if r.pauses.condition(BLUE_GREEN) is None:
-        if not r.rollout.status.get("controllerPause"):
-            r.pauses.add(BLUE_GREEN)
-            if seconds:
-                r.world.wake(r.now + timedelta(seconds=seconds))
-    elif _pause_completed(r):
-        r.pauses.remove(BLUE_GREEN)
-    elif seconds and (ends := r.pauses.ends(BLUE_GREEN, seconds)) is not None:
-        r.world.wake(ends)
+    elif r.pauses.condition(BLUE_GREEN) is None and not r.rollout.status.get("controllerPause"):
+        r.pauses.add(BLUE_GREEN)
 
 
 def _pause_completed(r: Reconciliation) -> bool:
-    """`CompletedBlueGreenPause`: somebody resumed it, or `autoPromotionSeconds` are over."""
-    if r.pauses.adds:
-        return False
-    if _colours(r).get("scaleUpPreviewCheckPoint") or not _needs_pause(r):
-        return True
-    if r.rollout.strategy.get("autoPromotionEnabled") is False:
-        return bool(r.rollout.status.get("controllerPause")) and r.pauses.condition(BLUE_GREEN) is None
-    ends = r.pauses.ends(BLUE_GREEN, int(r.rollout.strategy.get("autoPromotionSeconds", 0)))
-    return ends is not None and r.now >= ends
+    """`CompletedBlueGreenPause`: somebody resumed it."""
+    resumed = bool(r.rollout.status.get("controllerPause")) and r.pauses.condition(BLUE_GREEN) is None
+    return not r.pauses.adds and (resumed or bool(_colours(r).get("scaleUpPreviewCheckPoint")))
 
 
 def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json) -> None:
@@ -243,7 +214,7 @@ def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json) -> None:
     if r.halted:
         return
     desired = selector_of(active)
-    if _ready(r, new) and _saturated(r, new) and (_fast_tracked(r, new, desired) or (_pause_completed(r))):
+    if _ready(r, new) and _saturated(r, new) and (_fast_tracked(r, new, desired) or _pause_completed(r)):
         desired = new.hash
     if r.rollout.aborted:
         desired = r.rollout.stable_hash

@@ -2,15 +2,11 @@
 
 Upstream: `rollout/trafficrouting.go` (`reconcileTrafficRouting`), called in `rollout/canary.go` before replica sets
 are scaled and before the status is written: an error here freezes the status, with `observedGeneration` behind.
-`rollout/service.go`; `rollout/trafficrouting/trafficroutingutil.go` (the interface of a router),
-`rollout/trafficrouting/plugin/plugin.go`, rollouts-plugin-trafficrouter-gatewayapi
+`rollout/service.go`; `rollout/trafficrouting/plugin/plugin.go`, rollouts-plugin-trafficrouter-gatewayapi
 `pkg/plugin/{plugin,httproute}.go`, `rollout/trafficrouting/istio/istio.go`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Protocol
 
 from fakes.argo.objects import HASH_LABEL, MANAGED_BY, ReplicaSet, annotate
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
@@ -26,123 +22,61 @@ from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
 
 GATEWAY_PLUGIN = "argoproj-labs/gatewayAPI"
-IN_PROGRESS = "rollouts.argoproj.io/gatewayapi-canary"
-"""On a route while its canary has weight (`pkg/plugin/labels.go`)."""
 _CANNOT_START = "unable to start plugin system: unable to get plugin client ({}) for ping: exec: Stdout already set"
 """As in argo-rollouts#3918."""
-BACKEND_NOT_FOUND = "backendRef was not found in httpRoute"
 
 
-class Router(Protocol):
-    """`TrafficRoutingReconciler`; `VerifyWeight` is left out, since neither of these verifies anything."""
-
-    def set_weight(self, weight: int) -> None: ...
-
-
-def routers_of(r: Reconciliation) -> Iterator[Router]:
-    """All that the strategy names.
+def set_weight(r: Reconciliation, weight: int) -> None:
+    """By all routers that the strategy names.
 
     Raises:
-        ReconcileError: a plugin is unknown or does not start.
+        ReconcileError: a plugin is unknown or does not start, or the route is not what it should be.
     """
     traffic = r.rollout.traffic or {}
     if "istio" in traffic:
-        yield Istio(r, traffic["istio"])
+        _set_by_istio(r, traffic["istio"]["virtualService"], weight)
     for name, config in traffic.get("plugins", {}).items():
         if name != GATEWAY_PLUGIN:
             raise ReconcileError(f"plugin {name} not configured in configmap")
         if r.world.plugin_broken:
             raise ReconcileError(f"failed to get traffic router plugin {name}: {_CANNOT_START.format(name)}")
-        yield GatewayApi(r, config)
+        _set_by_gateway(r, config, weight)
 
 
-class GatewayApi:
-    """Weights of backends on HTTPRoutes, found by the Services' names alone."""
-
-    def __init__(self, r: Reconciliation, config: Json) -> None:
-        self._r = r
-        self._config = config
-        self._names = (
-            [config["httpRoute"]] if "httpRoute" in config else [one["name"] for one in config.get("httpRoutes", ())]
-        )
-
-    def set_weight(self, weight: int) -> None:
-        """Every rule that names canary or stable; each must be named somewhere. Filters stay as they are."""
-        canary, stable = (str(self._r.rollout.strategy.get(f"{arm}Service")) for arm in ("canary", "stable"))
-        for route in self._routes():
-            for service, share in ((canary, weight), (stable, 100 - weight)):
-                references = [one for rule in route["spec"].get("rules", ()) for one in _backends(rule, service)]
-                if not references:
-                    raise ReconcileError(BACKEND_NOT_FOUND)
-                for reference in references:
-                    reference["weight"] = share
-            self._mark(route, in_progress=weight > 0)
-            self._r.world.update(route)
-
-    def _routes(self) -> Iterator[Json]:
-        namespace = self._config.get("namespace", self._r.rollout.namespace)
-        for name in self._names:
-            found = self._r.world.find(HTTP_ROUTES, name, namespace)
-            if found is None:
-                raise ReconcileError(f'httproutes.gateway.networking.k8s.io "{name}" not found')
-            yield found
-
-    def _mark(self, route: Json, *, in_progress: bool) -> None:
-        if self._config.get("disableInProgressLabel"):
-            return
-        labels = {key: text for key, text in route["metadata"].get("labels", {}).items() if key != IN_PROGRESS}
-        if in_progress:
-            labels[IN_PROGRESS] = "in-progress"
-        if labels or "labels" in route["metadata"]:
-            route["metadata"]["labels"] = labels
+def _set_by_gateway(r: Reconciliation, config: Json, weight: int) -> None:
+    """Every rule that names canary or stable; each must be named somewhere. Filters stay as they are."""
+    name = config["httpRoute"]
+    route = r.world.find(HTTP_ROUTES, name, config.get("namespace", r.rollout.namespace))
+    if route is None:
+        raise ReconcileError(f'httproutes.gateway.networking.k8s.io "{name}" not found')
+    for arm, share in (("canary", weight), ("stable", 100 - weight)):
+        service, rules = _service_of(r, arm), route["spec"].get("rules", ())
+        references = [one for rule in rules for one in rule.get("backendRefs", ()) if one.get("name") == service]
+        if not references:
+            raise ReconcileError("backendRef was not found in httpRoute")
+        for reference in references:
+            reference["weight"] = share
+    r.world.update(route)
 
 
-class Istio:
-    """Weights of a VirtualService's destinations, by host."""
-
-    def __init__(self, r: Reconciliation, config: Json) -> None:
-        self._r = r
-        self._services = [config["virtualService"]] if "virtualService" in config else config.get("virtualServices", [])
-
-    def set_weight(self, weight: int) -> None:
-        for wanted, service in self._virtual_services():
-            for route in self._weighted(wanted, service):
-                for destination in route["route"]:
-                    canary = _is_host(self._host("canary"), destination["destination"])
-                    destination["weight"] = weight if canary else 100 - weight
-            self._r.world.update(service)
-
-    def _virtual_services(self) -> Iterator[tuple[list[str], Json]]:
-        for config in self._services:
-            name, _, namespace = str(config["name"]).partition(".")
-            found = self._r.world.find(VIRTUAL_SERVICES, name, namespace or self._r.rollout.namespace)
-            if found is None:
-                raise ReconcileError(f'virtualservices.networking.istio.io "{name}" not found')
-            yield config.get("routes", []), found
-
-    def _weighted(self, wanted: list[str], service: Json) -> list[Json]:
-        """The routes that the strategy names, or the only one there is."""
-        routes = service["spec"].get("http", [])
-        chosen = [one for one in routes if one.get("name") in wanted] if wanted else routes
-        if not chosen or (not wanted and len(routes) != 1):
-            raise ReconcileError("spec.http[] should have a single route or be named in the rollout")
-        for route in chosen:
-            found = [one["destination"] for one in route.get("route", ())]
-            if not all(any(_is_host(self._host(arm), one) for one in found) for arm in ("canary", "stable")):
-                raise ReconcileError("Stable and canary services not found among the route's destinations")
-        return chosen
-
-    def _host(self, arm: str) -> str:
-        return str(self._r.rollout.strategy.get(f"{arm}Service"))
+def _set_by_istio(r: Reconciliation, config: Json, weight: int) -> None:
+    """The destinations of the routes that the strategy names."""
+    service = r.world.find(VIRTUAL_SERVICES, config["name"], r.rollout.namespace)
+    if service is None:
+        raise ReconcileError(f'virtualservices.networking.istio.io "{config["name"]}" not found')
+    shares = {_service_of(r, "canary"): weight, _service_of(r, "stable"): 100 - weight}
+    for route in [one for one in service["spec"].get("http", []) if one.get("name") in config["routes"]]:
+        # A host may be written with its namespace: `name.namespace.svc.cluster.local`.
+        hosts = {str(one["destination"].get("host", "")).split(".")[0]: one for one in route.get("route", ())}
+        if not shares.keys() <= hosts.keys():
+            raise ReconcileError("Stable and canary services not found among the route's destinations")
+        for host, share in shares.items():
+            hosts[host]["weight"] = share
+    r.world.update(service)
 
 
-def _is_host(wanted: str, destination: Json) -> bool:
-    """A host may be written with its namespace: `name.namespace.svc.cluster.local`."""
-    return str(destination.get("host", "")).split(".")[0] == wanted
-
-
-def _backends(rule: Json, service: str) -> Iterator[Json]:
-    return (one for one in rule.get("backendRefs", ()) if one.get("name") == service)
+def _service_of(r: Reconciliation, arm: str) -> str:
+    return str(r.rollout.strategy.get(f"{arm}Service"))
 
 
 def switch(r: Reconciliation, service: Json, pod_hash: str) -> None:
@@ -201,10 +135,9 @@ def reconcile_traffic(r: Reconciliation) -> None:
     if r.rollout.traffic is None:
         r.status["canary"].pop("weights", None)
         return
-    for router in routers_of(r):
-        weight, canary_hash = _desired(r)
-        router.set_weight(weight)
-        _write_weights(r, weight, canary_hash)
+    weight, canary_hash = _desired(r)
+    set_weight(r, weight)
+    _write_weights(r, weight, canary_hash)
 
 
 def _desired(r: Reconciliation) -> tuple[int, str]:

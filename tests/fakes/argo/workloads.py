@@ -1,10 +1,10 @@
 """What Kubernetes does with pods: made for ReplicaSets and Deployments, placed on nodes, started, ready in their time.
 
 Kubernetes: `pkg/controller/replicaset/replica_set.go` (`manageReplicas`), `replica_set_utils.go` (`calculateStatus`),
-`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), `pkg/controller/deployment`; the scheduler's plugins
-`NodeResourcesFit`, `TaintToleration`, `NodeAffinity` and `NodeUnschedulable` (nothing is preempted); the kubelet's
-container states and pod conditions. A cluster without Node objects has room for everything, a deleted pod is gone at
-once, and a Deployment's new template replaces the old pods at once.
+`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), `pkg/controller/deployment`; the scheduler (nothing is
+preempted; whether an empty node would take a pod is tidegate's own answer); the kubelet's container states and pod
+conditions. A cluster without Node objects has room for everything, a deleted pod is gone at once, and a Deployment's
+new template replaces the old pods at once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from fakes.argo.world import World
 from fakes.kube.refusal import Refusal
 
 from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
+from rollouts.kube.scheduling import Fit, fit, parse_quantity, resource_requests
 from tidegate.core.model import Json
-
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def place(world: World, pod: Json) -> tuple[str, str]:
@@ -33,7 +32,8 @@ def place(world: World, pod: Json) -> tuple[str, str]:
     placed = [one for one in world.everywhere(PODS) if one["spec"].get("nodeName")]
     reasons: Counter[str] = Counter()
     for node in nodes:
-        why = _refusal(node, pod) or _shortage(node, pod, placed)
+        unfit = "node(s) didn't match Pod's labels, size or taints" if fit(pod, [node])[0] is not Fit.ALL else ""
+        why = _shortage(node, pod, placed) or unfit
         if not why:
             return str(node["metadata"]["name"]), ""
         reasons[why] += 1
@@ -41,74 +41,19 @@ def place(world: World, pod: Json) -> tuple[str, str]:
     return "", f"0/{len(nodes)} nodes are available: {texts}."
 
 
-def quantity(text: str | float) -> Decimal:
-    """A Kubernetes quantity as a number, such as `500m`, `16Gi`, `1`."""
-    text = str(text)
-    if text.endswith("m"):
-        return Decimal(text.removesuffix("m")) / 1000
-    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
-    return Decimal(text.removesuffix(unit)) * _UNITS.get(unit, 1)
-
-
-def requests_of(pod: Json) -> dict[str, Decimal]:
-    """What a pod asks for; a limit is a request where none is said."""
-    total: dict[str, Decimal] = {"pods": Decimal(1)}
-    for container in pod["spec"].get("containers", ()):
-        resources = container.get("resources", {})
-        for name, text in (resources.get("limits", {}) | resources.get("requests", {})).items():
-            total[name] = total.get(name, Decimal(0)) + quantity(text)
-    return total
-
-
-def _refusal(node: Json, pod: Json) -> str:
-    spec, labels = node.get("spec", {}), node["metadata"].get("labels", {})
-    conditions = node.get("status", {}).get("conditions", ())
-    if spec.get("unschedulable") or any(one["type"] == "Ready" and one["status"] != "True" for one in conditions):
-        return "node(s) were unschedulable"
-    for taint in spec.get("taints", ()):
-        if taint["effect"] != "PreferNoSchedule" and not any(
-            _tolerates(one, taint) for one in pod["spec"].get("tolerations", ())
-        ):
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-    wanted = pod["spec"].get("nodeSelector", {})
-    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
-    fits = all(labels.get(key) == value for key, value in wanted.items())
-    if not fits or (terms and not any(_fits(term, labels) for term in terms)):
-        return "node(s) didn't match Pod's node affinity/selector"
-    return ""
-
-
 def _shortage(node: Json, pod: Json, placed: list[Json]) -> str:
     allocatable = {"pods": "110"} | node.get("status", {}).get("allocatable", {})
-    free = {name: quantity(text) for name, text in allocatable.items()}
+    free = {name: parse_quantity(text) for name, text in allocatable.items()}
     for other in placed:
         if other["spec"]["nodeName"] == node["metadata"]["name"]:
-            for name, amount in requests_of(other).items():
+            for name, amount in _requests_of(other).items():
                 free[name] = free.get(name, Decimal(0)) - amount
-    lacking = next((name for name, amount in requests_of(pod).items() if amount > free.get(name, 0)), None)
+    lacking = next((name for name, amount in _requests_of(pod).items() if amount > free.get(name, 0)), None)
     return f"Insufficient {lacking}" if lacking else ""
 
 
-def _tolerates(toleration: Json, taint: Json) -> bool:
-    key, effect = toleration.get("key"), toleration.get("effect")
-    if (key and key != taint["key"]) or (effect and effect != taint["effect"]):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-
-
-def _fits(term: Json, labels: Json) -> bool:
-    return all(_holds(one, labels.get(one["key"])) for one in term.get("matchExpressions", ()))
-
-
-def _holds(expression: Json, value: str | None) -> bool:
-    answers = {
-        "In": value in expression.get("values", ()),
-        "NotIn": value not in expression.get("values", ()),
-        "Exists": value is not None,
-        "DoesNotExist": value is None,
-    }
-    return answers[expression["operator"]]
+def _requests_of(pod: Json) -> dict[str, Decimal]:
+    return {**resource_requests(pod), "pods": Decimal(1)}
 
 
 VERSION = "tidegate.dev/version"
@@ -229,7 +174,7 @@ def _ended(container: Json, last_words: str) -> Json:
 
 def reconcile_replica_set(world: World, body: Json, numbers: list[int]) -> None:
     """As many pods as desired; those that matter least go first. Then its status."""
-    pods = world.index.owned(PODS, body)
+    pods = world.owned(PODS, body)
     desired, failure = ReplicaSet(body).replicas, None
     for pod in sorted(pods, key=_worth)[: max(0, len(pods) - desired)]:
         world.delete(pod)
@@ -272,7 +217,7 @@ def _worth(pod: Json) -> tuple[bool, bool, float]:
 
 
 def _write_status(world: World, body: Json, failure: str | None) -> None:
-    pods = world.index.owned(PODS, body)
+    pods = world.owned(PODS, body)
     ready = sum(map(is_ready, pods))
     counts = {"readyReplicas": ready, "availableReplicas": ready}
     status: Json = {"replicas": len(pods), "observedGeneration": body["metadata"]["generation"]}
@@ -292,7 +237,7 @@ _HASH = "pod-template-hash"
 def reconcile_deployment(world: World, body: Json) -> None:
     spec, metadata = body["spec"], body["metadata"]
     desired, name = int(spec.get("replicas", 1)), f"{metadata['name']}-{safe_hash(spec['template'])}"
-    owned = [ReplicaSet(rs) for rs in world.index.owned(REPLICA_SETS, body)]
+    owned = [ReplicaSet(rs) for rs in world.owned(REPLICA_SETS, body)]
     for rs in owned:
         count = desired if rs.name == name else 0
         if rs.replicas != count:

@@ -1,16 +1,13 @@
 """What every simulated controller has around it: the cluster, the time, what belongs to whom, what is next.
 
-Upstream: the indexers in `rollout/controller.go` and `controller/controller.go`, client-go's informers and
-`util/workqueue`, without threads and without limits. Reading by index keeps a reconciliation as fast among 10,000
-rollouts as among one.
+Upstream: client-go's informers and `util/workqueue`, without threads, without indexes and without limits.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
@@ -54,72 +51,6 @@ class Cluster(Protocol):
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json: ...
 
 
-Place = tuple[str, str]
-"""Namespace and name."""
-
-_NAMED = ("Service", "templateName", "httpRoute", "name", "workloadRef")
-
-
-class Index:
-    """Follows one cluster's changes; tell it of what was there before."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._owned: dict[tuple[str, str], dict[Place, None]] = defaultdict(dict)
-        self._named: dict[Place, dict[Place, None]] = defaultdict(dict)
-        self._names: dict[Place, frozenset[str]] = {}
-
-    def follow(self, event: Event) -> None:
-        place = (event.namespace, event.name)
-        self._own(event, place)
-        if event.kind.plural == "rollouts":
-            self._name(place, frozenset() if event.change == "DELETED" else names_in(event.after["spec"]))
-
-    def owned(self, resource: Resource, owner: Json) -> list[Json]:
-        """All of a kind that this object controls, in the order in which they came."""
-        places = self._owned.get((owner["metadata"]["uid"], resource.plural), {})
-        found = (self._cluster.find(resource, name, namespace=where) for where, name in tuple(places))
-        return [one for one in found if one is not None]
-
-    def naming(self, namespace: str, name: str) -> list[Place]:
-        """Rollouts whose spec refers to an object of this name."""
-        return list(self._named.get((namespace, name), ()))
-
-    def _own(self, event: Event, place: Place) -> None:
-        owner = controller_of(event.after)
-        if owner is None:
-            return
-        places = self._owned[owner["uid"], event.kind.plural]
-        if event.change == "DELETED":
-            places.pop(place, None)
-        else:
-            places[place] = None
-
-    def _name(self, place: Place, names: frozenset[str]) -> None:
-        for name in self._names.get(place, frozenset()) - names:
-            self._named[place[0], name].pop(place, None)
-        for name in names:
-            self._named[place[0], name][place] = None
-        self._names[place] = names
-
-
-def names_in(spec: Json) -> frozenset[str]:
-    """Names of services, routes, templates and workloads in a Rollout's spec, without its pods."""
-    parts = {key: spec[key] for key in ("strategy", "workloadRef") if key in spec}
-    return frozenset(_names(parts))
-
-
-def _names(part: object) -> Iterator[str]:
-    if isinstance(part, dict):
-        for key, value in part.items():
-            if isinstance(value, str) and key.endswith(_NAMED):
-                yield value
-            yield from _names(value)
-    elif isinstance(part, list):
-        for one in part:
-            yield from _names(one)
-
-
 MANAGER = "rollouts-controller"
 """The field manager of what the simulated controllers write."""
 
@@ -129,7 +60,6 @@ class World:
 
     def __init__(self, cluster: Cluster, wake: Callable[[datetime], None]) -> None:
         self.cluster = cluster
-        self.index = Index(cluster)
         self.wake = wake
         """Reconcile again at that time (`enqueueRolloutAfter`)."""
         self.plugin_broken = False
@@ -152,6 +82,11 @@ class World:
             return self.cluster.list(resource, namespace=EVERYWHERE)
         except Refusal:
             return []
+
+    def owned(self, resource: Resource, owner: Json) -> list[Json]:
+        """All of a kind that this object controls, by name."""
+        found, uid = self.cluster.list(resource, namespace=owner["metadata"]["namespace"]), owner["metadata"]["uid"]
+        return [one for one in found if (controller := controller_of(one)) is not None and controller["uid"] == uid]
 
     def as_stored(self, body: Json) -> Json | None:
         """What a new object would be with the API server's defaults; None where it would be refused."""
@@ -227,8 +162,3 @@ class WorkQueue:
         key = next(iter(self._now))
         del self._now[key]
         return key
-
-    def clear(self) -> None:
-        self._now.clear()
-        self._later.clear()
-        self._known.clear()
