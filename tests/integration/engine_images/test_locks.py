@@ -13,7 +13,7 @@ from uv import find_uv_bin
 from engine_images.choices import EnginePlatform
 from engine_images.environment.recipe import lock_of
 
-CPU, CUDA, _ = EnginePlatform
+CPU, CUDA = EnginePlatform
 NO_INDEX = ("Failed to fetch", "error sending request", "dns error", "Connection refused")
 PINNED = re.compile(r"^([a-z0-9-]+==[\w.]+)", re.MULTILINE)
 

