@@ -21,8 +21,6 @@ class Story:
         self.challenger = ""
         self.delivery: Command | None = None
         self.users: Command | None = None
-        self.killed_at = 0.0
-        """Unix time in seconds."""
         self._records = machine.state / "traffic" / f"{MODEL}.jsonl"
         self._begin = self._records.stat().st_size if self._records.exists() else 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
@@ -41,8 +40,6 @@ class Then:
             )
 
         until(f"{REGION} serves version {version} alone", alone)
-        if self._story.killed_at:
-            self._story.measured(f"steady again {time.time() - self._story.killed_at:.1f} s after the kill")
 
     def no_engine_of(self, version: str) -> None:
         """None runs that version, wherever it was started."""

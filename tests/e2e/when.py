@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from enum import StrEnum
 from typing import Any
 
@@ -77,7 +76,6 @@ class When:
         process = self._find(victim)
         process.kill()
         until(f"{victim} is dead", lambda: not _alive(process))
-        self._story.killed_at = time.time()
 
     def _find(self, victim: Victim) -> psutil.Process:
         match victim:

@@ -118,7 +118,6 @@ def test_an_environment_of_somebody_else_is_not_packed() -> None:
 
 
 def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:
-    # Here and below, since OpenAI's client takes two seconds to load, in every worker of a run.
     from engine_images.adapters.vllm_runner import key_of
 
     python = program(tmp_path / "python3", "echo 'ImportError: libcudart.so.13' >&2; exit 1")

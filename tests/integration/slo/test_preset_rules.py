@@ -109,20 +109,6 @@ def test_an_analysis_looks_at_the_canary_alone(name: str, canary: str, given: se
         assert selected and all(matcher in part for part in selected for matcher in canary.split(","))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_dashboard_asks_only_for_what_is_recorded(name: str) -> None:
-    recorded = {
-        rule["record"]
-        for group in yaml.safe_load(exported(name)["rules.yaml"])["groups"]
-        for rule in group["rules"]
-        if "record" in rule
-    }
-    shown = (GOLDEN / name / "panels.txt").read_text()
-    for word in set(shown.replace("(", " ").replace("{", " ").split()):
-        if word.startswith("tidegate:"):
-            assert word in recorded
-
-
 def traffic(name: str, arm: str, codes: dict[str, int], *, status: str, edges: tuple[str, str], times: str) -> Series:
     """Of one arm, a minute's requests by status; 60 answers a minute are fast, 30 slow."""
     series = {f'{name}{{{arm},{status}="{code}"}}': f"0+{count}x20" for code, count in codes.items()}

@@ -34,11 +34,6 @@ def test_a_folder_takes_the_place_of_the_built_in_ones(tmp_path: Path) -> None:
         windows_for(timedelta(days=30), tmp_path)
 
 
-def test_a_single_file_will_do(tmp_path: Path) -> None:
-    (tmp_path / "week.yaml").write_text(FILE.format(period="7d"))
-    assert windows_for(timedelta(days=7), tmp_path / "week.yaml").period == timedelta(days=7)
-
-
 def test_every_wrong_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FILE.format(period="never"))
     (tmp_path / "b.yaml").write_text("kind: Nothing\n")
