@@ -66,16 +66,12 @@ def remove_condition(status: Json, kind: str) -> None:
 def progressing(rollout: Rollout, status: Json) -> bool:
     """Whether anything moved since the status that the rollout has (`RolloutProgressing`)."""
     old = rollout.status
-    if rollout.blue_green is not None:
-        before, after = old.get("blueGreen", {}), status.get("blueGreen", {})
-        moved = any(before.get(key, "") != after.get(key, "") for key in ("activeSelector", "previewSelector"))
-    else:
-        steps = [one.get("currentStepIndex") for one in (old, status)]
-        moved = (
-            old.get("stableRS", "") != status.get("stableRS", "")
-            or (None not in steps and steps[0] != steps[1])
-            or old.get("currentStepHash", "") != status.get("currentStepHash", "")
-        )
+    steps = [one.get("currentStepIndex") for one in (old, status)]
+    moved = (
+        old.get("stableRS", "") != status.get("stableRS", "")
+        or (None not in steps and steps[0] != steps[1])
+        or old.get("currentStepHash", "") != status.get("currentStepHash", "")
+    )
     old_ones, new_ones = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (old, status))
     return (
         moved
@@ -88,16 +84,9 @@ def progressing(rollout: Rollout, status: Json) -> bool:
 
 def healthy(rollout: Rollout, status: Json) -> bool:
     """All desired pods updated and available, the strategy done, the spec seen (`RolloutHealthy`)."""
-    current = status.get("currentPodHash", "")
-    if rollout.blue_green is not None:
-        colours = status.get("blueGreen", {})
-        done = colours.get("activeSelector", "") == current and (
-            not rollout.blue_green.get("previewService") or colours.get("previewSelector", "") == current
-        )
-    else:
-        index = status.get("currentStepIndex")
-        all_steps = not rollout.steps or index is None or index == len(rollout.steps)
-        done = all_steps and completed(status) and status.get("replicas", 0) == rollout.replicas
+    index = status.get("currentStepIndex")
+    all_steps = not rollout.steps or index is None or index == len(rollout.steps)
+    done = all_steps and completed(status) and status.get("replicas", 0) == rollout.replicas
     seen = rollout.status.get("observedGeneration") == str(rollout.generation)
     return done and seen and status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == rollout.replicas
 
@@ -143,20 +132,10 @@ def _waits_for(rollout: Rollout, status: Json) -> str:
         return "more replicas need to be updated"
     if available < updated:
         return "updated replicas are still becoming available"
-    if rollout.blue_green is not None:
-        return _blue_green_waits_for(status)
     return "" if completed(status) else "waiting for all steps to complete"
 
 
-def _blue_green_waits_for(status: Json) -> str:
-    colours = status.get("blueGreen", {})
-    if colours.get("activeSelector", "") != status.get("currentPodHash") or not colours.get("activeSelector"):
-        return "active service cutover pending"
-    return "" if completed(status) else "waiting for post-promotion verification to complete"
-
-
 CANARY_STEP = "CanaryPauseStep"
-BLUE_GREEN = "BlueGreenPause"
 
 
 class Pauses:

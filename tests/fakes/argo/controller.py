@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fakes.argo import conditions
 from fakes.argo.objects import MANAGED_BY, Rollout
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
-from fakes.argo.strategies import reconcile_blue_green, reconcile_canary
+from fakes.argo.strategies import reconcile_canary
 from fakes.argo.world import World
 
 from rollouts.kube.resources import (
@@ -31,15 +31,9 @@ STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRou
 
 
 def _problems(rollout: Rollout, world: World) -> Iterator[str]:
-    if rollout.canary is not None:
-        yield from _canary_problems(rollout)
-    else:
-        strategy = rollout.strategy
-        if strategy.get("autoPromotionEnabled") is not False or "postPromotionAnalysis" in strategy:
-            raise NotImplementedError("the simulated controller switches a blue-green Rollout when somebody says so")
-        if strategy.get("activeService") == strategy.get("previewService"):
-            same = _SAME.format("active and preview")
-            yield f'spec.strategy.blueGreen.activeService: Invalid value: "{strategy.get("activeService")}": {same}'
+    if rollout.canary is None:
+        raise NotImplementedError("the simulated controller knows canaries alone")
+    yield from _canary_problems(rollout)
     yield from _reference_problems(rollout, world)
 
 
@@ -59,8 +53,8 @@ def _canary_problems(rollout: Rollout) -> Iterator[str]:
 
 
 def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
-    at = "spec.strategy.blueGreen" if rollout.blue_green is not None else "spec.strategy.canary"
-    for role in ("stableService", "canaryService", "activeService", "previewService"):
+    at = "spec.strategy.canary"
+    for role in ("stableService", "canaryService"):
         name = rollout.strategy.get(role)
         service = world.find(SERVICES, name, rollout.namespace) if name else None
         if name and service is None:
@@ -96,10 +90,7 @@ def reconcile(world: World, body: Json) -> None:
         _refuse(r, problem)
         return
     _check_paused_conditions(r)
-    if rollout.blue_green is not None:
-        reconcile_blue_green(r)
-    else:
-        reconcile_canary(r)
+    reconcile_canary(r)
 
 
 def _refuse(r: Reconciliation, problem: str) -> None:

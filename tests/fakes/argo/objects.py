@@ -124,13 +124,8 @@ class Rollout:
         return canary
 
     @property
-    def blue_green(self) -> Json | None:
-        blue_green: Json | None = self.spec["strategy"].get("blueGreen")
-        return blue_green
-
-    @property
     def strategy(self) -> Json:
-        return self.blue_green if self.blue_green is not None else self.canary or {}
+        return self.canary or {}
 
     @property
     def traffic(self) -> Json | None:

@@ -47,7 +47,7 @@ class Reconciliation:
             self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
         old = rollout.status
         weights = copy.deepcopy(old.get("canary", {}).get("weights"))
-        self.status: Json = {"blueGreen": {}, "canary": {"weights": weights}}
+        self.status: Json = {"canary": {"weights": weights}}
         """The new status, as far as it is known."""
 
     def _find_new(self) -> ReplicaSet | None:
@@ -162,7 +162,7 @@ def tidy(status: Json) -> Json:
     """Without what Go's `omitempty` leaves out; the index of the first step and empty strategies stay."""
     kept: Json = {}
     for key, part in status.items():
-        if key in ("canary", "blueGreen"):
+        if key == "canary":
             kept[key] = tidy(part)
         elif part or key == "currentStepIndex":
             kept[key] = part
@@ -187,7 +187,6 @@ def promote(r: Reconciliation, status: Json) -> None:
     r.pauses.clear()
     r.pauses.unabort()
     status.pop("promoteFull", None)
-    status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     if r.rollout.steps:
         status["currentStepIndex"] = len(r.rollout.steps)
     status["stableRS"] = status["currentPodHash"]
@@ -259,7 +258,6 @@ def reset(r: Reconciliation, status: Json) -> None:
     r.pauses.clear()
     r.pauses.unabort()
     status.pop("promoteFull", None)
-    status.get("blueGreen", {}).pop("scaleUpPreviewCheckPoint", None)
     status.pop("currentStepIndex", None)
     if r.rollout.steps:
         status["currentStepIndex"] = 0
@@ -277,11 +275,7 @@ def within_window(r: Reconciliation) -> bool:
 
 
 def metadata_of_role(r: Reconciliation, *, stable: bool) -> Json | None:
-    """`canaryMetadata` or `stableMetadata`; of a blue-green `previewMetadata` or `activeMetadata`."""
-    names = (
-        ("stableMetadata", "canaryMetadata") if r.rollout.canary is not None else ("activeMetadata", "previewMetadata")
-    )
-    return r.rollout.strategy.get(names[0] if stable else names[1])
+    return r.rollout.strategy.get("stableMetadata" if stable else "canaryMetadata")
 
 
 def inject(body: Json, desired: Json | None) -> bool:

@@ -4,8 +4,7 @@ Upstream: `utils/replicaset/canary.go` (`CalculateReplicaCountsForTrafficRoutedC
 `GetCurrentSetWeight`, `UseSetCanaryScale`, `AtDesiredReplicaCountsForCanary`),
 `utils/replicaset/replicaset.go` (`NewRSNewReplicas`), `rollout/sync.go` (`syncReplicaSetRevision`,
 `createDesiredReplicaSet`, `scaleReplicaSet`, `reconcileRevisionHistoryLimit`),
-`rollout/replicaset.go` (deadlines), `rollout/canary.go` (`scaleDownOldReplicaSetsForCanary`) and
-`rollout/bluegreen.go` (`scaleDownOldReplicaSetsForBlueGreen`).
+`rollout/replicaset.go` (deadlines), `rollout/canary.go` (`scaleDownOldReplicaSetsForCanary`).
 """
 
 from __future__ import annotations
@@ -106,17 +105,6 @@ def at_desired_counts(
     if new is None or new.replicas != canary or new.available != canary:
         return False
     return rollout.dynamic or (stable is not None and whole == stable.replicas == stable.actual)
-
-
-def preview_count(rollout: Rollout, active: ReplicaSet | None, new: ReplicaSet) -> int:
-    """Pods of a blue-green's new replica set: `previewReplicaCount` until it may grow to the whole."""
-    preview = rollout.strategy.get("previewReplicaCount")
-    if preview is None or active is None or active.name == new.name or rollout.promoting_fully:
-        return rollout.replicas
-    resumed = not rollout.paused and not rollout.status.get("pauseConditions")
-    past = rollout.status.get("blueGreen", {}).get("scaleUpPreviewCheckPoint")
-    grows = new.hash == rollout.current_hash and resumed and past
-    return rollout.replicas if grows else int(preview)
 
 
 def _share(rollout: Rollout, weight: int) -> int:
@@ -251,28 +239,14 @@ def scale_down_others_of_canary(r: Reconciliation) -> bool:
     return scaled
 
 
-def scale_down_others_of_blue_green(r: Reconciliation) -> bool:
-    kept, scaled = 0, False
-    for rs in _newest_first([rs for rs in r.others if rs.replicas > 0]):
-        if not is_referenced(r, rs):
-            kept, count = _keep_until_deadline(r, rs, kept)
-            scaled = scale(r, rs, count) or scaled
-    return scaled
-
-
 def is_referenced(r: Reconciliation, rs: ReplicaSet) -> bool:
     """Something still sends requests to it (`isReplicaSetReferenced`)."""
-    status = r.rollout.status
-    weights, colours = r.rollout.weights or {}, status.get("blueGreen", {})
-    hashes = {
-        r.rollout.stable_hash,
-        r.rollout.current_hash,
-        *(colours.get(f"{c}Selector") for c in ("active", "preview")),
-    }
+    weights = r.rollout.weights or {}
+    hashes = {r.rollout.stable_hash, r.rollout.current_hash}
     hashes |= {weights.get(arm, {}).get("podTemplateHash") for arm in ("canary", "stable")}
     if rs.hash in hashes:
         return True
-    names = ("canaryService", "stableService", "activeService", "previewService")
+    names = ("canaryService", "stableService")
     services = (r.rollout.strategy[name] for name in names if r.rollout.strategy.get(name))
     return any(selector_of(r.service(name)) == rs.hash for name in services)
 

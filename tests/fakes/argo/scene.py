@@ -42,10 +42,6 @@ def canary(**fields: Any) -> Json:
     return {"canary": {key: part for key, part in strategy.items() if part is not None}}
 
 
-def blue_green(**fields: Any) -> Json:
-    return {"blueGreen": {"activeService": f"{NAME}-stable", "previewService": f"{NAME}-canary"} | fields}
-
-
 def rollout(strategy: Json, *, version: str = "1", replicas: int = 4, **spec: Any) -> Json:
     labels = {"app": NAME}
     container = {"name": "engine", "image": f"registry.example/engine:{version}"}

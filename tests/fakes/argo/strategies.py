@@ -1,15 +1,13 @@
-"""The strategies canary and blue-green: one reconciliation of each, and the status that it ends in.
+"""The strategy canary: one reconciliation, and the status that it ends in.
 
 Upstream: `rollout/canary.go` (`rolloutCanary`, `syncRolloutStatusCanary`, `completedCurrentCanaryStep`),
-`rollout/bluegreen.go`, `rollout/service.go` (`reconcilePreviewService`, `reconcileActiveService`), `rollout/pause.go`
-(`CompletedBlueGreenPause`), `rollout/sync.go` (`shouldFullPromote`, `promoteStable`).
+`rollout/sync.go` (`shouldFullPromote`, `promoteStable`).
 """
 
 from __future__ import annotations
 
-from fakes.argo import analysis, replica_sets, traffic
-from fakes.argo.conditions import BLUE_GREEN, CANARY_STEP
-from fakes.argo.objects import ReplicaSet
+from fakes.argo import analysis, replica_sets
+from fakes.argo.conditions import CANARY_STEP
 from fakes.argo.reconciliation import (
     Reconciliation,
     base_status,
@@ -19,7 +17,7 @@ from fakes.argo.reconciliation import (
     with_conditions,
     within_window,
 )
-from fakes.argo.replica_sets import at_desired_counts, preview_count, routed_counts, selector_of
+from fakes.argo.replica_sets import at_desired_counts, routed_counts
 from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
 
 from tidegate.core.model import Json
@@ -133,131 +131,3 @@ def _completed(r: Reconciliation, step: Json) -> bool:
 def _set_index(r: Reconciliation, status: Json, index: int) -> None:
     if r.rollout.steps:
         status["currentStepIndex"] = index
-
-
-def reconcile_blue_green(r: Reconciliation) -> None:
-    """The preview Service follows the new pods at once, the active one when they are all there and nothing waits."""
-    replica_sets.sync_revision(r)
-    replica_sets.create_new(r)
-    assert r.new is not None
-    preview = _service(r, "previewService")
-    if preview is not None and not r.halted:
-        traffic.switch(r, preview, r.new.hash)
-    if r.template_changed:
-        _write_blue_green_status(r)
-        return
-    active = _service(r, "activeService") or {}
-    scale_blue_green(r, selector_of(active))
-    replica_sets.forget_old(r)
-    _reconcile_pause(r, r.new, selector_of(active))
-    _switch_active(r, r.new, active)
-    sync_metadata(r)
-    _write_blue_green_status(r)
-
-
-def scale_blue_green(r: Reconciliation, active_hash: str) -> None:
-    """The active version whole, the new one as the preview allows, others until their deadline."""
-    replica_sets.remove_deadlines(r)
-    active = r.by_hash(active_hash)
-    if active is not None:
-        replica_sets.scale(r, active, r.rollout.replicas)
-    r.new = r.new or r.by_hash(r.rollout.current_hash)  # as `reconcileCanaryReplicaSets`, or it waits for ever
-    if r.new is not None:
-        replica_sets.scale_new(r, preview_count(r.rollout, r.by_hash(_colours(r).get("activeSelector", "")), r.new))
-    replica_sets.scale_down_others_of_blue_green(r)
-
-
-def _colours(r: Reconciliation) -> Json:
-    colours: Json = r.rollout.status.get("blueGreen", {})
-    return colours
-
-
-def _service(r: Reconciliation, role: str) -> Json | None:
-    name = r.rollout.strategy.get(role)
-    return r.service(name) if name else None
-
-
-def _fast_tracked(r: Reconciliation, new: ReplicaSet, active_hash: str) -> bool:
-    """No pause: the version is still warm, a full promotion was asked for, or nothing or this one is active."""
-    return r.warm or r.rollout.promoting_fully or active_hash in ("", new.hash)
-
-
-def _ready(r: Reconciliation, new: ReplicaSet) -> bool:
-    """`ReadyForPause`: the pods that the preview should have are available."""
-    preview = r.rollout.strategy.get("previewReplicaCount")
-    if preview is not None and not _colours(r).get("scaleUpPreviewCheckPoint"):
-        return new.available == int(preview) or new.available == r.rollout.replicas
-    return _saturated(r, new)
-
-
-def _saturated(r: Reconciliation, new: ReplicaSet) -> bool:
-    return new.replicas == new.available == r.rollout.replicas
-
-
-def _reconcile_pause(r: Reconciliation, new: ReplicaSet, active_hash: str) -> None:
-    if r.rollout.aborted or r.halted or not _ready(r, new):
-        return
-    if _fast_tracked(r, new, active_hash) or _colours(r).get("scaleUpPreviewCheckPoint"):
-        r.pauses.remove(BLUE_GREEN)
-    elif r.pauses.condition(BLUE_GREEN) is None and not r.rollout.status.get("controllerPause"):
-        r.pauses.add(BLUE_GREEN)
-
-
-def _pause_completed(r: Reconciliation) -> bool:
-    """`CompletedBlueGreenPause`: somebody resumed it."""
-    resumed = bool(r.rollout.status.get("controllerPause")) and r.pauses.condition(BLUE_GREEN) is None
-    return not r.pauses.adds and (resumed or bool(_colours(r).get("scaleUpPreviewCheckPoint")))
-
-
-def _switch_active(r: Reconciliation, new: ReplicaSet, active: Json) -> None:
-    """To the new one when it may serve; back to the stable when aborted."""
-    if r.halted:
-        return
-    desired = selector_of(active)
-    if _ready(r, new) and _saturated(r, new) and (_fast_tracked(r, new, desired) or _pause_completed(r)):
-        desired = new.hash
-    if r.rollout.aborted:
-        desired = r.rollout.stable_hash
-    if desired:
-        traffic.switch(r, active, desired)
-
-
-def _write_blue_green_status(r: Reconciliation) -> None:
-    status = base_status(r)
-    if r.template_changed:
-        reset(r, status)
-    if r.rollout.promoting_fully or within_window(r):
-        r.pauses.clear()
-        r.pauses.unabort()
-    colours = status["blueGreen"]
-    for colour in ("preview", "active"):
-        colours[f"{colour}Selector"] = selector_of(_service(r, f"{colour}Service"))
-    if _promotes_blue_green(r, colours["activeSelector"], status["currentPodHash"]):
-        promote(r, status)
-    else:
-        colours["scaleUpPreviewCheckPoint"] = _check_point(r)
-    active = r.by_hash(colours["activeSelector"])
-    if active is not None:
-        status |= {"availableReplicas": active.available, "readyReplicas": active.ready}
-    else:
-        status["availableReplicas"] = sum(rs.available for rs in r.all)
-    r.persist(with_conditions(r, status))
-
-
-def _promotes_blue_green(r: Reconciliation, active_hash: str, current: str) -> bool:
-    """Whether the new one becomes stable now (`shouldFullPromote`): it is active, and nothing more is measured."""
-    if r.stable is None or not active_hash:
-        return True
-    if active_hash != current:
-        return False
-    return r.rollout.promoting_fully or within_window(r) or not r.pauses.aborted
-
-
-def _check_point(r: Reconciliation) -> bool:
-    """`calculateScaleUpPreviewCheckPoint`: passed once, until the template changes or the version is stable."""
-    preview = r.rollout.strategy.get("previewReplicaCount")
-    if preview is None or r.new is None:
-        return False
-    if _colours(r).get("scaleUpPreviewCheckPoint"):
-        return True
-    return _pause_completed(r) and r.new.available == int(preview)

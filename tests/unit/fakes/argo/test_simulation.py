@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.argo.scene import NAME, Scene, blue_green, canary
+from fakes.argo.scene import NAME, Scene, canary
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +67,6 @@ ACTIONS: dict[str, Callable[[Scene], None]] = {
 STRATEGIES = {
     "routed": canary(scaleDownDelaySeconds=100),
     "dynamic": canary(dynamicStableScale=True),
-    "blue-green": blue_green(autoPromotionEnabled=False, previewReplicaCount=1),
 }
 
 

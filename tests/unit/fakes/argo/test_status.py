@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.argo.scene import Scene, blue_green, canary
+from fakes.argo.scene import Scene, canary
 
 from rollouts.argo.state import calculated_phase, phase_of
 from tidegate.core.model import Json
@@ -40,11 +40,10 @@ def fail(scene: Scene) -> None:
 STRATEGIES = [
     canary(steps=HALF),
     canary(steps=HALF, dynamicStableScale=True),
-    blue_green(autoPromotionEnabled=False),
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=["routed", "dynamic", "blue-green"])
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["routed", "dynamic"])
 @pytest.mark.parametrize("story", [forward, back, fail])
 def test_the_phase_is_what_clients_calculate_in_every_state_on_the_way(
     strategy: Json, story: Callable[[Scene], None]
