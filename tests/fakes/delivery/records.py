@@ -101,16 +101,16 @@ class Delivery:
         )
         return self.traffic(step, weight=0).say(step, "done", "both gates pass")
 
-    def canary(self, region: str, weight: int, *, ttft: float, ttft_stable: float = 0.098) -> Delivery:
+    def canary(self, region: str, weight: int, *, ttft: float) -> Delivery:
         """One weight of the canary stage; slower than 1.3 times the stable fails."""
         step = f"canary@{region}/{weight}"
         self.say(step, "started").traffic(step, weight=weight)
         for seen in (11, 24, 38):
             self.verdict(step, "latency", "running", f"{seen} of 50 requests", after=5, canary_requests=seen)
             self.verdict(step, "errors", "running", f"{seen} of 50 requests", canary_requests=seen)
-        good = ttft < 1.3 * ttft_stable
+        good = ttft < 1.3 * 0.098
         words = "TTFT p95 within 30% of stable" if good else "TTFT p95 is more than 30% above stable"
-        numbers = {"ttft_p95_canary_seconds": ttft, "ttft_p95_stable_seconds": ttft_stable, "canary_requests": 52.0}
+        numbers = {"ttft_p95_canary_seconds": ttft, "ttft_p95_stable_seconds": 0.098, "canary_requests": 52.0}
         self.verdict(step, "latency", "pass" if good else "fail", words, after=6, **numbers)
         if not good:
             return self.say(step, "failed", words)

@@ -239,8 +239,7 @@ class Verbs:
                 fields=query.get("fieldSelector", ""),
                 namespace=call.namespace,
             )
-            chosen = query.get("labelSelector") or query.get("fieldSelector")
-            items, metadata = self._pages.page(list(found), limit=limit, counts=not chosen)
+            items, metadata = self._pages.page(list(found), limit=limit)
         if not self._cluster.served(resource.group, resource.plural).custom:
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
@@ -289,11 +288,8 @@ class Verbs:
             call.name,
             namespace=call.namespace,
             propagation=policy,
-            preconditions=options.get("preconditions"),
             dry_run=_dry(asked.query) or options.get("dryRun") == ["All"],
         )
-        if "deletionTimestamp" in gone["metadata"]:
-            return 200, gone, ()
         details = {"name": call.name, "group": call.group, "kind": call.plural, "uid": gone["metadata"]["uid"]}
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}, ()
 

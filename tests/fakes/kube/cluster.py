@@ -13,7 +13,7 @@ from typing import Any
 
 from fakes.clock import SimulatedTime, Time
 from fakes.kube import reads, writes
-from fakes.kube.refusal import Refusal, conflict, no_such_path
+from fakes.kube.refusal import Refusal, no_such_path
 from fakes.kube.store import KINDS, Event, Kind, Store, copied, copied_from_store
 from fakes.kube.writes import CONTROLLER, UNCHECKED, Check, How, Writes
 
@@ -136,8 +136,6 @@ class FakeCluster:
         *,
         namespace: str = "default",
         time: Time | None = None,
-        kinds: tuple[Kind, ...] = KINDS,
-        git_version: str = "v1.34.1",
         owners: bool = True,
     ) -> None:
         """Without `owners` nobody keeps managed fields, which is faster and knows no server-side apply of others."""
@@ -145,9 +143,9 @@ class FakeCluster:
         self.namespace = namespace
         """Where objects are that name none."""
         self.time: Time = time or SimulatedTime()
-        self.git_version = git_version
+        self.git_version = "v1.34.1"
         self.store = Store()
-        self._kinds = {kind.key: kind for kind in kinds}
+        self._kinds = {kind.key: kind for kind in KINDS}
         self._writes = Writes(self.store, self.time, self._kinds, owners=owners)
         for each in dict.fromkeys(("default", "kube-system", namespace)):
             self.create_namespace(each)
@@ -361,19 +359,15 @@ class FakeCluster:
         *,
         namespace: str | None = None,
         propagation: str = "Background",
-        preconditions: Json | None = None,
         dry_run: bool = False,
     ) -> Json:
-        """End it. With finalizers it only gets a deletion time, and goes when the last one is taken off.
+        """End it.
 
         Raises:
-            Refusal: there is none (404), or it is not the one that was meant (409).
+            Refusal: there is none (404).
         """
         kind = self.served(resource.group, resource.plural)
         found = self._writes.existing(kind, name, self._where(kind, namespace))
-        for key, wanted in (preconditions or {}).items():
-            if found["metadata"].get(key) != wanted:
-                raise conflict(kind.qualified, name)
         return self._writes.delete(kind, found, propagation, How(dry_run=dry_run))
 
     def _where(self, kind: Kind, namespace: str | None) -> str:

@@ -38,7 +38,6 @@ ATOMIC = ("selector", "nodeSelector", "podSelector", "namespaceSelector", "label
 """Maps that are one value (`x-kubernetes-map-type: atomic`), wherever the core types and the custom ones embed them: a
 Service's selector, which an apply replaces whole, and every LabelSelector."""
 
-_SETS = ("finalizers",)
 _IDENTITY = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"),
@@ -74,8 +73,6 @@ def is_atomic(path: Path) -> bool:
 def item_paths(path: Path, items: list[Any]) -> list[str] | None:
     """The last element of each item's path; None for a list that is one value."""
     name = path[-1].removeprefix("f:") if path else ""
-    if name in _SETS:
-        return ["v:" + json.dumps(one) for one in items]
     keys = _ports(items) if name == "ports" else _KEYS.get(name)
     if keys is None or not items or not all(isinstance(one, dict) and keys[0] in one for one in items):
         return None

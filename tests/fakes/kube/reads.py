@@ -114,11 +114,11 @@ class Pages:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rests: dict[str, tuple[int, list[Json], bool]] = {}
+        self._rests: dict[str, tuple[int, list[Json]]] = {}
 
-    def page(self, items: list[Json], *, limit: int, counts: bool) -> tuple[list[Json], Json]:
-        """The first items, and the list's metadata; `counts` where no selector chose among them."""
-        return self._cut(self._store.version, items, limit, counts=counts)
+    def page(self, items: list[Json], *, limit: int) -> tuple[list[Json], Json]:
+        """The first items, and the list's metadata."""
+        return self._cut(self._store.version, items, limit)
 
     def following(self, token: str, *, limit: int) -> tuple[list[Json], Json]:
         """The next items.
@@ -128,19 +128,19 @@ class Pages:
         """
         if token not in self._rests:
             raise bad_request("continue key is not valid: encoded string is malformed")
-        version, rest, counts = self._rests[token]
+        version, rest = self._rests[token]
         if version < self._store.oldest:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
-        return self._cut(version, rest, limit, counts=counts)
+        return self._cut(version, rest, limit)
 
-    def _cut(self, version: int, items: list[Json], limit: int, *, counts: bool) -> tuple[list[Json], Json]:
+    def _cut(self, version: int, items: list[Json], limit: int) -> tuple[list[Json], Json]:
         metadata: Json = {"resourceVersion": str(version)}
         if limit and len(items) > limit:
             rest = items[limit:]
             said = {"v": "meta.k8s.io/v1", "rv": version, "start": rest[0]["metadata"]["name"], "left": len(rest)}
             token = base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
-            self._rests[token] = version, rest, counts
-            metadata |= {"continue": token} | ({"remainingItemCount": len(rest)} if counts else {})
+            self._rests[token] = version, rest
+            metadata["continue"] = token
             items = items[:limit]
         return items, metadata
 

@@ -143,9 +143,9 @@ class Store:
     Committed objects are never changed in place: a new state takes the old one's place.
     """
 
-    def __init__(self, *, remembers: int = 100_000) -> None:
+    def __init__(self) -> None:
         self.version = 1
-        self.history: deque[Event] = deque(maxlen=remembers)
+        self.history: deque[Event] = deque(maxlen=100_000)
         self._by_kind: dict[tuple[str, str], dict[Place, Json]] = {}
         self._dependents: dict[str, dict[tuple[tuple[str, str], Place], Kind]] = {}
         self._listeners: list[Callable[[Event], None]] = []

@@ -190,7 +190,7 @@ def kept(old: Json, new: Json) -> Json:
     result["name"] = old["name"]
     if "namespace" in old:
         result["namespace"] = old["namespace"]
-    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+    for key in ("labels", "annotations", "ownerReferences"):
         if not result.get(key):
             result.pop(key, None)  # an empty map or list is not stored
     result.pop("managedFields", None)
@@ -339,14 +339,8 @@ class Writes:
         return self.rewrite(kind, old, settled, how, owned=True)
 
     def delete(self, kind: Kind, found: Json, propagation: str, how: How) -> Json:
-        """End it, at once or when its finalizers are gone."""
-        if how.dry_run or "deletionTimestamp" in found["metadata"]:
-            return copied_from_store(found)
-        if not found["metadata"].get("finalizers"):
-            return self._bury(kind, found, propagation)
-        leaving = copied_from_store(found)
-        leaving["metadata"] |= {"deletionTimestamp": self._now, "deletionGracePeriodSeconds": 0}
-        return copied_from_store(self._store.put(kind, leaving))
+        """End it."""
+        return copied_from_store(found) if how.dry_run else self._bury(kind, found, propagation)
 
     def _inhabited(self, kind: Kind, namespace: str) -> None:
         """`NamespaceLifecycle` admission: nothing comes into a namespace that is not there."""
@@ -371,8 +365,6 @@ class Writes:
             check(verb, kind, copied(new))
         if how.dry_run or new == old:
             return new
-        if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
-            return self._bury(kind, self._store.put(kind, new, manager=how.manager), "Background")
         return copied_from_store(self._store.put(kind, new, manager=how.manager))
 
     def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:

@@ -111,7 +111,6 @@ class Pod:
     """Such as `deliver.wave-1(0:eu-west-1).canary-25`."""
     argv: tuple[str, ...]
     variables: Mapping[str, str]
-    deadline_seconds: float
 
 
 @dataclass(frozen=True)
@@ -268,10 +267,9 @@ class Controller:
 
     async def _try(self, workflow: Workflow, node: str, template: Json) -> Node:
         """Containers before the main one first: of one that fails, Argo Workflows tells the name and no exit code."""
-        deadline = float(template["activeDeadlineSeconds"])
         for container in (*template.get("initContainers", ()), template["container"]):
             variables = {each["name"]: each["value"] for each in container["env"]}
-            pod = Pod(node, (*container["command"], *container["args"]), variables, deadline)
+            pod = Pod(node, (*container["command"], *container["args"]), variables)
             workflow.pods.append(pod)
             ended = await self._run(pod)
             if ended.code:

@@ -135,29 +135,12 @@ REFUSED = (
 INIT = f"{PREFIX} [core.py:402] init engine (profile, create kv cache, warmup model) took 87.50 s"
 
 
-def test_a_cold_start_compiles_and_keeps() -> None:
-    log = read_start_log("\n".join([SAVED, INIT]))
-
-    assert (log.init_seconds, log.loaded, log.saved, log.refused) == (87.5, False, True, "")
-
-
-def test_a_built_engine_loads() -> None:
-    log = read_start_log("\n".join([LOADED, INIT]))
-
-    assert (log.loaded, log.saved) == (True, False)
-
-
 def test_a_model_that_was_compiled_again_was_not_loaded() -> None:
     log = read_start_log("\n".join([LOADED, REFUSED, SAVED, INIT]))
 
-    assert not log.loaded
+    assert (log.loaded, log.saved) == (False, True)
     assert log.refused == "'function' object has no attribute 'finalize_loading'"
-
-
-def test_an_eager_start_neither_loads_nor_compiles() -> None:
-    log = read_start_log(INIT)
-
-    assert (log.loaded, log.saved) == (False, False)
+    assert not read_start_log("\n".join([LOADED, SAVED, INIT])).loaded
 
 
 def test_a_start_that_died_has_no_time() -> None:
@@ -188,18 +171,6 @@ def proof(built: EngineStart, *, rebuilt: int = 0, agreement: Agreement = AGREE)
     )
 
 
-def test_a_cache_that_is_loaded_quick_and_right_is_proven() -> None:
-    assert proof(started(4, loaded=True)).problems() == ()
-
-
-def test_a_miss_names_the_factor() -> None:
-    other = CompileKey(factors=KEY.factors | {"model_config.dtype": "bfloat16", "model_config.hash": "bb"})
-
-    (first, *_) = proof(started(80, key=other)).problems()
-
-    assert first == "the compile cache was missed: model_config.dtype: float32 here, bfloat16 in the other"
-
-
 def test_a_miss_by_a_part_without_fields_names_the_part() -> None:
     other = CompileKey(factors=KEY.factors | {"lora_config.hash": "1"})
 
@@ -212,24 +183,10 @@ def test_a_load_that_vllm_refused_says_its_reason() -> None:
     )
 
 
-def test_a_logged_hit_with_kernels_built_again_is_no_hit() -> None:
-    (problem,) = proof(started(17, loaded=True), rebuilt=1).problems()
-
-    assert problem == "the compiled model was loaded, but 1 of its kernels were built again"
-
-
 def test_a_logged_hit_that_takes_as_long_as_compiling_is_no_hit() -> None:
     (problem,) = proof(started(41, loaded=True)).problems()
 
     assert problem == "the built engine took 41.0 s to initialize, a cold one 80.0 s"
-
-
-def test_another_model_than_eager_is_refused_with_the_difference() -> None:
-    apart = AGREE.model_copy(update={"largest": 0.5})
-
-    (problem,) = proof(started(4, loaded=True), agreement=apart).problems()
-
-    assert problem == "compiled and eager differ by up to 0.5 in log-probability; 0.01 is accepted"
 
 
 def answered(*seconds: float) -> list[ScoredPrompt]:
@@ -242,15 +199,6 @@ def test_a_speedup_is_the_median_over_the_prompts() -> None:
     assert (timing.calls, timing.p50_ms, timing.speedup) == (3, 1000.0, 1.5)
     assert timing_of(answered(1.0)).speedup is None
     assert timing_of([]) is None
-
-
-@pytest.mark.parametrize(("floor", "problems"), [(None, 0), (0.9, 0), (1.0, 1)])
-def test_a_compiled_model_below_the_floor_is_refused_with_both_numbers(floor: float | None, problems: int) -> None:
-    slow = started(4, loaded=True).model_copy(update={"timing": timing_of(answered(1.0), answered(0.95))})
-    found = proof(slow).model_copy(update={"floor": floor}).problems()
-
-    assert len(found) == problems
-    assert not found or found[0] == "compiled is 0.95 times as fast as eager; at least 1 is asked for"
 
 
 def test_a_hash_is_left_out_when_its_fields_say_more() -> None:

@@ -6,7 +6,7 @@ import pytest
 from fakes.engines.engine_image import AMD64, contents
 
 from engine_images.errors import BrokenImage
-from engine_images.oci.compose import annotations_of, labels_of, manifest_bytes, planned_layers
+from engine_images.oci.compose import annotations_of, labels_of, planned_layers
 from engine_images.oci.model import DOCKER_MANIFEST, MANIFEST, Base, Platform, base_of, manifest_for
 
 
@@ -38,10 +38,6 @@ def test_weights_that_are_pulled_at_start_are_no_layer() -> None:
 
 def test_an_eager_engine_has_no_cache_layer() -> None:
     assert [layer.title for layer in planned_layers(contents(cache={}, with_weights=False), None)] == ["engine"]
-
-
-def test_the_same_engine_is_written_in_the_same_bytes() -> None:
-    assert manifest_bytes(contents().manifest) == manifest_bytes(contents().manifest)
 
 
 def test_a_manifest_that_names_other_files_than_are_there_is_refused() -> None:

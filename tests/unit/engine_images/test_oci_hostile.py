@@ -6,7 +6,6 @@ import io
 import json
 import lzma
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ from engine_images.errors import BrokenImage
 from engine_images.oci.compose import ENGINE_LAYER
 from engine_images.oci.model import LAYER, MANIFEST, TITLE, canonical
 from engine_images.oci.reading import read_engine, read_engine_files
-
-Change = Callable[[tarfile.TarFile], None]
 
 
 def with_engine_layer(root: Path, layer: bytes) -> InLayout:

@@ -12,7 +12,6 @@ from engine_images.oci.model import (
     Layer,
     Platform,
     Runtime,
-    canonical,
     config_of,
     manifest_of,
 )
@@ -54,21 +53,6 @@ def test_an_image_from_nothing_needs_no_base() -> None:
     assert config["rootfs"]["diff_ids"] == [ENGINE.diff_id]
     assert config["config"]["Env"] == ["A=1", "B=2"]
     assert "User" not in config["config"]
-
-
-def test_the_same_inputs_give_the_same_digest() -> None:
-    first, second = (
-        Descriptor.of(canonical(config_of(BASE, [ENGINE, CACHE], RUNTIME, AMD64)), CONFIG) for _ in range(2)
-    )
-
-    assert first == second
-
-
-def test_another_layer_gives_another_digest() -> None:
-    one = Descriptor.of(canonical(config_of(BASE, [ENGINE], RUNTIME, AMD64)), CONFIG)
-    two = Descriptor.of(canonical(config_of(BASE, [CACHE], RUNTIME, AMD64)), CONFIG)
-
-    assert one.digest != two.digest
 
 
 def test_a_manifest_lists_the_layers_of_the_base_first() -> None:

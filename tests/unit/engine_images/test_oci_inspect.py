@@ -3,7 +3,6 @@
 import pytest
 from fakes.engines.engine_image import CACHE, FACTORS, MODEL, contents
 
-from engine_images.entrypoint.compile_key import options
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import Contents, annotations_of, manifest_bytes, planned_layers
 from engine_images.oci.inspect import EngineImage, EnginePart, differences, engine_image, engine_layer
@@ -138,16 +137,6 @@ def test_a_missing_layer_is_told_as_missing() -> None:
     )
 
     assert (layer.name, layer.b) == ("weights", None)
-
-
-def test_arguments_are_compared_flag_by_flag() -> None:
-    assert options(["serve", "--port", "{port}", "--flag", "--names", "a", "b", "--seed=7"]) == {
-        "": "serve",
-        "--port": "{port}",
-        "--flag": "",
-        "--names": "a b",
-        "--seed": "7",
-    }
 
 
 def test_the_manifest_is_read_as_it_was_written() -> None:

@@ -55,12 +55,6 @@ def test_what_is_asked_stands_in_the_plan(tmp_path: Path, approval: str, expecte
     assert asked(World(tmp_path, asking(approval))) == expected
 
 
-@pytest.mark.long
-def test_one_answer_is_for_all_regions_of_a_wave(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 1}", regions="waves: [[eu-west-1, us-east-1]]"))
-    assert asked(world) == {"deploy@eu-west-1": ("wave@1",), "deploy@us-east-1": ("wave@1",)}
-
-
 @pytest.mark.parametrize(
     ("approval", "complaint"),
     [

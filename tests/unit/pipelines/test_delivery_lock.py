@@ -47,12 +47,6 @@ def test_nobody_holds_a_lock_that_was_never_taken(path: Path) -> None:
     assert holder(path) is None
 
 
-def test_the_holder_is_the_process_that_delivers(path: Path) -> None:
-    with delivery_lock(path):
-        assert holder(path) == os.getpid()
-    assert holder(path) is None
-
-
 def test_the_lock_is_free_again_after_an_error(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), delivery_lock(path):
         raise ZeroDivisionError

@@ -86,10 +86,6 @@ def test_an_undo_outside_the_plan_joins_the_steps_with_its_region() -> None:
     assert (step.stage, step.region) == ("undo", "eu-west-1")
 
 
-def test_an_interruption_is_decided_by_no_gate() -> None:
-    assert state_of(interrupted()).deciding is None
-
-
 def test_a_gate_keeps_what_it_said_before() -> None:
     latency = next(gate for gate in state_of(slow()).gates if gate.name == "latency")
     assert [each.verdict.outcome for each in latency.history] == [GateOutcome.RUNNING] * 3 + [GateOutcome.FAIL]
@@ -124,9 +120,3 @@ def test_elapsed_time_stops_with_the_delivery() -> None:
 def test_a_step_still_running_at_the_end_failed() -> None:
     delivery = Delivery().open().say("build", "started").close("failed", "the registry is gone", 4)
     assert states(state_of(delivery.events))["build"] is StepStatus.FAILED
-
-
-def test_an_event_of_an_unknown_kind_changes_nothing() -> None:
-    opened = Delivery().open()
-    before = state_of(opened.events)
-    assert state_of(opened.say("build", "hiccup").events) == before

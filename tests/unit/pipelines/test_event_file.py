@@ -32,11 +32,6 @@ def test_events_come_back_as_they_were(file: EventFile) -> None:
     assert list(file.read()) == events
 
 
-def test_every_event_is_in_the_file_before_the_next_is_said(file: EventFile) -> None:
-    file.on_event(event("one"))
-    assert list(EventFile(file.path).read()) == [event("one")]
-
-
 @pytest.mark.parametrize(
     "message", ["two\nlines", "a\u2028line separator", "next\x85line", "form\x0cfeed", "é 価格 🙂"]
 )

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.delivery.world import CHALLENGER, CHAMPION, World
+from fakes.delivery.world import World
 
 from gates.model import GateOutcome
-from pipelines.events.payloads import Opening, TrafficShift, VerdictPayload
+from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, EXIT_CODES, Ending, PlanStep, StageName
 from pipelines.run.regions import both_arms
 from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
-from tidegate.testing import an_engine
 
 
 @pytest.mark.parametrize(
@@ -32,12 +31,6 @@ def test_a_step_is_called_by_what_it_does_and_where(step: PlanStep, name: str) -
     assert step.id == name
 
 
-def test_the_stages_stand_in_the_order_in_which_a_version_meets_them() -> None:
-    assert [stage.value for stage in StageName] == [
-        "build", "deploy", "smoke", "offline", "load", "shadow", "canary", "promote", "git", "bake", "finalize",
-    ]  # fmt: skip
-
-
 def test_only_a_pass_delivers() -> None:
     assert [outcome for outcome in GateOutcome if ENDING_OF[outcome] is Ending.DELIVERED] == [GateOutcome.PASS]
 
@@ -46,20 +39,6 @@ def test_every_outcome_and_every_ending_leads_to_an_exit_code() -> None:
     assert set(ENDING_OF) == set(GateOutcome)
     assert set(EXIT_CODES) == set(Ending)
     assert [ending for ending in Ending if EXIT_CODES[ending] is ExitCode.DELIVERED] == [Ending.DELIVERED]
-
-
-def test_a_gate_that_could_not_measure_is_not_the_versions_fault() -> None:
-    assert EXIT_CODES[ENDING_OF[GateOutcome.ERROR]] is ExitCode.OUTSIDE
-    assert EXIT_CODES[ENDING_OF[GateOutcome.FAIL]] is ExitCode.ROLLED_BACK
-    assert EXIT_CODES[ENDING_OF[GateOutcome.INCONCLUSIVE]] is ExitCode.INCONCLUSIVE
-
-
-async def test_a_trial_has_two_arms(tmp_path: Path) -> None:
-    fleet = World(tmp_path).fleets["eu-west-1"]
-    await fleet.deploy(an_engine(CHAMPION))
-    state = await fleet.deploy(an_engine(CHALLENGER))
-    stable, canary = both_arms(state)
-    assert (stable.version, canary.version) == (CHAMPION, CHALLENGER)
 
 
 def test_a_region_without_engines_has_no_arms_to_ask() -> None:
@@ -84,11 +63,3 @@ def test_metrics_know_an_arm_by_its_region_role_and_version(tmp_path: Path) -> N
 def test_a_verdict_is_read_back_from_its_name_and_from_its_number() -> None:
     assert VerdictPayload.model_validate({"gate": "errors", "outcome": "fail"}).outcome is GateOutcome.FAIL
     assert VerdictPayload.model_validate({"gate": "errors", "outcome": 0}).outcome is GateOutcome.PASS
-
-
-def test_what_a_newer_tidegate_recorded_does_not_stop_an_older_one() -> None:
-    opening = Opening.model_validate(
-        {"model": "m", "version": "2", "mood": "hopeful", "steps": [{"id": "b", "stage": "b"}]}
-    )
-    assert (opening.champion, opening.regions, opening.steps[0].weight) == (None, (), None)
-    assert TrafficShift.model_validate({"region": "eu", "colour": "green"}).weight == 0

@@ -108,11 +108,6 @@ def test_a_gate_says_how_soon_it_catches_its_margin_and_what_it_cannot_see() -> 
     assert latency.smallest_regression_share is not None and 0.05 < latency.smallest_regression_share < 0.2
 
 
-def test_regions_that_are_alike_are_planned_alike() -> None:
-    plan = plan_of(a_spec())
-    assert gates_of(plan, "canary@eu-west-1/10") == gates_of(plan, "canary@us-east-1/10")
-
-
 def test_more_regions_mean_smaller_shares_of_the_budget_and_later_fails() -> None:
     regions = ", ".join(f"[region-{number}]" for number in range(1, 21))
     many = plan_of(a_spec(regions=f"regions: {{waves: [{regions}], bake: 10s}}"))
@@ -247,9 +242,3 @@ def test_a_golden_set_that_is_too_small_for_its_gate_is_refused() -> None:
         plan_of(a_spec(), prompts=9)
     assert caught.value.message == "offline: gate quality needs 10 prompts, but the golden set has 9"
     assert plan_of(a_spec(), prompts=10)
-
-
-def test_a_plan_names_both_versions_and_all_regions() -> None:
-    plan = plan_of(a_spec())
-    assert (plan.name, plan.version.version, plan.champion.version) == ("support-llm", CHALLENGER, CHAMPION)
-    assert plan.regions == ("eu-west-1", "us-east-1")

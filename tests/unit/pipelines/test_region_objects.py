@@ -100,12 +100,6 @@ def test_an_address_that_is_none_is_told() -> None:
         delivery(("https://prometheus.us-east-1.example.com", "{url: http://a:1, argo: http://b:1}"))
 
 
-def test_the_analyses_ask_the_regions_own_prometheus() -> None:
-    template = next(each for each in of(delivery()) if each["kind"] == "AnalysisTemplate")
-    given = {each["name"]: each.get("value") for each in template["spec"]["args"]}
-    assert given["prometheus"] == "https://prometheus.us-east-1.example.com"
-
-
 def test_a_promise_that_no_analysis_can_watch_is_told() -> None:
     promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
     spec = delivery((promise, "{name: kv-cache, objective: 50, kv_cache: {below: 90%}}"))

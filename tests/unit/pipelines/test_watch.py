@@ -140,22 +140,6 @@ async def test_a_weight_that_somebody_else_set_makes_the_evidence_worthless(worl
     assert stop.reason == "somebody else set the weight to 90 %; this delivery set 10 %"
 
 
-async def test_a_dead_canary_is_not_waited_for(world: World) -> None:
-    gate = Gate(GateOutcome.RUNNING)
-    world.fleets["eu-west-1"].kill(CHALLENGER, last_words="INFO: ready\nCUDA out of memory")
-    stop = await stopped(world, gate)
-    assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason == "the canary does not serve; its log ends with: CUDA out of memory"
-    assert gate.finals == []
-
-
-async def test_a_canary_that_somebody_took_back_is_no_bad_version(world: World) -> None:
-    await world.fleets["eu-west-1"].rollback(CHAMPION)
-    stop = await stopped(world, Gate(GateOutcome.FAIL))
-    assert (stop.ending, stop.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE)
-    assert stop.reason == "the canary is gone, and no one knows of it here: it was taken back"
-
-
 async def test_every_look_is_told(world: World) -> None:
     await watch(
         world.context(), STEP, WatchWindow(0, 60), Gate(GateOutcome.RUNNING, GateOutcome.RUNNING, GateOutcome.PASS)

@@ -46,29 +46,9 @@ def test_a_new_trial_starts_without_users_whatever_the_last_one_had() -> None:
     assert arms.stable is STABLE
 
 
-def test_a_promoted_canary_has_all_users_and_the_old_stable_waits() -> None:
-    arms = TRIAL.promoted()
-    assert (arms.stable, arms.canary, arms.previous) == (CANARY, None, STABLE)
-    assert (arms.weight, arms.mirror) == (0, 0)
-
-
-def test_a_promotion_that_is_done_is_not_done_again() -> None:
-    promoted = TRIAL.promoted()
-    assert promoted.promoted() == promoted
-
-
 def test_weight_and_mirror_do_not_touch_each_other() -> None:
     assert TRIAL.shifted(weight=50) == Arms(stable=STABLE, canary=CANARY, weight=50, mirror=100)
     assert TRIAL.mirrored(percent=0) == Arms(stable=STABLE, canary=CANARY, weight=25, mirror=0)
-
-
-def test_going_back_to_the_stable_ends_the_trial_and_keeps_the_warm_one() -> None:
-    arms = Arms(stable=STABLE, canary=CANARY, previous=PREVIOUS, weight=25).rolled_back("6")
-    assert arms == STEADY
-
-
-def test_going_back_to_the_previous_leaves_nothing_else() -> None:
-    assert STEADY.rolled_back("5") == Arms(stable=PREVIOUS)
 
 
 def test_there_is_no_going_back_to_what_is_not_warm() -> None:
@@ -82,41 +62,8 @@ def test_a_canary_is_no_way_back() -> None:
     assert refusal(lambda: TRIAL.rolled_back("7")).hint == "warm: 6"
 
 
-def test_a_previous_that_is_down_is_no_way_back_and_says_why() -> None:
-    arms = Arms(stable=STABLE, previous=running("5", alive=False, last_words="out of memory"))
-    error = refusal(lambda: arms.rolled_back("5"))
-    assert (error.message, error.detail) == ("version 5 is down, being restarted", "out of memory")
-
-
-@pytest.mark.parametrize(
-    ("operation", "words"),
-    [
-        (Arms(stable=STABLE).promoted, "there is no canary to promote"),
-        (lambda: STEADY.shifted(weight=10), "there is no canary to shift 10 % of users to"),
-        (lambda: STEADY.mirrored(percent=100), "there is no canary to mirror 100 % of requests to"),
-    ],
-)
-def test_without_a_canary_there_is_nothing_to_try(operation: Callable[[], object], words: str) -> None:
-    error = refusal(operation)
-    assert (error.message, error.hint) == (words, "deploy one first")
-
-
-def test_a_dead_canary_gets_nobody_and_its_last_words_are_told() -> None:
-    arms = Arms(stable=STABLE, canary=running("7", alive=False, last_words="Killed"))
-    for operation in (arms.promoted, lambda: arms.shifted(weight=10), lambda: arms.mirrored(percent=10)):
-        error = refusal(operation)
-        assert error.message.startswith("the canary, version 7, died: cannot ")
-        assert error.detail == "Killed"
-
-
 def test_taking_traffic_away_needs_no_canary() -> None:
     assert STEADY.shifted(weight=0).mirrored(percent=0) == STEADY
-
-
-@pytest.mark.parametrize("percent", [-1, 101])
-def test_more_than_everybody_cannot_be_moved(percent: int) -> None:
-    assert refusal(lambda: TRIAL.shifted(weight=percent)).message == f"{percent} is no percentage"
-    assert refusal(lambda: TRIAL.mirrored(percent=percent)).hint == "0 to 100"
 
 
 def test_the_proxy_is_told_every_engine_by_role_version_and_port() -> None:
@@ -126,11 +73,6 @@ def test_the_proxy_is_told_every_engine_by_role_version_and_port() -> None:
     assert (told.stable.version, told.stable.port) == ("6", 8001)
     assert (told.canary.role, told.canary.version, told.canary.port) == (Role.CANARY, "7", 8002)
     assert (told.weight, told.mirror, told.previous) == (25, 100, None)
-
-
-def test_a_dead_canary_is_not_on_the_map() -> None:
-    told = routes(Arms(stable=STABLE, canary=running("7", alive=False), weight=25, mirror=100))
-    assert (told.canary, told.weight, told.mirror) == (None, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ def test_each_difference_has_a_name_and_both_values() -> None:
 
 
 def test_arguments_are_the_same_however_they_are_written() -> None:
-    written = ["--max-model-len", "1024", "--enforce-eager", "--lora-modules", "a=b", "c=d", "--seed=-1"]
+    written = ["serve", "--max-model-len", "1024", "--enforce-eager", "--lora-modules", "a=b", "c=d", "--seed=-1"]
     assert options(written) == {
+        "": "serve",
         "--max-model-len": "1024",
         "--enforce-eager": "",
         "--lora-modules": "a=b c=d",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 
@@ -139,12 +138,6 @@ def test_requests_are_told_with_what_became_of_them() -> None:
     said = read(view(requests=[request("6"), request("7", RequestState.OVER, "given up after 3 tries")]))
     assert "Version 6 queued Version 7 over given up after 3 tries" in said["requests"]
     assert "support-llm has not been delivered yet." in said["news"]
-
-
-def test_when_mlflow_is_silent_it_says_since_when_and_shows_what_was_known() -> None:
-    known = view(seen(delivered("2"))).model_copy(update={"silent_since": START + timedelta(hours=1)})
-    assert "MLflow has not been reached since 2026-01-01 10:00:00 UTC" in read(known)["news"]
-    assert "support-llm 2 is in production" in read(known)["earlier"]
 
 
 def test_time_alone_changes_the_status_and_nothing_else() -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -159,13 +158,6 @@ def test_a_mark_that_is_taken_away_has_the_registry_looked_at(ground: Ground) ->
 def test_when_the_disk_does_not_take_it_mlflow_is_to_try_again(ground: Ground) -> None:
     ground.inbox.close()
     assert ground.send(alias_set()) == (503, "unavailable")
-
-
-@pytest.mark.long
-def test_a_hundred_at_once_are_one_request(ground: Ground) -> None:
-    with ThreadPoolExecutor(16) as threads:
-        answers = list(threads.map(lambda _: ground.send(alias_set()), range(100)))
-    assert sorted(answers) == [(200, "duplicate")] * 99 + [(202, "queued")]
 
 
 def test_it_says_how_it_is(ground: Ground) -> None:

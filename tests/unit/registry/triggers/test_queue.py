@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,20 +49,6 @@ def delivery(version: int = 7, *, started: datetime = NOON, id: str = "d", ended
     )
 
 
-def test_the_newest_wins_and_those_before_it_are_superseded() -> None:
-    queued = [entry(7), entry(8), entry(9)]
-    assert list(superseded(queued, QueuePolicy.NEWEST)) == queued[:2]
-
-
-def test_who_waits_is_never_superseded() -> None:
-    assert list(superseded([entry(7), entry(8)], QueuePolicy.WAIT)) == []
-
-
-def test_the_first_of_the_line_is_next() -> None:
-    assert next_of([entry(7), entry(8)], NOON) == entry(7)
-    assert next_of([], NOON) is None
-
-
 def test_who_pauses_holds_its_place() -> None:
     assert next_of([entry(7, not_before=NOON + MINUTE), entry(8)], NOON) is None
     assert next_of([entry(7, not_before=NOON + MINUTE), entry(8)], NOON + MINUTE) is not None
@@ -76,15 +61,6 @@ def test_whatever_is_queued_one_is_left_to_start(versions: list[int], policy: Qu
     left = [each for each in queued if each not in overtaken]
     assert bool(left) == bool(queued)
     assert next_of(left, NOON) == (left[0] if left else None)
-
-
-@pytest.mark.parametrize("state", [RequestState.OVER, RequestState.SUPERSEDED, RequestState.QUEUED])
-def test_a_mark_that_is_gone_ends_its_entry(state: RequestState) -> None:
-    assert lapsed([entry(7, state)], {"8"}, NOON + MINUTE, QueuePolicy.NEWEST) == [entry(7, state)]
-
-
-def test_a_mark_that_stands_keeps_its_entry() -> None:
-    assert lapsed([entry(7)], {"7"}, NOON + MINUTE, QueuePolicy.NEWEST) == []
 
 
 def test_a_delivery_that_runs_keeps_its_entry() -> None:
@@ -100,6 +76,11 @@ def test_who_waits_outlives_that_the_alias_goes_on_but_not_that_it_is_taken_away
     assert lapsed([entry(7)], set(), NOON + MINUTE, QueuePolicy.WAIT) == [entry(7)]
 
 
+def test_one_that_runs_answers_it_though_it_began_before() -> None:
+    found = delivery(started=NOON - MINUTE, id="live")
+    assert answer(entry(), [found], {"live"}) == found
+
+
 def test_a_delivery_that_began_after_the_request_answers_it_no_matter_who_started_it() -> None:
     found = delivery(started=NOON + MINUTE, ended=True)
     assert answer(entry(), [delivery(8), found], ()) == found
@@ -108,20 +89,6 @@ def test_a_delivery_that_began_after_the_request_answers_it_no_matter_who_starte
 def test_one_that_began_and_ended_just_before_we_heard_of_the_request_answers_it() -> None:
     found = delivery(started=NOON - SLACK, ended=True)
     assert answer(entry(), [found], ()) == found
-
-
-def test_one_that_runs_answers_it_though_it_began_before() -> None:
-    found = delivery(started=NOON - MINUTE, id="live")
-    assert answer(entry(), [found], {"live"}) == found
-
-
-def test_one_that_was_over_before_the_request_is_no_answer() -> None:
-    assert answer(entry(), [delivery(started=NOON - MINUTE, ended=True)], ()) is None
-
-
-def test_when_no_one_knows_since_when_the_mark_stands_any_delivery_answers() -> None:
-    found = delivery(started=NOON - 999 * MINUTE, ended=True)
-    assert answer(entry(since=EVER), [found], ()) == found
 
 
 def test_who_waited_for_somebody_elses_delivery_that_was_withdrawn_is_queued_again_at_once() -> None:

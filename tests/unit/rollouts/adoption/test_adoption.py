@@ -33,7 +33,6 @@ from tidegate.core.names import DELIVERY
 
 pytestmark = pytest.mark.long
 
-Release = Callable[[], tuple[Json, ...]]
 OTHER_PERSON = Carrier(token="a person", who="a person")
 KINDS = (ROLLOUTS, SERVICES, HTTP_ROUTES, REPLICA_SETS, PODS, POD_DISRUPTION_BUDGETS, LEASES)
 

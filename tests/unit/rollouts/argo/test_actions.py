@@ -90,27 +90,6 @@ async def test_abort_brings_all_users_back(scene: Scene, rollouts: RolloutClient
     assert (await rollouts.abort(NAME)).sent == ()
 
 
-async def test_abort_is_refused_when_nothing_is_in_progress(scene: Scene, rollouts: RolloutClient) -> None:
-    with pytest.raises(NotPossible, match="nothing is in progress"):
-        await rollouts.abort(NAME)
-    assert scene.phase == "Healthy"
-
-
-async def test_the_first_version_cannot_be_aborted(scene: Scene, rollouts: RolloutClient) -> None:
-    scene.cluster.edit(ROLLOUTS, NAME, lambda body: body["status"].pop("stableRS"), subresource="status")
-    with pytest.raises(NotPossible, match="never promoted"):
-        await rollouts.abort(NAME)
-
-
-async def test_an_aborted_version_is_not_promoted(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
-    await rollouts.abort(NAME)
-    with pytest.raises(NotPossible, match="was aborted"):
-        await rollouts.promote_full(NAME)
-    with pytest.raises(NotPossible, match="was aborted"):
-        await rollouts.to_step(NAME, 2)
-
-
 async def test_a_rollout_that_is_not_there(rollouts: RolloutClient) -> None:
     with pytest.raises(NotFound):
         await rollouts.abort("nobody")

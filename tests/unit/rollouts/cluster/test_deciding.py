@@ -77,10 +77,6 @@ class TestHolds:
         assert [(hold.weight, entry_step(rollout, hold)) for hold in path_to_weight(rollout, weight)[:1]] == way[:1]
         assert [hold.weight for hold in path_to_weight(rollout, weight)] == [each for each, _ in way]
 
-    def test_a_weight_that_no_step_has(self) -> None:
-        with pytest.raises(NotPossible, match="no step with 7 % of users"):
-            path_to_weight(at(1), 7)
-
 
 class TestArrivals:
     @pytest.mark.parametrize(

@@ -40,11 +40,6 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_the_canarys_share_is_read(kind: RouteKind, route: Json) -> None:
-    assert kind.weight(route, NAME) == 25
-
-
-@BOTH
 @pytest.mark.parametrize("percent", [1, 30, 100])
 def test_copies_are_written_and_read_back(kind: RouteKind, route: Json, percent: int) -> None:
     before = deepcopy(route)

@@ -116,8 +116,9 @@ async def test_a_dead_canary_loses_its_users_and_stays_visible(trial: FakeFleet)
     assert state.canary and not state.canary.ready and state.canary.problem == "Segmentation fault"
     assert trial.proxy.routes.canary is None
     for operation in (trial.promote(), trial.shift(5), trial.mirror(5)):
-        with pytest.raises(NotPossible, match="died"):
+        with pytest.raises(NotPossible, match="died") as caught:
             await operation
+        assert caught.value.detail == "Segmentation fault"
 
 
 async def test_a_dead_canary_is_never_started_again(trial: FakeFleet) -> None:

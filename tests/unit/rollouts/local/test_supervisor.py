@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from rollouts.arms import Arms
-from rollouts.local.supervisor import LONGEST_WAIT_SECONDS, RestartSupervisor
+from rollouts.local.supervisor import RestartSupervisor
 from rollouts.model import Engine
 from tidegate.testing import FakeClock, FakeEngine, FakeEngines, an_engine
 
@@ -46,57 +45,6 @@ class Ward:
 @pytest.fixture
 def ward() -> Ward:
     return Ward(FakeEngines())
-
-
-async def test_a_dead_stable_is_back_at_its_old_port(ward: Ward) -> None:
-    await ward.look(3)
-    assert ward.arms.stable is not None
-    assert ward.arms.stable.alive
-    assert (ward.arms.stable.port, ward.arms.stable.engine) == (8123, ward.dead.engine)
-    assert len(ward.engines.started) == 1
-
-
-async def test_the_living_are_left_alone(ward: Ward) -> None:
-    alive = FakeEngine(an_engine("6"), 8001)
-    ward.arms = Arms(stable=alive)
-    await ward.look(3)
-    assert ward.arms.stable is alive
-    assert ward.engines.started == []
-
-
-async def test_a_warm_previous_is_kept_warm(ward: Ward) -> None:
-    stable = FakeEngine(an_engine("7"), 8001)
-    ward.arms = Arms(stable=stable, previous=ward.dead)
-    await ward.look(3)
-    assert ward.arms.stable is stable
-    assert ward.arms.previous is not None
-    assert ward.arms.previous.alive
-
-
-async def test_a_canary_stays_dead_because_it_is_on_trial(ward: Ward) -> None:
-    stable = FakeEngine(an_engine("5"), 8001)
-    ward.arms = Arms(stable=stable, canary=ward.dead)
-    await ward.look(5)
-    assert ward.arms.canary is ward.dead
-    assert ward.engines.started == []
-
-
-async def test_each_failure_doubles_the_wait_up_to_half_a_minute(ward: Ward) -> None:
-    ward.engines.refusals["6"] = "no memory"
-    tried: list[float] = []
-    start = ward.engines.start
-
-    async def noted(engine: Engine, *, port: int | None = None) -> FakeEngine:
-        tried.append(ward.clock.elapsed)
-        return await start(engine, port=port)
-
-    ward.engines.start = noted  # type: ignore[method-assign]
-    for _ in range(400):
-        await ward.look(2)
-        await ward.clock.sleep(0.5)
-    waits = [later - sooner for sooner, later in pairwise(tried)]
-    assert waits[:5] == pytest.approx([1, 2, 4, 8, 16], abs=0.5)
-    assert set(waits[5:]) <= {LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS + 0.5}
 
 
 async def test_an_engine_that_dies_again_is_tried_at_once(ward: Ward) -> None:

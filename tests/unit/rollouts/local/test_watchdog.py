@@ -9,15 +9,6 @@ from pathlib import Path
 from rollouts.local.watchdog import LEASE, LOCK, delivery_runs, end_lease, holder, lend
 
 
-def test_without_a_lock_file_no_delivery_runs(tmp_path: Path) -> None:
-    assert not delivery_runs(tmp_path)
-
-
-def test_a_file_that_nobody_locks_is_a_delivery_that_is_over(tmp_path: Path) -> None:
-    (tmp_path / LOCK).write_text("4711")
-    assert not delivery_runs(tmp_path)
-
-
 def test_a_held_lock_is_a_delivery_and_looking_does_not_take_it(tmp_path: Path) -> None:
     with (tmp_path / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

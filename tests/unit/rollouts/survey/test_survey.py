@@ -16,8 +16,6 @@ from tidegate.core.errors import UsageError
 
 pytestmark = pytest.mark.long
 
-READER = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
-
 
 async def look(api: Api, case: str, **asked: Any) -> ServingSurvey:
     first = recorded(case)[0]
