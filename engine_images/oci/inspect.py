@@ -1,15 +1,13 @@
-"""What an engine's image holds, from its documents and its engine layer; and how two engines differ. Pure."""
+"""What an engine's image holds, from its documents and its engine layer. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 
 from pydantic import ValidationError
 
-from engine_images.entrypoint.compile_key import options
 from engine_images.errors import BrokenImage
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -134,70 +132,3 @@ def _packages(sbom: bytes | None) -> Iterator[tuple[str, str]]:
     for component in components:
         if component.get("type") == "library":
             yield component["name"], component.get("version", "")
-
-
-class EnginePart(StrEnum):
-    """What of an image is compared, in the order in which it is told."""
-
-    IMAGE = "image"
-    MODEL = "model"
-    ARGUMENT = "argument"
-    ENVIRONMENT = "environment"
-    KEY = "key factor"
-    PACKAGE = "package"
-    LAYER = "layer"
-    FILE = "file"
-
-
-class EngineDifference(Value):
-    """One thing that is not the same in both."""
-
-    part: EnginePart
-    name: str
-    a: str | None
-    """In the first image; None when it is not there."""
-    b: str | None
-
-
-def differences(a: EngineImage, b: EngineImage) -> tuple[EngineDifference, ...]:
-    """Everything that differs; nothing for two images with the same engine on the same base."""
-    first, second = _facts(a), _facts(b)
-    return tuple(found for part in EnginePart for found in _compared(part, first[part], second[part]))
-
-
-def _facts(image: EngineImage) -> dict[EnginePart, Mapping[str, str]]:
-    engine = image.engine
-    return {
-        EnginePart.IMAGE: {
-            "platform": f"{image.platform.os}/{image.platform.architecture}",
-            "entrypoint": " ".join(image.entrypoint),
-            "signature": "yes" if image.signature else "none",
-        },
-        EnginePart.MODEL: {
-            "name": engine.model.name,
-            "version": engine.model.version,
-            "digest": engine.model.digest,
-            "source": engine.model.source,
-            **{f"sampling {name}": f"{value:g}" for name, value in engine.model.sampling.items()},
-        },
-        EnginePart.ARGUMENT: options(engine.launch.arguments)
-        | {"drain_seconds": str(engine.launch.drain_seconds), "warm_up": " ".join(map(str, engine.launch.warm_up))},
-        EnginePart.ENVIRONMENT: engine.launch.environment,
-        EnginePart.KEY: engine.key.factors if engine.key else {},
-        EnginePart.PACKAGE: image.packages,
-        EnginePart.LAYER: dict(_layers(image)),
-        EnginePart.FILE: image.files,
-    }
-
-
-def _layers(image: EngineImage) -> Iterator[tuple[str, str]]:
-    """By title; those of the base are told apart by their place."""
-    for place, layer in enumerate(image.layers, 1):
-        title = layer.title
-        yield (f"{title} {place}" if [held.title for held in image.layers].count(title) > 1 else title), layer.digest
-
-
-def _compared(part: EnginePart, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[EngineDifference]:
-    for name in sorted(a.keys() | b.keys()):
-        if a.get(name) != b.get(name):
-            yield EngineDifference(part=part, name=name, a=a.get(name), b=b.get(name))

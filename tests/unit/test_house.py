@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 12105,
+    "engine_images": 12036,
     "gates": 13897,
     "pipelines": 20664,
     "registry": 5789,
     "rollouts": 21571,
     "slo": 4203,
-    "tidegate": 18144,
-    "tests": 88233,
+    "tidegate": 18074,
+    "tests": 88156,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

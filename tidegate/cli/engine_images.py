@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 
 from pydantic import SecretStr
 
-from tidegate.app.wiring.engines.registries import RegistryLogin, one_registry
+from tidegate.app.wiring.engines.registries import RegistryLogin, registry_of
 from tidegate.cli.options import LoginOptions
 from tidegate.core.errors import UsageError
-
-DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -34,20 +31,15 @@ def short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def shortened(text: str) -> str:
-    """`text`, or its short form when it is a digest."""
-    return short(text) if DIGEST.fullmatch(text) else text
-
-
-def login_of(login: LoginOptions, *images: str) -> RegistryLogin:
-    """How a person told us to speak to registries, by the options of a command and the images that it names.
+def login_of(login: LoginOptions, image: str) -> RegistryLogin:
+    """How a person told us to speak to registries, by the options of a command and the image that it names.
 
     Raises:
-        UsageError: a user without a password, the reverse, or one user for several registries.
+        UsageError: a user without a password, the reverse, or an image that is in no registry.
     """
     if (login.username is None) is login.password_stdin:
         raise UsageError("--username and --password-stdin belong together", hint="give both, or neither")
     if login.username is None:
         return RegistryLogin(login.insecure)
-    registry = one_registry(images)
+    registry = registry_of(image)
     return RegistryLogin(login.insecure, registry, login.username, SecretStr(sys.stdin.readline().rstrip("\r\n")))

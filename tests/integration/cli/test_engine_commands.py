@@ -114,22 +114,6 @@ def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
     )
 
 
-def test_diff_tells_what_differs(tidegate: Tidegate, layout: Path) -> None:
-    said = tidegate("engine", "diff", f"{layout}:support-llm:6", f"{layout}:support-llm:7")
-
-    assert said.code == 0
-    assert "model\n  version  6 -> 7\n" in said.out
-    assert "image\n  signature  none -> yes\n" in said.out
-    assert "compile cache" not in said.out
-
-
-def test_diff_of_the_same_engine_is_nothing(tidegate: Tidegate, layout: Path) -> None:
-    name = f"{layout}:support-llm:7"
-
-    assert tidegate("engine", "diff", name, name).out == "no difference in what the engines hold\n"
-    assert tidegate("engine", "diff", name, name, "--output", "json").json["differences"] == []
-
-
 def test_push_says_the_digest_and_how_each_layer_went(
     tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None, key: Path
 ) -> None:
@@ -217,12 +201,6 @@ def test_a_password_is_for_the_registry_that_a_person_named_and_not_for_the_base
 
     assert said.code == 2
     assert f"{other.host}/vllm/base: credentials are wanted" in said.err
-
-
-def test_one_user_is_not_for_two_registries(tidegate: Tidegate) -> None:
-    said = tidegate("engine", "diff", "a.example/e:1", "b.example/e:1", "--username", USER, "--password-stdin")
-
-    assert (said.code, "--username is for one registry; found a.example, b.example" in said.err) == (2, True)
 
 
 def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:

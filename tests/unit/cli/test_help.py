@@ -13,7 +13,7 @@ from tidegate.cli import command_tree
 HEAVY = ("mlflow", "openai", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
 """What no help and no usage error needs; each costs a person tenths of a second or more."""
 
-READ_ONLY = {"plan", "status", "model list", "engine inspect", "engine diff", "engine verify"}
+READ_ONLY = {"plan", "status", "model list", "engine inspect", "engine verify"}
 
 
 def commands() -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What an image holds and how two differ, told from documents alone."""
+"""What an image holds, told from documents alone."""
 
 import pytest
-from fakes.engines.engine_image import CACHE, FACTORS, MODEL, contents
+from fakes.engines.engine_image import contents
 
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import Contents, annotations_of, manifest_bytes, planned_layers
-from engine_images.oci.inspect import EngineImage, EnginePart, differences, engine_image, engine_layer
+from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
 from engine_images.oci.model import (
     CONFIG,
     LAYER,
@@ -41,12 +41,6 @@ def image(engine: Contents, signature: bytes | None = None) -> EngineImage:
 
 def sbom(*versions: tuple[str, str]) -> bytes:
     return sbom_of([Package(name=name, version=version) for name, version in versions], contents().manifest.model)
-
-
-def told(
-    a: EngineImage, b: EngineImage, *, without: frozenset[EnginePart] = frozenset({EnginePart.LAYER, EnginePart.FILE})
-) -> list[str]:
-    return [f"{each.part} {each.name}: {each.a} -> {each.b}" for each in differences(a, b) if each.part not in without]
 
 
 def test_everything_of_ours_is_listed_by_its_path_in_the_image() -> None:
@@ -88,55 +82,6 @@ def test_an_image_that_tidegate_did_not_make_is_said() -> None:
 def test_an_engine_without_a_manifest_that_can_be_read_is_said(files: dict[str, bytes], said: str) -> None:
     with pytest.raises(BrokenImage, match=said):
         engine_image(DIGEST, {"layers": []}, {}, files)
-
-
-def test_an_engine_does_not_differ_from_itself() -> None:
-    assert differences(image(contents()), image(contents())) == ()
-
-
-def test_what_differs_is_told_part_by_part() -> None:
-    one = contents(arguments=("--max-model-len", "1024", "--seed=1"), sbom=sbom(("torch", "2.12"), ("gone", "1")))
-    two = contents(
-        version="8",
-        arguments=("--max-model-len", "2048", "--enforce-eager"),
-        factors={**FACTORS, "cpu": "avx2", "cuda": "13.1"},
-        sbom=sbom(("torch", "2.13")),
-    )
-
-    assert told(image(one), image(two, b"c2lnbmVk")) == [
-        "image signature: none -> yes",
-        "model version: 7 -> 8",
-        "argument --enforce-eager: None -> ",
-        "argument --max-model-len: 1024 -> 2048",
-        "argument --seed: 1 -> None",
-        "key factor cpu: avx512 -> avx2",
-        "key factor cuda: None -> 13.1",
-        "package gone: 1 -> None",
-        "package torch: 2.12 -> 2.13",
-    ]
-
-
-def test_files_and_layers_that_changed_are_named() -> None:
-    other = contents(cache={**CACHE, "aot/kernel.so": b"other"}, model={**MODEL, "tokenizer.json": b"[]"})
-
-    found = differences(image(contents()), image(other))
-
-    assert [each.name for each in found if each.part is EnginePart.FILE] == [
-        "/engine/cache/aot/kernel.so",
-        "/engine/manifest.json",
-        "/engine/model/tokenizer.json",
-    ]
-    assert [each.name for each in found if each.part is EnginePart.LAYER] == ["compile cache", "engine", "weights"]
-
-
-def test_a_missing_layer_is_told_as_missing() -> None:
-    (layer,) = (
-        each
-        for each in differences(image(contents()), image(contents(with_weights=False)))
-        if each.part is EnginePart.LAYER
-    )
-
-    assert (layer.name, layer.b) == ("weights", None)
 
 
 def test_the_manifest_is_read_as_it_was_written() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine_images.errors import BrokenImage
 from engine_images.manifest import ROOT, SBOM_FILE, ModelContract
-from engine_images.oci.inspect import EngineDifference, EngineImage, differences, manifest_in
+from engine_images.oci.inspect import EngineImage, manifest_in
 from engine_images.oci.reading import ImageProof, prove_image, read_engine, read_engine_files
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.transfers import PushResult, Transfer
@@ -33,21 +33,6 @@ def read_image(name: str, login: RegistryLogin) -> EngineImage:
     """What the image holds, without its large layers."""
     with login.opened(name) as images:
         return read_engine(images)
-
-
-@dataclass(frozen=True)
-class ImageComparison:
-    """Two images, by their digests, and what differs."""
-
-    a: str
-    b: str
-    differences: Sequence[EngineDifference]
-
-
-def compare_images(a: str, b: str, login: RegistryLogin) -> ImageComparison:
-    """Every difference of two engines."""
-    one, two = read_image(a, login), read_image(b, login)
-    return ImageComparison(one.digest, two.digest, differences(one, two))
 
 
 def prove_named_image(name: str, key: Path, login: RegistryLogin) -> ImageProof:

@@ -1,20 +1,19 @@
-"""`tidegate engine inspect`, `diff`, `push`, `verify`, and `workflow image`: what is said of images."""
+"""`tidegate engine inspect`, `push`, `verify`, and `workflow image`: what is said of images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine_images.manifest import CACHE_FOLDER, ROOT
-from engine_images.oci.inspect import EngineDifference, EngineImage
+from engine_images.oci.inspect import EngineImage
 from engine_images.oci.transfers import Transfer
 from pipelines.ports import VersionRegistry
 from tidegate.app.engines import images
-from tidegate.app.engines.images import BuiltBase, ToolchainOptions, compare_images, prove_named_image, read_image
+from tidegate.app.engines.images import BuiltBase, ToolchainOptions, prove_named_image, read_image
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
-from tidegate.cli.engine_images import aligned, at_most, short, shortened
+from tidegate.cli.engine_images import aligned, at_most, short
 from tidegate.cli.output import OutputForm, print_data, say
 from tidegate.core.text import in_bytes
 
@@ -59,32 +58,6 @@ def _contents(image: EngineImage) -> Iterator[str]:
     # Those of the compile cache last: they are many, and their names mean nothing to people.
     paths = sorted(image.files, key=lambda path: (path.startswith(f"{ROOT}/{CACHE_FOLDER}/"), path))
     yield from at_most([f"  {short(image.files[path])}  {path}" for path in paths], FILES)
-
-
-NOTHING = "-"
-
-
-def show_difference(a: str, b: str, login: RegistryLogin, *, output: OutputForm) -> int:
-    """Print every difference."""
-    found = compare_images(a, b, login)
-    if output.is_data:
-        told = [each.model_dump(mode="json") for each in found.differences]
-        print_data({"a": found.a, "b": found.b, "differences": told}, output)
-        return 0
-    lines = _differences(found.differences)
-    say(*(lines if found.differences else ["no difference in what the engines hold"]))
-    return 0
-
-
-def _differences(found: Sequence[EngineDifference]) -> Iterator[str]:
-    for part, group in groupby(found, lambda each: each.part):
-        yield f"{part}"
-        rows = [(f"  {each.name}", f"{_said(each.a)} -> {_said(each.b)}") for each in group]
-        yield from at_most(list(aligned(rows)))
-
-
-def _said(value: str | None) -> str:
-    return NOTHING if value is None else shortened(value) or '""'
 
 
 def push_engine(

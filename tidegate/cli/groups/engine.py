@@ -135,22 +135,6 @@ def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> i
     return show_image(image, login_of(login, image), output=output)
 
 
-@engine.command("diff")
-@spread
-def diff(*, a: Image, b: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
-    """Show which arguments, key factors, packages, layers and files of two engines differ. Changes nothing.
-
-    \b
-    Examples:
-      tidegate engine diff layout:support-llm:6 layout:support-llm:7
-      tidegate engine diff registry.example/team/support-llm:6 registry.example/team/support-llm:7 --output json
-    """
-    from tidegate.cli.commands.images import show_difference
-    from tidegate.cli.engine_images import login_of
-
-    return show_difference(a, b, login_of(login, a, b), output=output)
-
-
 @engine.command("push")
 @spread
 def push(

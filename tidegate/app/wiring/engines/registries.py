@@ -19,19 +19,15 @@ from engine_images.oci.reference import ImageReference
 from tidegate.core.errors import UsageError
 
 
-def one_registry(images: tuple[str, ...]) -> str:
-    """The registry of those images that are in one, which a user and a password are for.
+def registry_of(image: str) -> str:
+    """The registry that a user and a password are for.
 
     Raises:
-        UsageError: they are in several, or none is in any.
+        UsageError: the image is in none.
     """
-    registries = {ImageReference.parse(image).registry for image in images if split_layout(image) is None}
-    if len(registries) != 1:
-        raise UsageError(
-            f"--username is for one registry; found {', '.join(sorted(registries)) or 'none'}",
-            hint="docker login knows one user for each",
-        )
-    return registries.pop()
+    if split_layout(image) is not None:
+        raise UsageError("--username is for a registry; found a layout", hint="leave --username and its password out")
+    return ImageReference.parse(image).registry
 
 
 @dataclass(frozen=True)
