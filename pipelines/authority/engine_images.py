@@ -80,8 +80,8 @@ def recorded_settings(version: ModelVersion, record: EngineRecord, trust: SpecTr
     for argument, said in external_references(settings.vllm.args if settings.vllm else {}):
         if said not in trust.plugins.get(argument, ()):
             raise refused(f"{argument} {said!r} is not under `spec.plugins` of trust.yaml")
-    if not trust.pods and (changed := sorted(record.pods.keys() & {"patches", "template"})):
-        raise refused(f"{' and '.join(changed)} of its pods need `spec.pods: true` in trust.yaml")
+    if not trust.pods and "patches" in record.pods:
+        raise refused("patches of its pods need `spec.pods: true` in trust.yaml")
     return settings
 
 

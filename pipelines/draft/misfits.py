@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pipelines.draft.model import Sketch
 from rollouts.survey.model import Router, ServingSurvey
 
-PATCHES = "`fleet.patches`, or `fleet.template` for all that a pod has: docs/guides/your-pods.md"
+PATCHES = "`fleet.patches` (docs/guides/your-pods.md)"
 _OF_ARGO = {"istio", "plugins"}
 _QUIET = re.compile(r"^(kubectl\.kubernetes\.io|checksum|rollout|prometheus\.io|meta\.helm\.sh|helm\.sh)/")
 """Annotations of tools, which say nothing about what a pod needs."""

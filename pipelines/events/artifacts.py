@@ -29,7 +29,6 @@ from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
 from registry.conventions import MOST_ARTIFACT_BYTES
 from registry.model import Event
-from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -287,8 +286,6 @@ def named_files(spec: Delivery) -> Iterator[Path]:
         yield spec.traffic.prompts
     for command in spec.gates.of(CommandGate).values():
         yield from command.files
-    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
-        yield spec.fleet.template.file
 
 
 def refuse_unkeepable(spec: Delivery) -> None:

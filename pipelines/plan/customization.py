@@ -1,4 +1,4 @@
-"""Whether a fleet's template and patches fit what is rendered. Pure."""
+"""Whether a fleet's patches fit what is rendered. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import region_objects
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
-from rollouts.manifests.conventions import ENGINE, WEIGHTS
-from rollouts.manifests.customization.patches import apply_patches, field_path
+from rollouts.manifests.customization.patches import apply_patches
 from rollouts.manifests.customization.spec import PatchSpec
 from rollouts.manifests.customization.validation import schema_problems
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.objects.engines.demands import images_from
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Json, Loc, SpecConflict
+from tidegate.core.model import Json, SpecConflict
 
 _DIGEST = "0" * 64
 _KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
@@ -40,12 +39,9 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
-        conflicts = [*_of_template(fleet, objects, trust)]
         found = apply_patches(fleet.patches, objects, schema_problems)
-        patches = (*found.conflicts, *_not_allowed(fleet.patches, objects, trust))
-        conflicts += [replace(each, where=("patches", *each.where)) for each in patches]
-        if conflicts:
-            yield from (replace(each, where=("fleet", *each.where)) for each in conflicts)
+        if conflicts := (*found.conflicts, *_not_allowed(fleet.patches, objects, trust)):
+            yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
             return
         hits = [before + now for before, now in zip(hits, found.hits, strict=True)]
         for each in objects:
@@ -70,50 +66,22 @@ def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str, repositories: 
     return region_objects(spec, bare, release, repositories=repositories or (_ANY,)).objects
 
 
-def _of_template(fleet: ArgoFleetSpec, objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:
-    """What pods are not, with the template in them; what is rendered without one has no such problems."""
-    if fleet.template is None:
-        return
-    where, rollout = ("template", "file"), objects[-1]
-    for place, message in schema_problems(rollout):
-        found = f"{field_path(rollout, place)} of the pods that come of {fleet.template.file}: {message}"
-        yield SpecConflict(where, found, "what a pod may say")
-        return
-    for name, image in _images(rollout):
-        if name not in {ENGINE, WEIGHTS} and not _is_from(trust.engines.images, image):
-            yield SpecConflict(where, f"a container of {image}", _from(trust.engines.images))
-            return
-    for secret in sorted({*_secrets(fleet.pod_template)} - {*trust.spec.secrets}):
-        yield _secret(where, secret)
-        return
-
-
-def _is_from(repositories: Sequence[str], image: str) -> bool:
-    return not repositories or re.match(images_from(repositories), image) is not None
-
-
-def _from(repositories: Sequence[str]) -> str:
-    return f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
-
-
 def _not_allowed(patches: Sequence[PatchSpec], objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:
     repositories = trust.engines.images
-    images = {image for each in objects for _, image in _images(each)}
+    images = {image for each in objects for image in _images(each)}
     secrets = {secret for each in objects for secret in _secrets(each)} | {*trust.spec.secrets}
     for place in range(len(patches)):
         # After those before it, which it may stand on; the first that brings something is named.
         for each in apply_patches(patches[: place + 1], objects).objects:
-            for _, image in _images(each):
-                if image not in images and not _is_from(repositories, image):
-                    yield SpecConflict((place,), f"a container of {image}", _from(repositories))
+            for image in _images(each):
+                if image not in images and repositories and not re.match(images_from(repositories), image):
+                    expected = f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"
+                    yield SpecConflict((place,), f"a container of {image}", expected)
                     return
             for secret in sorted({*_secrets(each)} - secrets):
-                yield _secret((place,), secret)
+                expected = f"none, or {secret} under `spec.secrets` of trust.yaml"
+                yield SpecConflict((place,), f"the Secret {secret}", expected)
                 return
-
-
-def _secret(where: Loc, name: str) -> SpecConflict:
-    return SpecConflict(where, f"the Secret {name}", f"none, or {name} under `spec.secrets` of trust.yaml")
 
 
 def _secrets(seen: JsonValue) -> Iterator[str]:
@@ -131,11 +99,11 @@ def _secrets(seen: JsonValue) -> Iterator[str]:
                 yield from _secrets(value)
 
 
-def _images(seen: Json) -> Iterator[tuple[str, str]]:
-    """Containers of its pods by name, and what they run."""
+def _images(seen: Json) -> Iterator[str]:
+    """What containers of its pods run."""
     pod = ((seen.get("spec") or {}).get("template") or {}).get("spec") or {}
     for containers in ("containers", "initContainers"):
-        yield from ((str(each.get("name")), str(each.get("image", ""))) for each in pod.get(containers) or ())
+        yield from (str(each.get("image", "")) for each in pod.get(containers) or ())
 
 
 def _hits_nothing(place: int, patch: PatchSpec, known: Mapping[str, Iterable[str]]) -> SpecConflict:

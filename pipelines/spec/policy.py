@@ -21,12 +21,11 @@ from pipelines.load.requests import plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
-from rollouts.manifests.customization.template import pod_template_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
-from tidegate.core.spec import MOST_BYTES, Problem, SpecError, bounded_lines, text_in
+from tidegate.core.spec import Problem, SpecError, bounded_lines
 from tidegate.core.text import host_of, redacted
 
 CLUSTER = (".svc", ".svc.cluster.local")
@@ -125,11 +124,9 @@ def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 
 def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Patches and a template, which may run any program and mount any Secret of the namespace."""
-    if isinstance(spec.fleet, ArgoFleetSpec) and not trust.pods:
-        for name, said in (("patches", spec.fleet.patches), ("template", spec.fleet.template)):
-            if said:
-                yield SpecConflict(("fleet", name), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
+    """Patches, which may run any program and mount any Secret of the namespace."""
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches and not trust.pods:
+        yield SpecConflict(("fleet", "patches"), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
 
 
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
@@ -208,11 +205,6 @@ def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
-def missing_template(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
-    """The file of `fleet.template`, which every command reads: told with the spec's line, as other files are."""
-    return (odd for odd in missing_files(spec, folder) if odd.where[:2] == ("fleet", "template"))
-
-
 def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
@@ -226,8 +218,6 @@ def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
             yield ("gates", gate, "control", "labels"), judge.control.labels
     for gate, command in spec.gates.of(CommandGate).items():
         yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
-    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.template:
-        yield ("fleet", "template", "file"), spec.fleet.template.file
 
 
 MOST_USER_PROMPTS = 100_000
@@ -280,18 +270,3 @@ def load_requests(spec: Delivery, settings: LoadSettings, folder: Path) -> tuple
     if settings.lengths is None:
         return plain_requests(prompts, settings.max_tokens)
     return requests_like(prompts, (folder / settings.lengths).read_text(encoding="utf-8"))
-
-
-def with_pod_template(spec: Delivery, folder: Path) -> Delivery:
-    """The spec with what the file of `fleet.template` says, where it names one.
-
-    Raises:
-        SpecError: the file cannot be read, or has no pod template that an engine goes into.
-    """
-    fleet = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec) or fleet.template is None:
-        return spec
-    path = folder / fleet.template.file
-    text = text_in(path, "a YAML file with a pod template", most_bytes=MOST_BYTES)
-    read = fleet.with_pod_template(pod_template_in(text, str(path), fleet.template.container))
-    return spec.model_copy(update={"fleet": read})

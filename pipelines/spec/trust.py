@@ -137,9 +137,9 @@ class SpecTrust(SpecModel):
     machine and services of a cluster."""
 
     pods: bool = False
-    """Whether `fleet.patches` and `fleet.template` are taken: they may run any program in pods, as any user."""
+    """Whether `fleet.patches` are taken: they may run any program in pods, as any user."""
     secrets: tuple[str, ...] = ()
-    """Secrets of the namespace that patches and a template may name, besides those that other fields name."""
+    """Secrets of the namespace that patches may name, besides those that other fields name."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """A path that may begin anywhere, and a variable that tidegate keeps to itself."""

@@ -62,13 +62,12 @@ def render(
 
 
 def _with_additions(site: Site) -> Site:
-    """What patches and a template bring into engines' pods, which policies have to let in."""
-    if not site.fleet.patches and site.fleet.template is None:
+    """What patches bring into engines' pods, which policies have to let in."""
+    if not site.fleet.patches:
         return site
-    bare = site.fleet.model_copy(update={"template": None})
-    plain = rollout(site.model_copy(update={"fleet": bare}), ReleaseCandidate(), ())
-    (theirs,) = _customized(site.fleet, (rollout(site, ReleaseCandidate(), ()),))
-    before, after = (each["spec"]["template"]["spec"] for each in (plain, theirs))
+    plain = rollout(site, ReleaseCandidate(), ())
+    (patched,) = _customized(site.fleet, (plain,))
+    before, after = (each["spec"]["template"]["spec"] for each in (plain, patched))
     return site.model_copy(update={"additions": additions_of(before, after)})
 
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
 from rollouts.manifests.customization.labels import label_conflicts
-from rollouts.manifests.customization.spec import PatchSpec, Template
+from rollouts.manifests.customization.spec import PatchSpec
 from rollouts.manifests.fields import LabelKey, LabelText, ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
@@ -28,8 +28,7 @@ from tidegate.core.access.model import (
     endpoint_too,
 )
 from tidegate.core.durations import Duration, format_duration
-from tidegate.core.errors import UsageError
-from tidegate.core.model import Json, SpecConflict, SpecModel, Value
+from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 
 
@@ -140,29 +139,8 @@ class ArgoFleetSpec(SpecModel):
     """Of yours, on every object that is rendered and on its pods."""
     annotations: Mapping[LabelKey, str] = {}
     """The same."""
-    template: Template = None
-    """A pod template of yours as the base of engines' pods."""
     patches: tuple[PatchSpec, ...] = ()
     """Changes of yours to what is rendered, applied last."""
-
-    _pod_template: Json | None = PrivateAttr(default=None)
-
-    def with_pod_template(self, content: Json) -> ArgoFleetSpec:
-        """The same fleet, with what the file of `template` says."""
-        read = self.model_copy()
-        read._pod_template = content
-        return read
-
-    @property
-    def pod_template(self) -> Json | None:
-        """What the file of `template` says; None where there is no such file.
-
-        Raises:
-            UsageError: the file was not read.
-        """
-        if self.template and self._pod_template is None:
-            raise UsageError(f"fleet.template: {self.template.file} was not read", hint="put it next to the spec")
-        return self._pod_template if self.template else None
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""

@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20664,
     "registry": 5789,
-    "rollouts": 21571,
+    "rollouts": 21371,
     "slo": 4203,
     "tidegate": 18074,
-    "tests": 88156,
+    "tests": 87930,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -179,36 +179,6 @@ def parse_spec(
     return _checked(root, data, kind, file, also)
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """A YAML mapping of others, read as it is, with its places in the text."""
-
-    content: dict[str, Any]
-    file: str
-    root: yaml.Node | None
-
-    def problem(self, where: Loc, found: str, expected: str) -> Problem:
-        """As `Document.problem`."""
-        path, line = _locate(self.root, where)
-        return Problem(self.file, line, path, found, expected)
-
-
-def parse_mapping(text: str, *, file: str) -> Mapped:
-    """As `parse_spec`, for one document whose fields are not ours to check.
-
-    Raises:
-        SpecError: it is no YAML, several documents, or no mapping.
-    """
-    with _syntax_errors(file), _bounds(file):
-        require_bounded(text)
-        root = composed(text)
-        require_countable(root)
-        content = None if root is None else content_of(root)
-    if not isinstance(content, dict):
-        raise SpecError([Problem(file, 1, "", _quoted(content, whole=True), "a mapping")])
-    return Mapped(content, file, root)
-
-
 def stated_kind(path: Path) -> str | None:
     """What the file at `path` says under `kind`; None where it cannot be read: the one who reads it whole says why."""
     try:

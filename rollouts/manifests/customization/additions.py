@@ -1,4 +1,4 @@
-"""What patches and a template bring into an engine's pod, as admission policies let it in. Pure."""
+"""What patches bring into an engine's pod, as admission policies let it in. Pure."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _BY_KIND: Mapping[str, Mapping[str, str]] = {
         "spec replicas": "`fleet.replicas`",
         "spec selector": "nothing: it chooses pods of every version",
         "spec strategy": "`stages` and `fleet`: a delivery moves weights and steps",
-        "spec workloadRef": "`fleet.template`",
+        "spec workloadRef": "patches of its pod template",
         "spec paused": "nothing: people pause at night",
         "spec restartAt": "nothing: people restart",
         "spec rollbackWindow": "`fleet.previous`",

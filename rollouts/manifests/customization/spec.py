@@ -1,12 +1,11 @@
-"""The parts of `fleet` about what is rendered for others' needs: `template`, and `patches` as Kustomize has them."""
+"""`fleet.patches`: changes of yours to what is rendered, as Kustomize has them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from tidegate.core.model import SpecModel
 
@@ -69,19 +68,3 @@ class PatchSpec(SpecModel):
     target: PatchTarget
     json6902: tuple[JsonPatchOperation, ...] = Field(min_length=1)
     """JSON Patch (RFC 6902): operations, one after the other."""
-
-
-class TemplateSpec(SpecModel):
-    """A file with a pod template of yours, into which the engine goes."""
-
-    file: Path
-    """By its path from the spec: a PodTemplate, or a Deployment, Rollout, StatefulSet or ReplicaSet that has one."""
-    container: AnyName = "engine"
-    """Which of its containers is the engine's; it is called `engine` in pods."""
-
-
-def _file_too(written: object) -> object:
-    return {"file": written} if isinstance(written, str) else written
-
-
-Template = Annotated[TemplateSpec | None, BeforeValidator(_file_too, json_schema_input_type=str | TemplateSpec | None)]

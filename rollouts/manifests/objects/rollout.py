@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.manifests.customization.template import onto
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import ReleaseCandidate, Site, manifest
 from rollouts.manifests.objects.container import container, pulling
@@ -21,11 +20,7 @@ def pod_template(site: Site) -> Json:
     engine = prebuilt_container(site, launch, gpus) if launch else container(site, gpus)
     before = bringing(site, launch) if launch else pulling(site)
     apart = [_apart(key, site) for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")]
-    ours = engine_pod(site, engine, before, {**scheduling(site), "topologySpreadConstraints": apart})
-    theirs = site.fleet.pod_template
-    if theirs is None or site.fleet.template is None:
-        return ours
-    return onto(theirs, ours, site.fleet.template.container)
+    return engine_pod(site, engine, before, {**scheduling(site), "topologySpreadConstraints": apart})
 
 
 def _apart(topology: str, site: Site) -> Json:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.model import SpecModel
-from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_mapping, parse_spec, stated_kind
-from tidegate.core.yaml_text import MOST_CHARACTERS, Unclear
+from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
+from tidegate.core.yaml_text import MOST_CHARACTERS, Unclear, composed, content_of
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 11)
@@ -90,7 +90,9 @@ def test_what_is_quoted_is_short_and_holds_no_password() -> None:
     ],
 )  # fmt: skip
 def test_a_plain_scalar_is_what_yaml_1_2_says(written: str, said: object) -> None:
-    found = parse_mapping(f"a: {written}\n", file="a.yaml").content["a"]
+    root = composed(written)
+    assert root is not None
+    found = content_of(root)
     assert (found, isinstance(found, type(said))) == (said, True)
     quoted = written.startswith("'")
     assert isinstance(found, Unclear) == (not quoted and written in UNCLEAR)

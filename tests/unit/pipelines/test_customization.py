@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.events.artifacts import laid_out
 from pipelines.plan.customization import customization_conflicts
 from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.pods import pod_changes, with_pod_changes
@@ -16,11 +15,8 @@ from pipelines.spec.trust import Trust
 from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.process import notes_to
-from tidegate.app.wiring.fleets import with_template_if_there
 from tidegate.app.wiring.specs import read_spec
-from tidegate.core.errors import UsageError
-from tidegate.core.spec import SpecError, load_spec, parse_spec
+from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "examples/kubernetes/delivery.yaml").read_text()
@@ -163,99 +159,17 @@ def test_an_engine_is_started_again_with_the_patches_that_it_had() -> None:
     assert names == [["engine", "exporter"], ["engine"]]
 
 
-TEMPLATE = """\
-apiVersion: v1
-kind: PodTemplate
-metadata: {name: chat}
-template:
-  spec:
-    runtimeClassName: nvidia
-    containers:
-      - {name: engine}
-      - {name: exporter, image: 'IMAGE'}
-"""
-
-
-@pytest.fixture
-def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The trust file, which takes templates."""
-    path = tmp_path / "operator.yaml"
-    path.write_text("spec: {pods: true}\n")
-    monkeypatch.setenv("TIDEGATE_TRUST", str(path))
-    return path
-
-
-def test_pods_are_changed_by_the_operators_word_alone(tmp_path: Path, operator: Path) -> None:
+def test_pods_are_changed_by_the_operators_word_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, path = tmp_path / "operator.yaml", tmp_path / "delivery.yaml"
+    path.write_text(EXAMPLE.replace(LAST, LAST + POD))
+    monkeypatch.setenv("TIDEGATE_TRUST", str(operator))
     operator.write_text("kind: Trust\n")
-    path = on_disk(tmp_path, TEMPLATE.replace("IMAGE", SIDECAR))
-    path.write_text(path.read_text().replace(LAST, LAST + POD))
     with pytest.raises(SpecError) as error:
         read_spec(path)
-    told = [str(problem).partition(": ")[2] for problem in error.value.problems]
-    why = "found a change of pods; expected none, or `spec.pods: true` in trust.yaml"
-    assert told == [f"fleet.patches: {why}", f"fleet.template: {why}"]
-
-
-def on_disk(folder: Path, template: str) -> Path:
-    """A spec with a template, and what it names besides."""
-    path = folder / "delivery.yaml"
-    path.write_text(EXAMPLE.replace(LAST, LAST + "  template: pods/chat.yaml\n"))
-    (folder / "golden.jsonl").write_text('{"prompt": "a", "expected": "b"}\n' * 50)
-    (folder / "prompts.txt").write_text("a\n" * 50)
-    (folder / "pods").mkdir(exist_ok=True)
-    (folder / "pods/chat.yaml").write_text(template)
-    return path
-
-
-@pytest.mark.usefixtures("operator")
-def test_a_template_is_read_kept_with_the_delivery_and_part_of_the_engine(tmp_path: Path) -> None:
-    spec = read_spec(on_disk(tmp_path, TEMPLATE.replace("IMAGE", SIDECAR)), files_needed=True)
-    assert pods_of(spec) == ["engine", "exporter"]
-    assert "pods/chat.yaml" in laid_out(tmp_path / "delivery.yaml", spec)[1]
-    before = record_of(spec, VERSION, {})
-    again = read_spec(on_disk(tmp_path, TEMPLATE.replace("IMAGE", SIDECAR).replace("nvidia", "other")))
-    after = record_of(again, VERSION, {})
-    assert before.fingerprint != after.fingerprint
-    assert [change.partition(":")[0] for change in engine_changes(before, after)] == ["fleet.template"]
-    then = with_pod_changes(argo(delivery("")), before.pods)
-    assert pod_changes(then) == before.pods
-
-
-@pytest.mark.parametrize(
-    ("template", "trust", "told"),
-    [
-        (TEMPLATE.replace("runtimeClassName", "runtimeClasName"), "", 'unknown field "runtimeClasName"; did you mean'),
-        (TEMPLATE, "engines: {images: [registry.example.com/engines/*]}\n", "found a container of IMAGE; expected an"),
-        (
-            TEMPLATE.replace("runtimeClassName: nvidia", "imagePullSecrets: [{name: s}]"),
-            "",
-            "found the Secret s; expect",
-        ),
-        (TEMPLATE.replace("name: engine", "name: vllm"), "", "chat.yaml:7: template.spec.containers: found vllm, exp"),
-    ],
-)
-def test_one_that_does_not_fit_is_told(tmp_path: Path, operator: Path, template: str, trust: str, told: str) -> None:
-    operator.write_text(f"spec: {{pods: true}}\n{trust}")
-    with pytest.raises(SpecError) as error:
-        read_spec(on_disk(tmp_path, template))
-    assert told in str(error.value)
-
-
-@pytest.mark.usefixtures("operator")
-def test_users_go_back_without_it(tmp_path: Path) -> None:
-    path = on_disk(tmp_path, TEMPLATE)
-    (tmp_path / "pods/chat.yaml").unlink()
-    with pytest.raises(SpecError, match=r"delivery.yaml:\d+: fleet.template.file: found pods/chat.yaml: no such file;"):
+    (told,) = (str(problem).partition(": ")[2] for problem in error.value.problems)
+    assert told == "fleet.patches: found a change of pods; expected none, or `spec.pods: true` in trust.yaml"
+    operator.write_text("spec: {pods: true}\n")
+    assert argo(read_spec(path)).patches
+    operator.write_text("spec: {pods: true}\nengines: {images: [registry.example.com/engines/*]}\n")
+    with pytest.raises(SpecError, match=r"fleet\.patches\[0\]: found a container of "):
         read_spec(path)
-    notes: list[str] = []
-    with notes_to(notes.append):
-        spec = with_template_if_there(load_spec(path, Delivery), path)
-    with pytest.raises(UsageError, match="was not read"):
-        pods_of(spec)
-    assert notes[0].endswith("; no engine can be started with it")
-
-
-def pods_of(spec: Delivery) -> list[str]:
-    engine = Engine(version="7", digest="d" * 64, model="support-llm", image=SIDECAR)
-    rollout = rendering(spec, argo(spec), "eu-west-1")(engine)[-1]
-    return [each["name"] for each in rollout["spec"]["template"]["spec"]["containers"]]

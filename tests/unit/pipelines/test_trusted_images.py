@@ -122,6 +122,12 @@ def _record(settings: Any, pods: Any) -> EngineRecord:
     return EngineRecord(name="1", fingerprint="a" * 64, settings=settings, image=f"{GOOD}@sha256:{'6' * 64}", pods=pods)
 
 
+PATCHES = [
+    {
+        "target": {"kind": "Rollout"},
+        "json6902": [{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": True}],
+    }
+]
 RECORDS = [
     (
         _args(middleware=["acme.Steals"]),
@@ -129,12 +135,7 @@ RECORDS = [
         r"middleware 'acme\.Steals' is not under `spec\.plugins`",
     ),
     (_args(**{"tool-server": "10.1.2.3:80"}), {}, "tool-server"),
-    (
-        _args(),
-        {"patches": [{"target": {"kind": "Rollout"}, "patch": {"spec": {"template": {}}}}]},
-        "patches of its pods",
-    ),
-    (_args(), {"template": {"container": "engine", "pod": {}}}, "template of its pods"),
+    (_args(), {"patches": PATCHES}, "patches of its pods need `spec.pods: true`"),
     ({"vllm": {"args": 3}}, {}, "recorded engine 1: "),
     ({"no such setting": True}, {}, "recorded engine 1: "),
 ]
@@ -153,7 +154,7 @@ async def test_a_recorded_engine_may_say_no_more_than_a_spec(
 async def test_what_the_operator_allows_to_specs_a_recorded_engine_may_say(
     registry: FakeRegistry, version: ModelVersion, tmp_path: Path
 ) -> None:
-    pods = {"labels": {"team": "ml"}, "template": {"container": "engine", "pod": {}}}
+    pods = {"labels": {"team": "ml"}, "patches": PATCHES}
     settings = _args(middleware=["acme.Limits"])
     allowed = SpecTrust(pods=True, plugins={"middleware": ("acme.Limits",)})
     engines = ImageEngines(registry=registry, state=StateFolder(tmp_path), name="support-llm", allowed=allowed)

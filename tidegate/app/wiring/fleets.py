@@ -15,9 +15,7 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import CarrierHeartbeat
-from tidegate.app.process import note
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rollouts.adapters.host_client import FleetHost
@@ -149,17 +147,3 @@ async def probed(port: int | None, problem: Callable[[], str]) -> AsyncIterator[
 
     async with answering(port, problem):
         yield
-
-
-def with_template_if_there(spec: Delivery, path: Path) -> Delivery:
-    """The spec with its pod template; users go back without one, and who has to start an engine then says so."""
-    if not isinstance(spec.fleet, ArgoFleetSpec) or spec.fleet.template is None:
-        return spec
-    # Of few specs, and nothing that the way back needs.
-    from pipelines.spec.policy import with_pod_template
-
-    try:
-        return with_pod_template(spec, path.parent)
-    except UsageError as error:
-        note(f"{error}; no engine can be started with it")
-        return spec

@@ -17,11 +17,9 @@ from pipelines.spec.policy import (
     files_elsewhere,
     golden_set,
     missing_files,
-    missing_template,
     not_for_a_spec,
     root_of,
     user_prompts,
-    with_pod_template,
 )
 from registry.adapters.mlflow_address import limit_calls
 from registry.model import Event
@@ -64,16 +62,16 @@ def read_spec(path: Path, *, kept_below: Path | None = None, files_needed: bool 
     def odds(spec: Delivery) -> Iterator[SpecConflict]:
         yield from not_for_a_spec(spec, trusted.trust.spec)
         wrong_files = list(files_elsewhere(spec, path.parent, root))
-        missing = missing_files if files_needed else missing_template
-        wrong_files += missing(spec, path.parent)
+        if files_needed:
+            wrong_files += missing_files(spec, path.parent)
         yield from wrong_files
-        if not wrong_files and isinstance(spec.fleet, ArgoFleetSpec) and (spec.fleet.patches or spec.fleet.template):
+        if not wrong_files and isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches:
             # Few specs have any, and rendering takes time to load.
             from pipelines.plan.customization import customization_conflicts
 
-            yield from customization_conflicts(with_pod_template(spec, path.parent), trusted.trust)
+            yield from customization_conflicts(spec, trusted.trust)
 
-    return with_pod_template(load_spec(path, Delivery, also=odds), path.parent)
+    return load_spec(path, Delivery, also=odds)
 
 
 def on_this_machine(spec: Delivery) -> LocalFleet:
@@ -130,4 +128,4 @@ def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) ->
         resolved = plan_of(events).resolved
         path = bring_spec(deliveries, delivery, spec_file, Path(folder), resolved.files if resolved else ())
         refuse_other_files(resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
-        return with_pod_template(load_spec(path, Delivery), path.parent)
+        return load_spec(path, Delivery)

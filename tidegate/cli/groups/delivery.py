@@ -319,12 +319,11 @@ def rollback(
     """
     from pipelines.spec.delivery import Delivery
     from tidegate.app.rollback import RollbackOptions, roll_back_regions
-    from tidegate.app.wiring.fleets import with_template_if_there
     from tidegate.app.wiring.specs import read_spec
     from tidegate.core.spec import load_spec
 
     # What is started has to be allowed; what is warm is asked nothing.
-    wanted = read_spec(spec) if start else with_template_if_there(load_spec(spec, Delivery), spec)
+    wanted = read_spec(spec) if start else load_spec(spec, Delivery)
     outcome = roll_back_regions(
         RollbackOptions(
             wanted,
