@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from pipelines.errors import UntrustedImage
 from rollouts.manifests.customization.spec import PatchSpec
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Value
+from tidegate.core.text import foreign
 
 
 def pod_changes(fleet: ArgoFleetSpec) -> dict[str, JsonValue]:
@@ -23,10 +25,15 @@ def pod_changes(fleet: ArgoFleetSpec) -> dict[str, JsonValue]:
 
 
 def with_pod_changes(fleet: ArgoFleetSpec, recorded: Mapping[str, JsonValue]) -> ArgoFleetSpec:
-    """The fleet as it was when that was recorded, as far as it makes pods."""
+    """The fleet as it was when that was recorded, as far as it makes pods.
+
+    Raises:
+        UntrustedImage: no command of tidegate has recorded it so.
+    """
     if pod_changes(fleet) == recorded:
         return fleet
-    was = _Recorded.model_validate(recorded)
+    with foreign(lambda why: UntrustedImage(f"the recorded changes of an engine's pods cannot be read: {why}")):
+        was = _Recorded.model_validate(recorded)
     patches = (*(each for each in fleet.patches if not _is_of_pods(each)), *was.patches)
     return fleet.model_copy(update={"labels": was.labels, "annotations": was.annotations, "patches": patches})
 

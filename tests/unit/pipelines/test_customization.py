@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.errors import UntrustedImage
 from pipelines.plan.customization import customization_conflicts
 from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.pods import pod_changes, with_pod_changes
@@ -152,6 +153,8 @@ def test_an_engine_is_started_again_with_the_patches_that_it_had() -> None:
     recorded = pod_changes(argo(then))
     assert pod_changes(with_pod_changes(argo(now), recorded)) == recorded
     assert with_pod_changes(argo(then), {}).patches == argo(then).patches[1:]
+    with pytest.raises(UntrustedImage, match=r"recorded changes of an engine's pods cannot be read: .*template"):
+        with_pod_changes(argo(then), {"template": {"container": "engine"}})
     engine = Engine(version="7", digest="d" * 64, model="support-llm", image=SIDECAR, pods=recorded)
     as_recorded = rendering(now, argo(now), "eu-west-1")(engine)[-1]
     as_now = rendering(now, argo(now), "eu-west-1")(engine.model_copy(update={"pods": None}))[-1]
