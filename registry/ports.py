@@ -152,7 +152,7 @@ class ModelStore(ModelCatalogue, Protocol):
 
 
 class VersionLog(Protocol):
-    """Where a folder becomes a version, in these three steps; what is cut off before the last never becomes one."""
+    """Where a folder becomes a version, in three steps; what is cut off before the last never becomes one."""
 
     def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
         """A logged model in the experiment of that name, which is made when there is none; `kind` is shown with it."""
@@ -160,6 +160,10 @@ class VersionLog(Protocol):
 
     def upload(self, pending: PendingVersion, folder: Path) -> None:
         """Keep all files below `folder` as its artifacts; links are followed."""
+        ...
+
+    def abandon(self, pending: PendingVersion) -> None:
+        """Delete what was not uploaded to its end; `mlflow gc` then takes its files."""
         ...
 
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:

@@ -36,6 +36,9 @@ class VersionsElsewhere:
             below = file.relative_to(folder).parent.as_posix()
             self._artifacts.upload(run, file, pending.run_folder if below == "." else f"{pending.run_folder}/{below}")
 
+    def abandon(self, pending: PendingVersion) -> None:
+        self._runs.delete_run(pending.id)
+
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         self._runs.end_run(pending.id, "FINISHED", ended=_now())
         return self._models.add_version(pending.becoming(name, tags, description))

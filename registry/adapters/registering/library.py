@@ -35,6 +35,10 @@ class LibraryVersions:
         with store_errors(self._uri), files_move():
             client.log_model_artifacts(pending.id, str(folder))
 
+    def abandon(self, pending: PendingVersion) -> None:
+        with store_errors(self._uri):
+            self._client.delete_logged_model(pending.id)
+
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         with store_errors(self._uri):
             self._client.finalize_logged_model(pending.id, "READY")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from registry.adapters.registering.description import lay_out
 from registry.conventions import experiment_name
+from registry.errors import StoreUnreachable
 from registry.model_files import ModelCard
 from registry.ports import VersionLog
 
@@ -31,5 +33,10 @@ def log_version(
     pending = store.begin(experiment_name(name), name.replace(".", "-"), card.architecture)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as staging:
         lay_out(Path(staging), folder, paths, card, pending)
-        store.upload(pending, Path(staging))
+        try:
+            store.upload(pending, Path(staging))
+        except BaseException:
+            with suppress(StoreUnreachable):
+                store.abandon(pending)
+            raise
         return store.finish(pending, name, tags, description)

@@ -38,6 +38,9 @@ class ServerVersions:
         for file in files:
             self._server.upload(artifact_path(root, file.relative_to(folder).as_posix()), file)
 
+    def abandon(self, pending: PendingVersion) -> None:
+        self._server.send("DELETE", f"{API}/logged-models/{pending.id}", {})
+
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         ready = {"model_id": pending.id, "status": "LOGGED_MODEL_READY"}
         self._server.send("PATCH", f"{API}/logged-models/{pending.id}", ready)

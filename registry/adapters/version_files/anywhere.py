@@ -127,5 +127,8 @@ class ObjectVersions:
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             self._objects.put(pending.artifacts, file.relative_to(folder).as_posix(), file)
 
+    def abandon(self, pending: PendingVersion) -> None:
+        self._elsewhere.abandon(pending)
+
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         return self._elsewhere.finish(pending, name, tags, description)

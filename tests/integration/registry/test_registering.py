@@ -22,6 +22,8 @@ from registry.adapters.mlflow_library import as_global_store
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.adapters.registering.description import FORMAT
+from registry.adapters.registering.library import LibraryVersions
+from registry.adapters.registering.server import ServerVersions
 from registry.conventions import experiment_name
 
 FIRST_COMMAND = """
@@ -132,6 +134,22 @@ def test_mlflows_library_reads_what_it_would_have_written(uri: str, name: str, f
     assert ours == theirs
     assert ours["version"]["tags"] == tags
     assert str(ours["logged model"]["status"]) == "READY"
+
+
+def test_what_was_not_uploaded_to_its_end_is_deleted(
+    uri: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for kind in (LibraryVersions, ServerVersions):
+        monkeypatch.setattr(kind, "upload", interrupted)
+    client = MlflowClient(uri, registry_uri=uri)
+    with pytest.raises(KeyboardInterrupt):
+        MlflowRegistry(uri).register(name, folder)
+    experiment = client.get_experiment_by_name(experiment_name(name))
+    assert experiment is not None
+    assert client.search_logged_models([experiment.experiment_id]) == []
 
 
 def test_the_description_is_that_of_the_installed_mlflow() -> None:

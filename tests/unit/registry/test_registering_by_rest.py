@@ -31,6 +31,9 @@ class Elsewhere:
     def upload(self, pending: PendingVersion, folder: Path) -> None:
         self.uploaded.append(folder)
 
+    def abandon(self, pending: PendingVersion) -> None:
+        raise AssertionError
+
     def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
         raise AssertionError
 
