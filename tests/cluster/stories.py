@@ -159,7 +159,7 @@ def forged(bed: Bed) -> Told:
         opened = model.start("stage", "open", "-f", "delivery.yaml", "--key", "k", "--output", "json").finish()
         assert opened.code == 0, opened.err
         delivery = str(json.loads(opened.out)["delivery"])
-        for step in ("build", f"deploy@{region}"):
+        for step in ("build", f"deploy@{region}", f"smoke@{region}"):
             done = model.start("stage", step, "--delivery", delivery, "--key", "k").finish()
             assert done.code == 0, done.err
         met = len([asked for asked in model.asked(region) if asked.version == second])

@@ -69,7 +69,8 @@ class Command:
         out, err = (folder / f"command-{number}.{stream}" for stream in ("out", "err"))
         with out.open("wb") as out_file, err.open("wb") as err_file:
             process = subprocess.Popen(
-                [TIDEGATE, *arguments],
+                # Tests that somebody started with nohup must not hand that on.
+                ["env", "--default-signal=HUP,QUIT", TIDEGATE, *arguments],
                 cwd=folder,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
