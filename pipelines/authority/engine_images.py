@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine_images.arguments.validation import external_references
 from engine_images.errors import BadKey, BadSignature, BrokenImage
 from engine_images.oci.reading import Images, prove_image
 from engine_images.oci.reference import ImageReference
@@ -77,9 +76,8 @@ def recorded_settings(version: ModelVersion, record: EngineRecord, trust: SpecTr
 
     with foreign(refused):
         settings = EngineSettings.model_validate(record.settings)
-    for argument, said in external_references(settings.vllm.args if settings.vllm else {}):
-        if said not in trust.plugins.get(argument, ()):
-            raise refused(f"{argument} {said!r} is not under `spec.plugins` of trust.yaml")
+    for argument, said in trust.refused_arguments(settings):
+        raise refused(f"{argument} {said!r} is not under `spec.plugins` of trust.yaml")
     if not trust.pods and "patches" in record.pods:
         raise refused("patches of its pods need `spec.pods: true` in trust.yaml")
     return settings

@@ -108,7 +108,7 @@ def trial_of(spec: Delivery) -> ReleaseCandidate:
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    stage = AnalysisStage(length=_watched(spec), background=True)
+    stage = AnalysisStage(length=(spec.canary or CanaryStage()).within, background=True)
     templates: list[Json] = []
     left_out: list[str] = []
     for item in spec.slos:
@@ -121,13 +121,8 @@ def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[t
 
 
 def _template(slo: Slo, stage: AnalysisStage, fleet: ArgoFleetSpec, release: Release) -> Json:
-    names = _names(release, "background" if stage.background else "step", slo)
-    prometheus = fleet.regions[release.region].prometheus.for_rollouts
+    names, prometheus = _names(release, "background", slo), fleet.regions[release.region].prometheus.for_rollouts
     return dict(analysis_template(slo, stage, names=names, prometheus=prometheus, windows=windows_for(slo.window)))
-
-
-def _watched(spec: Delivery) -> timedelta:
-    return (spec.canary or CanaryStage()).within
 
 
 def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine_images.arguments.validation import external_references
 from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
@@ -62,12 +61,11 @@ def _variable(where: Loc, found: str, name: str) -> SpecConflict:
 
 
 def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    for argument, named in external_references(spec.engine.vllm.args):
-        if named not in trust.plugins.get(argument, ()):
-            where = ("engine", "vllm", "args", *argument.split("."))
-            found = f"{named!r} of an argument that a spec may not set by itself"
-            expected = f"none, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
-            yield SpecConflict(where, found, expected)
+    for argument, named in trust.refused_arguments(spec.engine):
+        where = ("engine", "vllm", "args", *argument.split("."))
+        found = f"{named!r} of an argument that a spec may not set by itself"
+        expected = f"none, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
+        yield SpecConflict(where, found, expected)
 
 
 def _commands(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:

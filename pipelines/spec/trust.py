@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from engine_images.arguments.validation import external_references
+from engine_images.spec import EngineSettings
 from tidegate.core.durations import Duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
@@ -158,6 +160,11 @@ class SpecTrust(SpecModel):
     def may_open(self, file: Path) -> bool:
         """Whether a spec may name that file, a path without `..`, as the place of a credential."""
         return any(file.is_relative_to(each) for each in (OUR_FILES, *self.files))
+
+    def refused_arguments(self, settings: EngineSettings) -> Iterator[tuple[str, str]]:
+        """Arguments of vLLM, with each value, that only the operator may allow, and has not."""
+        asked = external_references(settings.vllm.args)
+        return ((argument, said) for argument, said in asked if said not in self.plugins.get(argument, ()))
 
 
 class EngineTrust(SpecModel):

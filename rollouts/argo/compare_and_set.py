@@ -18,7 +18,7 @@ from rollouts.argo.model import Rollout, replica_set_of
 from rollouts.argo.templates import original_template, templates_match
 from rollouts.errors import NotPossible
 from rollouts.kube.model import PatchKind, Request
-from rollouts.kube.requests import STRICT
+from rollouts.kube.requests import STRICT, patch
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json, Value
 
@@ -139,15 +139,7 @@ def _patch_status(ro: Rollout, status: Json) -> Request:
 
 def _patch(ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "") -> Request:
     namespace = ro.metadata.get("namespace")
-    request = Request(
-        method="PATCH",
-        resource=ROLLOUTS,
-        name=ro.name,
-        namespace=namespace,
-        subresource=subresource,
-        patch=kind,
-        body=body,
-    )
+    request = patch(ROLLOUTS, ro.name, body, kind=kind, subresource=subresource, namespace=namespace)
     return with_resource_version((request,), ro.resource_version)[0]
 
 

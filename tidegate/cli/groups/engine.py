@@ -13,7 +13,7 @@ import typer
 from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
 from tidegate.cli.output import Output, say
 
-engine = typer.Typer(name="engine", help="Engines and their images: build, compare, push, verify.")
+engine = typer.Typer(name="engine", help="Engines and their images: build, inspect, push, verify.")
 
 
 Image = Annotated[
