@@ -95,7 +95,7 @@ class ChainFinding(Value):
 
 
 def entry_of(text: str) -> ChainEntry | None:
-    """A kept text as an entry; None when it is none: a plain event of an older tidegate, or nothing of ours."""
+    """A kept text as an entry; None when it is none."""
     body, newline, signature = text.partition("\n")
     if not newline:
         return None

@@ -28,53 +28,29 @@ class LedgerRecord:
 
     entries: tuple[ChainEntry, ...] = ()
     """Those of the chain."""
-    plain: tuple[Event, ...] = ()
-    """Those of a tidegate that chained none; in a delivery that is chained they did not happen."""
     strange: tuple[ChainFinding, ...] = ()
     """What stands where events stand and is none."""
 
     @property
-    def chained(self) -> bool:
-        """Whether its events name each other."""
-        return bool(self.entries)
-
-    @property
     def events(self) -> list[Event]:
         """In their order."""
-        return [entry.link.event for entry in self.entries] if self.chained else list(self.plain)
+        return [entry.link.event for entry in self.entries]
 
     def findings(self, delivery: str, believed: Believed | None = None) -> list[ChainFinding]:
         """Everything that shows that this is not what was written."""
-        found = [*self.strange, *examine(self.entries, delivery, believed)]
-        inserted = self.plain if self.chained or believed else ()
-        why = "it is no part of the chain"
-        return found + [ChainFinding(what="inserted", where=f"{each.step} {each.kind}", why=why) for each in inserted]
-
-
-def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
-    """The tags of an event that is no part of a chain, as deliveries have them that began without one.
-
-    Raises:
-        ValueError: the event is too long for one request.
-    """
-    return text_tags(number, event.model_dump_json(), writer)
+        return [*self.strange, *examine(self.entries, delivery, believed)]
 
 
 def entry_tags(entry: ChainEntry) -> dict[str, str]:
-    """The tags of an entry of the chain.
+    """The tags that hold an entry of the chain, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
+
+    Its writer tells apart processes that write at the same time, as those of two regions of a wave do: MLflow has
+    no compare-and-set, so two of them may choose the same number, and neither must write over the other.
 
     Raises:
         ValueError: it is too long for one request.
     """
-    return text_tags(entry.link.number, entry.text, entry.link.writer)
-
-
-def text_tags(number: int, text: str, writer: str) -> dict[str, str]:
-    """The tags that hold a text, in parts when it is long: `mlflow.tidegate.event.0007.1of1`.
-
-    `writer` tells apart processes that write at the same time, as those of two regions of a wave do: MLflow has
-    no compare-and-set, so two of them may choose the same number, and neither must write over the other.
-    """
+    number, text, writer = entry.link.number, entry.text, entry.link.writer
     parts = [text[start : start + TAG_CHARACTERS] for start in range(0, len(text), TAG_CHARACTERS)]
     if len(parts) > MAX_PARTS:
         raise ValueError(f"an event of {len(text)} characters; the ledger keeps at most {MAX_PARTS * TAG_CHARACTERS}")
@@ -93,7 +69,6 @@ def read_record(tags: Mapping[str, str]) -> LedgerRecord:
     An event with a part missing was never acknowledged to its writer, so it did not happen.
     """
     entries: list[ChainEntry] = []
-    plain: list[Event] = []
     strange: list[ChainFinding] = []
     for (number, writer), text in _texts(tags):
         entry = entry_of(text)
@@ -104,11 +79,8 @@ def read_record(tags: Mapping[str, str]) -> LedgerRecord:
                 ChainFinding(what="changed", where=entry.place, why=f"it stands at {number}, another's place")
             )
         else:
-            try:
-                plain.append(Event.model_validate_json(text))
-            except ValueError:
-                strange.append(ChainFinding(what="inserted", where=str(number), why="it is no event"))
-    return LedgerRecord(tuple(entries), tuple(plain), tuple(strange))
+            strange.append(ChainFinding(what="inserted", where=str(number), why="it is no event of a chain"))
+    return LedgerRecord(tuple(entries), tuple(strange))
 
 
 def _texts(tags: Mapping[str, str]) -> Iterator[tuple[tuple[int, str], str]]:

@@ -40,8 +40,6 @@ class Audit(Value):
     """What was found of one delivery."""
 
     delivery: str
-    chained: bool
-    """Whether its events name each other; those of an older tidegate do not, and prove nothing."""
     events: int
     keys: tuple[str, ...]
     """Of those who signed; empty when nobody did."""
@@ -75,7 +73,6 @@ def audit(
     same, differing = judge_again(summary.id, record.events, kept) if replaying else ((), ())
     return Audit(
         delivery=summary.id,
-        chained=record.chained,
         events=len(record.events),
         keys=tuple(sorted({entry.link.key for entry in record.entries if entry.link.key})),
         heads=heads_of(record.entries),

@@ -16,7 +16,6 @@ from registry.model import Event, StoredMetric, StoredRun
 from registry.record import (
     describe,
     entry_tags,
-    event_tags,
     jsonl,
     metric_name,
     next_number,
@@ -113,9 +112,6 @@ class MlflowLedger:
             if again.link.event == event:
                 return
         number, self._next = self._next, self._next + 1
-        if self._record.plain and not self._record.chained:
-            self._put(event_tags(number, event, self._writer), event)
-            return
         entries = self._record.entries
         self._insist(
             linked(event, entries, delivery=self.delivery, number=number, writer=self._writer, seal=self._seal)

@@ -169,7 +169,9 @@ class MlflowRegistry:
         card = read_card(folder, files)
         size = sum((folder / path).stat().st_size for path in files)
         told = {**(tags or {}), **digest_tags(files, size)}
-        number = log_version(self._store.log, name, folder, files, card, tags=told, description=description)
+        number = log_version(
+            self._store.log, name, folder, files, card, address=self._uri, tags=told, description=description
+        )
         if alias is not None:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)

@@ -63,11 +63,11 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 12036,
     "gates": 13897,
-    "pipelines": 20594,
-    "registry": 5813,
-    "rollouts": 21371,
+    "pipelines": 20589,
+    "registry": 5792,
+    "rollouts": 21363,
     "slo": 4203,
-    "tidegate": 18025,
+    "tidegate": 18024,
     "tests": 87955,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""

@@ -46,11 +46,8 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _mlmodel(card: ModelCard, pending: PendingVersion) -> dict[str, Any]:
-    python_function = {
-        "loader_module": "mlflow.transformers",
-        "python_version": PYTHON_VERSION,
-        "env": {"conda": "conda.yaml", "virtualenv": "python_env.yaml"},
-    }
+    environment = {"conda": "conda.yaml", "virtualenv": "python_env.yaml"}
+    python_function = {"loader_module": "mlflow.transformers", "python_version": PYTHON_VERSION, "env": environment}
     return {
         "artifact_path": pending.artifacts,
         "flavors": {"transformers": _transformers_flavor(card), "python_function": python_function},

@@ -8,13 +8,8 @@ from pathlib import Path
 from registry.adapters.mlflow_address import API, root_on
 from registry.adapters.mlflow_http import MlflowServer
 from registry.adapters.mlflow_rest import RestExperiments, RestModels, artifact_path
-from registry.errors import StoreRefused
 from registry.model import PendingVersion
 from registry.ports import VersionLog
-
-SERVER_INFO = "/api/3.0/mlflow/server-info"
-LARGE_BYTES = 500 << 20
-"""From which size on MLflow's own client sends a file in parts, straight into the server's bucket, if it has one."""
 
 
 class ServerVersions:
@@ -30,12 +25,11 @@ class ServerVersions:
         return PendingVersion(id=made["model_id"], artifacts=made["artifact_uri"])
 
     def upload(self, pending: PendingVersion, folder: Path) -> None:
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
         root = root_on(self._server.url, pending.artifacts)
-        if root is None or self._in_parts(files):
+        if root is None:
             self._elsewhere.upload(pending, folder)
             return
-        for file in files:
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             self._server.upload(artifact_path(root, file.relative_to(folder).as_posix()), file)
 
     def abandon(self, pending: PendingVersion) -> None:
@@ -45,12 +39,3 @@ class ServerVersions:
         ready = {"model_id": pending.id, "status": "LOGGED_MODEL_READY"}
         self._server.send("PATCH", f"{API}/logged-models/{pending.id}", ready)
         return self._models.add_version(pending.becoming(name, tags, description))
-
-    def _in_parts(self, files: list[Path]) -> bool:
-        if all(file.stat().st_size < LARGE_BYTES for file in files):
-            return False
-        try:
-            return bool(self._server.get(SERVER_INFO).get("multipart_uploads_enabled"))
-        except StoreRefused:
-            # Servers before 3.17 do not say it.
-            return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,32 @@ def test_what_was_not_uploaded_to_its_end_is_deleted(
     experiment = client.get_experiment_by_name(experiment_name(name))
     assert experiment is not None
     assert client.search_logged_models([experiment.experiment_id]) == []
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from registry.adapters.mlflow_models import MlflowRegistry
+from registry.adapters.registering import library, server
+for kind in (library.LibraryVersions, server.ServerVersions):
+    kind.upload = lambda *_: os.kill(os.getpid(), 9)
+MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]))
+"""
+
+
+def test_what_a_killed_command_had_begun_is_deleted_by_the_next_one(
+    uri: str, name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert subprocess.run([sys.executable, "-c", KILLED, uri, name, str(folder)], check=False).returncode == -9
+    client = MlflowClient(uri, registry_uri=uri)
+    experiment = client.get_experiment_by_name(experiment_name(name))
+    assert experiment is not None
+    assert [str(each.status) for each in client.search_logged_models([experiment.experiment_id])] == ["PENDING"]
+    MlflowRegistry(uri).register(name, folder)
+    assert [str(each.status) for each in client.search_logged_models([experiment.experiment_id])] == ["READY"]
+    assert not list(tmp_path.glob("tidegate-*"))
 
 
 def test_the_description_is_that_of_the_installed_mlflow() -> None:

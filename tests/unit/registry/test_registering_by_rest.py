@@ -10,7 +10,6 @@ import httpx
 import pytest
 from fakes.services.scripted_mlflow import ScriptedMlflow
 
-from registry.adapters.registering import server as registering
 from registry.adapters.registering.server import ServerVersions
 from registry.errors import StoreUnreachable
 from registry.model import PendingVersion
@@ -70,24 +69,6 @@ def test_what_lies_in_a_bucket_goes_there_by_mlflows_library(folder: Path) -> No
     scene = Scene(httpx.Response(200, json={}))
     scene.log.upload(IN_A_BUCKET, folder)
     assert (scene.elsewhere.uploaded, scene.requests) == ([folder], [])
-
-
-@pytest.mark.parametrize(
-    ("answer", "by_library"),
-    [
-        (httpx.Response(200, json={"multipart_uploads_enabled": True}), True),
-        (httpx.Response(200, json={"multipart_uploads_enabled": False}), False),
-        (httpx.Response(404), False),
-    ],
-)
-def test_large_files_go_past_the_server_where_it_lets_them(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: httpx.Response, by_library: bool
-) -> None:
-    monkeypatch.setattr(registering, "LARGE_BYTES", 10)
-    scene = Scene(answer, httpx.Response(200, json={}))
-    scene.log.upload(PROXIED, folder)
-    assert scene.requests[0].url.path == "/api/3.0/mlflow/server-info"
-    assert (scene.elsewhere.uploaded == [folder], len(scene.requests) == 2) == (by_library, not by_library)
 
 
 def test_a_version_is_never_made_twice() -> None:

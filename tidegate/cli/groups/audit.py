@@ -72,9 +72,8 @@ def verify(
 
 def _lines(found: Audit) -> Iterator[str]:
     signed = f"signed by {', '.join(found.keys)}" if found.keys else "signed by nobody"
-    kind = f"chained, {signed}" if found.chained else "not chained"
     verdict = f"{len(found.findings)} findings" if found.findings else "nothing was changed"
-    yield f"{found.delivery}: {found.events} events, {kind}: {verdict}"
+    yield f"{found.delivery}: {found.events} events, {signed}: {verdict}"
     yield from (f"  {finding}" for finding in found.findings)
     yield from (f"  same verdicts, judged again: {trial}" for trial in found.judged_again)
     yield from (f"  head {head}" for head in found.heads)
