@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 12036,
     "gates": 13897,
-    "pipelines": 20594,
+    "pipelines": 20592,
     "registry": 5813,
-    "rollouts": 21371,
+    "rollouts": 21025,
     "slo": 4203,
-    "tidegate": 18025,
-    "tests": 87955,
+    "tidegate": 17993,
+    "tests": 86705,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -1,4 +1,4 @@
-"""The HTTP face of a cluster: a request comes in, an answer or a stream goes out; no sockets here.
+"""The HTTP face of a cluster: a request comes in, an answer goes out; no sockets here.
 
 What a server says about itself ("Discovery API"), what it does with fields that a kind does not have and values that
 it cannot have ("Server Side Field Validation", "Custom Resources: Field pruning", by the product's own schemas), and
@@ -8,7 +8,7 @@ requests for resources as calls of the cluster.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from enum import StrEnum
@@ -16,22 +16,9 @@ from typing import Any
 
 import yaml
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.reads import Pages, Watch, both
-from fakes.kube.refusal import Cause, Refusal, bad_request, expired, invalid, no_such_path
-from fakes.kube.requests import (
-    Access,
-    Asked,
-    Call,
-    CutStream,
-    Effect,
-    ExpireStream,
-    Faults,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    Refuse,
-    call_of,
-)
+from fakes.kube.reads import Pages
+from fakes.kube.refusal import Cause, Refusal, bad_request, invalid, no_such_path
+from fakes.kube.requests import Access, Asked, Call, Effect, Faults, LoseAnswer, LoseRequest, Meanwhile, Refuse, call_of
 from fakes.kube.store import Kind
 from pydantic_core import to_json
 
@@ -41,7 +28,7 @@ from rollouts.manifests.schema import SchemaProblem, problems_in
 from tidegate.core.model import Json
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_VERBS = ["create", "delete", "get", "list", "patch", "update"]
 
 
 def document(cluster: FakeCluster, asked: Asked) -> Json:
@@ -351,15 +338,6 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Stream:
-    """An answer that goes on, line by line."""
-
-    lines: AsyncIterator[bytes]
-    headers: dict[str, str]
-    end: Callable[[], None]
-
-
 class Api:
     """What one API server does with a request: faults, then who asks, then what may be done, then doing it."""
 
@@ -375,23 +353,16 @@ class Api:
         """How far the server's clock is ahead, as its Date header tells."""
         self.calls: list[Call] = []
         """Every request that got through, in order."""
-        self._watches: set[Watch] = set()
         self._verbs = Verbs(cluster, self.access, Pages(cluster.store))
 
     def vanish(self) -> None:
         """The region cannot be reached any more; it goes on by itself."""
         self.faults.vanished = True
-        self.cut_watches()
 
     def come_back(self) -> None:
         self.faults.vanished = False
 
-    def cut_watches(self) -> None:
-        """Every open stream ends, as when a load balancer forgets its connections."""
-        for watch in tuple(self._watches):
-            watch.end()
-
-    def answer(self, asked: Asked) -> Reply | Stream:
+    def answer(self, asked: Asked) -> Reply:
         """Serve one request.
 
         Raises:
@@ -412,15 +383,13 @@ class Api:
             raise Lost(sent=True)
         return reply
 
-    def _served(self, call: Call, asked: Asked, effects: list[Effect]) -> Reply | Stream:
+    def _served(self, call: Call, asked: Asked, effects: list[Effect]) -> Reply:
         for effect in effects:
             if isinstance(effect, Meanwhile):
                 effect.happens(call)
             if isinstance(effect, Refuse):
                 raise effect.refusal
         self.access.check(call, asked.headers.get("authorization", ""))
-        if call.verb == "watch":
-            return self._stream(call, asked, effects)
         if asked.method == "GET" and asked.path in self.texts:
             return Reply(200, self.texts[asked.path]().encode(), self._headers("text/plain; charset=utf-8"))
         if not call.plural:
@@ -440,42 +409,6 @@ class Api:
         path = asked.path.partition("/proxy")[2]
         return self.pods[name](replace(asked, path=path, headers=passed))
 
-    def _stream(self, call: Call, asked: Asked, effects: list[Effect]) -> Stream:
-        kind = self.cluster.served(call.group, call.plural, call.version)
-        query = asked.query
-        named = f"metadata.name={call.name}" if call.name else ""
-        fields = ",".join(term for term in (query.get("fieldSelector", ""), named) if term)
-        watch = Watch(
-            self.cluster.store,
-            self.cluster.time,
-            kind,
-            namespace=call.namespace,
-            chosen=both(query.get("labelSelector", ""), fields, kind.plural),
-            since=query.get("resourceVersion", ""),
-            bookmarks=query.get("allowWatchBookmarks") in ("1", "true"),
-            timeout=float(query.get("timeoutSeconds", 0)),
-        )
-        self._watches.add(watch)
-        return Stream(self._lines(watch, effects), self._headers("application/json"), watch.end)
-
-    async def _lines(self, watch: Watch, effects: list[Effect]) -> AsyncIterator[bytes]:
-        told = 0
-        cut = next((effect for effect in effects if isinstance(effect, CutStream | ExpireStream)), None)
-        try:
-            if cut is None or cut.after > 0:
-                async for event in watch.events():
-                    yield _line(event)
-                    told += 1
-                    if cut is not None and told >= cut.after:
-                        break
-            if self.faults.vanished:
-                raise Lost(sent=True)
-            if isinstance(cut, ExpireStream):
-                yield _line({"type": "ERROR", "object": expired("too old resource version: 1 (2)").status()})
-        finally:
-            watch.end()
-            self._watches.discard(watch)
-
     def _refused(self, refusal: Refusal) -> Reply:
         headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
         reply = self._json(refusal.code, refusal.status())
@@ -491,7 +424,3 @@ class Api:
         now = self.cluster.time.now()
         skewed = type(now).fromtimestamp(now.timestamp() + self.clock_skew_seconds, now.tzinfo)
         return {"content-type": content_type, "date": format_datetime(skewed, usegmt=True)}
-
-
-def _line(event: Json) -> bytes:
-    return to_json(event) + b"\n"
