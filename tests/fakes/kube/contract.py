@@ -201,17 +201,6 @@ class ApplyContract:
         assert caught.value.status == 409 and ".data.x" in str(caught.value)
         assert (await client.apply(note("a", x="2"), force=True))["data"] == {"x": "2"}
 
-    async def test_a_list_with_keys_is_owned_item_by_item(self, client: Cluster, scene: Json) -> None:
-        deployment = await client.apply(scene)
-        name = deployment["metadata"]["name"]
-        sidecar = {"name": "sidecar", "image": "registry.example/sidecar:1"}
-        operations: list[Json] = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": sidecar}]
-        await client.patch(DEPLOYMENTS, name, operations, kind=PatchKind.JSON)
-        scene["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/engine:2"
-        after = await client.apply(scene)
-        images = [one["image"] for one in after["spec"]["template"]["spec"]["containers"]]
-        assert images == ["registry.example/engine:2", "registry.example/sidecar:1"]
-
     async def test_a_services_selector_is_one_value(self, client: Cluster, service: Json) -> None:
         """What is applied takes the place of all of it: a key that somebody added goes, and with it their pods."""
         name = (await client.apply(service))["metadata"]["name"]
@@ -398,9 +387,3 @@ class RolloutContract:
         with pytest.raises(Invalid) as caught:
             await client.apply(rollout)
         assert "gatewayAPI" in str(caught.value)
-
-    async def test_and_dropped_silently_when_not(self, client: Cluster, rollout: Json) -> None:
-        rollout["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {}}
-        plain = Request(method="POST", resource=ROLLOUTS, body=rollout)
-        created = await client.send(plain)
-        assert created["spec"]["strategy"]["canary"]["trafficRouting"] == {}
