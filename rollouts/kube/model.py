@@ -96,34 +96,13 @@ class Request(Value):
         return None if self.body is None else (self.patch or "application/json")
 
 
-class WatchEventType(StrEnum):
-    """What a watch event says."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
-    """Nothing changed up to the resource version that the object carries; a sign of life."""
-    SYNCED = "SYNCED"
-    """Everything that existed at the start was told as ADDED. Said once; not a word of Kubernetes."""
-
-
-class WatchEvent(Value):
-    """One event of a watch."""
-
-    kind: WatchEventType
-    object: Json
-    """The object after the change, or as it was last. A deletion that was missed has its `apiVersion`, `kind` and
-    `metadata` only; BOOKMARK and SYNCED have a resource version and nothing else."""
-
-
 class ObjectList(Value):
     """A whole collection at one resource version."""
 
     items: tuple[Json, ...]
     """Each with its `apiVersion` and `kind`, which the API server leaves out in lists."""
     resource_version: str
-    """The moment: a watch from here misses nothing."""
+    """The moment."""
 
 
 class AccessReview(Value):

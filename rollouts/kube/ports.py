@@ -6,11 +6,10 @@ it did not answer. A `namespace` of None is the one that the cluster was opened 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from rollouts.errors import NotFound
-from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
+from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource
 from tidegate.core.model import Json
 
 
@@ -25,16 +24,6 @@ class ClusterReader(Protocol):
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> ObjectList:
         """All objects that match the selectors, at one moment."""
-        ...
-
-    def watch(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> AsyncGenerator[WatchEvent, None]:
-        """First everything as ADDED, then one SYNCED, then what changes; close it with `contextlib.aclosing`.
-
-        It goes on through cut streams, expired versions, and a server that is away for hours, and tells each change
-        once. Raises only before SYNCED, and only what would stay so: Invalid, Unauthorized, Forbidden, NotFound.
-        """
         ...
 
     async def allowed(self, question: AccessReview) -> bool:

@@ -29,7 +29,7 @@ def get(resource: Resource, name: str, namespace: str | None = None) -> Request:
 
 
 def collection(resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None) -> Request:
-    """All of a kind that match; the root of a list and of a watch."""
+    """All of a kind that match."""
     query = {"labelSelector": labels, "fieldSelector": fields}
     return Request(
         method="GET",
@@ -41,15 +41,8 @@ def collection(resource: Resource, *, labels: str = "", fields: str = "", namesp
 
 def list_page(whole: Request, after: str = "") -> Request:
     """The first page of a collection, or the one that `after`, the last page's `continue`, names."""
-    return _asking(whole, {"limit": str(PAGE)} | ({"continue": after} if after else {}))
-
-
-def watch_stream(whole: Request, *, since: str, seconds: int) -> Request:
-    """What changes in a collection after the resource version `since`; the server ends it after `seconds`."""
-    return _asking(
-        whole,
-        {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)},
-    )
+    more = {"limit": str(PAGE)} | ({"continue": after} if after else {})
+    return whole.model_copy(update={"query": {**whole.query, **more}})
 
 
 def create(resource: Resource, body: Json) -> Request:
@@ -145,10 +138,6 @@ def changes_nothing(request: Request) -> bool:
     return request.method == "GET" or request.resource == ACCESS_REVIEWS or "dryRun" in request.query
 
 
-def _asking(whole: Request, more: dict[str, str]) -> Request:
-    return whole.model_copy(update={"query": {**whole.query, **more}})
-
-
 def _namespace(body: Json) -> str | None:
     return body.get("metadata", {}).get("namespace") or None
 
@@ -163,9 +152,6 @@ KINDS: Mapping[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-
-TOO_LARGE = "ResourceVersionTooLarge"
-"""The cause in a 504 when we know a later version than the server: it was restored, or lags behind for good."""
 
 UNTYPED = "failed to create typed patch object"
 """How a server begins to say that an applied object does not fit its kind's schema."""
@@ -194,20 +180,13 @@ def refusal(description: str, status: int, body: bytes, retry_after: str | None 
             retry_after_seconds=read_retry_after(retry_after),
             detail=text or None,
         )
-    return error_of(description, {"code": status, **reply}, retry_after)
-
-
-def error_of(description: str, reply: Json, retry_after: str | None = None) -> ApiError:
-    """The error that a `Status` stands for, whether it came as an answer or as an event of a watch."""
-    status = int(reply.get("code") or 0)
+    status = int(reply.get("code") or status)
     details = reply.get("details") or {}
     causes = tuple(
         Cause(field=cause.get("field", ""), message=cause.get("message", ""), reason=cause.get("reason", ""))
         for cause in details.get("causes") or ()
     )
-    kind = Invalid if _no_such_field(reply) else KINDS.get(status, ApiError)
-    if any(cause.reason == TOO_LARGE for cause in causes):
-        kind = Gone
+    kind = Invalid if _no_such_field(status, reply) else KINDS.get(status, ApiError)
     asked = read_retry_after(retry_after)
     error = kind(
         f"{description}: {reply.get('message') or reply.get('reason') or 'no reason given'}",
@@ -220,13 +199,13 @@ def error_of(description: str, reply: Json, retry_after: str | None = None) -> A
     return error
 
 
-def _no_such_field(reply: Json) -> bool:
+def _no_such_field(status: int, reply: Json) -> bool:
     """Whether an apply was refused for what is in it, which API servers up to 1.35 at least answer with a bare 500.
 
     They type the applied object before they look at `fieldValidation`, and the typing's error has no status of its own
     (`managedfields/internal/structuredmerge.go`: `Apply`).
     """
-    return reply.get("code") == 500 and str(reply.get("message") or "").startswith(UNTYPED)
+    return status == 500 and str(reply.get("message") or "").startswith(UNTYPED)
 
 
 def _status_in(body: bytes) -> Json | None:

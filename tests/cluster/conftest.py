@@ -69,12 +69,6 @@ def rollouts_kinds(context: str | None) -> None:
 
 
 @pytest.fixture
-def forgets() -> bool:
-    """Not known: etcd compacts every five minutes, and the cluster may be younger."""
-    return False
-
-
-@pytest.fixture
 def marked() -> str:
     return f"run-{uuid4().hex[:8]}"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from urllib.parse import urlencode
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import FleetError
-from rollouts.kube.model import WatchEventType
 from rollouts.kube.objects import at
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 from tidegate.core.model import Json
@@ -21,20 +22,23 @@ Counts = Callable[[KubeClient], AsyncGenerator[int, None]]
 
 
 def service(name: str) -> Counts:
-    """Those of one Service, at every change."""
+    """Those of one Service, at every change: the API server tells all that happened since it was last asked."""
 
     async def counts(client: KubeClient) -> AsyncGenerator[int, None]:
-        ready: dict[str, int] = {}
-        known = False
-        async with aclosing(client.watch(ENDPOINT_SLICES, labels=_of(name))) as changes:
-            async for change in changes:
-                known = known or change.kind is WatchEventType.SYNCED
-                if change.kind in (WatchEventType.ADDED, WatchEventType.MODIFIED):
-                    ready[change.object["metadata"]["name"]] = len(_addresses([change.object]))
-                elif change.kind is WatchEventType.DELETED:
-                    ready.pop(change.object["metadata"]["name"], None)
-                if known:
-                    yield sum(ready.values())
+        listed = await client.list(ENDPOINT_SLICES, labels=_of(name))
+        ready = {each["metadata"]["name"]: len(_addresses([each])) for each in listed.items}
+        version = listed.resource_version
+        while True:
+            yield sum(ready.values())
+            query = {"watch": "1", "labelSelector": _of(name), "resourceVersion": version, "timeoutSeconds": "1"}
+            told = await client.text(f"{ENDPOINT_SLICES.path(client.namespace)}?{urlencode(query)}")
+            for event in map(json.loads, told.splitlines()):
+                if event["type"] == "ERROR":
+                    return  # the version is too old: a new list
+                changed, version = event["object"], event["object"]["metadata"]["resourceVersion"]
+                gone = event["type"] == "DELETED"
+                ready[changed["metadata"]["name"]] = 0 if gone else len(_addresses([changed]))
+                yield sum(ready.values())
 
     return counts
 
@@ -60,32 +64,29 @@ class Endpoints:
 
     def __init__(self, client: Callable[[], KubeClient], counts: Counts) -> None:
         self._client, self._counts = client, counts
-        self._loop = asyncio.new_event_loop()
-        self._following = self._loop.create_task(self._follow())
+        self._ending = False
         self.looks = 0
         self.fewest: int | None = None
         """Since there was the first; None before that."""
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._following.cancel)
+        """After one more look."""
+        self._ending = True
         self._thread.join()
-
-    def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._following)
-        self._loop.close()
 
     async def _follow(self) -> None:
         client = self._client()
         try:
-            while True:
+            while not self._ending:
                 # An API server that is away tells nothing; the gateway goes on with what it knew.
                 with suppress(FleetError):
                     async with aclosing(self._counts(client)) as counts:
                         async for ready in counts:
                             self._note(ready)
+                            if self._ending:
+                                break
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             await client.close()

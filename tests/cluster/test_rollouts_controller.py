@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager
 
 import pytest
+from cluster.endpoints import Endpoints, service
 from fakes.argo.stage import ControllerContract, ControllerProcess, SeparateController, Stage
 
-from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NotFound
-from rollouts.kube.model import EVERYWHERE, WatchEventType
-from rollouts.kube.resources import (
-    DEPLOYMENTS,
-    ENDPOINT_SLICES,
-    HTTP_ROUTES,
-    NODES,
-    ROLLOUTS,
-)
+from rollouts.kube.model import EVERYWHERE
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS
 from tidegate.core.clock import SystemClock
-from tidegate.core.model import Json
 
 pytestmark = pytest.mark.long
 
@@ -55,13 +48,19 @@ async def controller(client: KubeClient, process: ControllerProcess) -> Separate
 
 
 @pytest.fixture
-async def stage(client: KubeClient, controller: SeparateController, marked: str) -> AsyncIterator[Stage]:
+async def stage(
+    client: KubeClient, controller: SeparateController, context: str | None, marked: str
+) -> AsyncIterator[Stage]:
     """Throughout, the stable's Service has a ready endpoint."""
     image = await _pause_image(client)
     stage = Stage(client, SystemClock(), controller, name=marked, image=image, patience_seconds=PATIENCE_SECONDS)
     await stage.furnish()
-    async with _always_served(client, f"{stage.name}-stable"):
-        yield stage
+    reached = Endpoints(
+        lambda: connect(context, clock=SystemClock(), namespace=client.namespace), service(f"{stage.name}-stable")
+    )
+    yield stage
+    await asyncio.to_thread(reached.end)
+    assert reached.fewest, f"the fewest endpoints of {stage.name}-stable: {reached.fewest}"
     await client.delete(ROLLOUTS, stage.name)
 
 
@@ -76,33 +75,3 @@ async def _pause_image(client: KubeClient) -> str:
         if found:
             return str(found[0])
     return "registry.k8s.io/pause:3.10"
-
-
-@asynccontextmanager
-async def _always_served(client: KubeClient, service: str) -> AsyncIterator[None]:
-    """
-    Raises:
-        AssertionError: at the end, when the Service had endpoints and lost them.
-    """
-    ready: dict[str, int] = {}
-    counts: list[int] = []
-
-    async def follow() -> None:
-        chosen = client.watch(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
-        async with aclosing(chosen) as changes:
-            async for change in changes:
-                if change.kind in (WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED):
-                    gone = change.kind is WatchEventType.DELETED
-                    ready[change.object["metadata"]["name"]] = 0 if gone else _ready_in(change.object)
-                    counts.append(sum(ready.values()))
-
-    task = asyncio.create_task(follow())
-    yield
-    task.cancel()
-    await asyncio.wait([task])
-    served = counts[next((index for index, count in enumerate(counts) if count), len(counts)) :]
-    assert served and min(served) > 0, f"endpoints of {service}: {counts}"
-
-
-def _ready_in(piece: Json) -> int:
-    return sum(bool(one.get("conditions", {}).get("ready")) for one in piece.get("endpoints") or ())

@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20589,
     "registry": 5792,
-    "rollouts": 21363,
+    "rollouts": 21025,
     "slo": 4203,
-    "tidegate": 18024,
-    "tests": 87955,
+    "tidegate": 17992,
+    "tests": 85893,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

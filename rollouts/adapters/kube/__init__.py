@@ -1,1 +1,1 @@
-"""One Kubernetes API server over HTTP: credentials, requests, watches."""
+"""One Kubernetes API server over HTTP: credentials and requests."""

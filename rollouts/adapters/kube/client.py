@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from datetime import timedelta
 
 from rollouts.adapters.kube.credentials import CredentialProvider, credential_provider, namespace_of
 from rollouts.adapters.kube.transport import HttpClient, HttpRequest, Transport
-from rollouts.adapters.kube.watch import watch_events
 from rollouts.errors import Gone, Unreachable
 from rollouts.kube import requests
-from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource, WatchEvent
-from rollouts.kube.retry import BACKOFF, RetryPolicy
+from rollouts.kube.model import AccessReview, Body, ObjectList, PatchKind, Request, Resource
+from rollouts.kube.retry import RetryPolicy
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 from tidegate.core.text import json_of
@@ -37,8 +35,6 @@ class KubeClient:
     ) -> None:
         """`chance` gives numbers from 0 up to 1, for the pauses between attempts; `transport` replaces the network."""
         self.namespace = namespace
-        self._clock = clock
-        self._chance = chance
         retries = RetryPolicy(clock, seconds=retry_seconds, chance=chance)
         self._http = HttpClient(credentials, retries, transport=transport)
 
@@ -53,21 +49,28 @@ class KubeClient:
     async def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> ObjectList:
+        """Page after page of one moment; when that moment expires meanwhile, all in one answer, as client-go does."""
         whole = requests.collection(resource, labels=labels, fields=fields, namespace=namespace)
-        return await self._list(whole)
-
-    def watch(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> AsyncGenerator[WatchEvent, None]:
-        whole = requests.collection(resource, labels=labels, fields=fields, namespace=namespace)
-        return watch_events(
-            whole,
-            list_all=self._list,
-            open_stream=self._stream,
-            clock=self._clock,
-            chance=self._chance,
-            backoff=BACKOFF,
-        )
+        items: list[Json] = []
+        after = ""
+        while True:
+            try:
+                page = await self.send(requests.list_page(whole, after))
+            except Gone:
+                if not after:
+                    raise
+                items, page = [], await self.send(whole)
+            if "items" not in page or "metadata" not in page:
+                raise Unreachable(
+                    f"{_describe(whole)}: something answered that is no list",
+                    hint="check the server in the kubeconfig: a proxy answers",
+                )
+            items += page["items"] or ()
+            after = page["metadata"].get("continue", "")
+            if not after:
+                kind = {"apiVersion": whole.resource.api_version, "kind": whole.resource.kind}
+                version = page["metadata"].get("resourceVersion", "")
+                return ObjectList(items=tuple(kind | item for item in items), resource_version=version)
 
     async def allowed(self, question: AccessReview) -> bool:
         answer = await self.send(requests.review(question, self.namespace))
@@ -109,40 +112,7 @@ class KubeClient:
     async def send(self, request: Request) -> Json:
         description = _describe(request)
         changes_nothing = requests.changes_nothing(request)
-        answer = await self._http.request(self._call(request), description, changes_nothing=changes_nothing)
-        return _json(answer, description)
-
-    async def close(self) -> None:
-        await self._http.close()
-
-    async def _list(self, whole: Request) -> ObjectList:
-        """Page after page of one moment; when that moment expires meanwhile, all in one answer, as client-go does."""
-        items: list[Json] = []
-        after = ""
-        while True:
-            try:
-                page = await self.send(requests.list_page(whole, after))
-            except Gone:
-                if not after:
-                    raise
-                items, page = [], await self.send(whole)
-            if "items" not in page or "metadata" not in page:
-                raise Unreachable(
-                    f"{_describe(whole)}: something answered that is no list",
-                    hint="check the server in the kubeconfig: a proxy answers",
-                )
-            items += page["items"] or ()
-            after = page["metadata"].get("continue", "")
-            if not after:
-                kind = {"apiVersion": whole.resource.api_version, "kind": whole.resource.kind}
-                version = page["metadata"].get("resourceVersion", "")
-                return ObjectList(items=tuple(kind | item for item in items), resource_version=version)
-
-    def _stream(self, request: Request, silence_seconds: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._http.stream(self._call(request), _describe(request), silence_seconds=silence_seconds)
-
-    def _call(self, request: Request) -> HttpRequest:
-        return HttpRequest(
+        call = HttpRequest(
             request.method,
             request.path(self.namespace),
             query=request.query,
@@ -150,6 +120,11 @@ class KubeClient:
             content_type=request.content_type,
             headers=request.headers,
         )
+        answer = await self._http.request(call, description, changes_nothing=changes_nothing)
+        return _json(answer, description)
+
+    async def close(self) -> None:
+        await self._http.close()
 
 
 def _describe(request: Request) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -95,33 +95,8 @@ class HttpClient:
                 ):
                     raise
 
-    @asynccontextmanager
-    async def stream(
-        self, request: HttpRequest, description: str, *, silence_seconds: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an answer without end, as they come; not retried, since only the caller knows where to resume.
-
-        Raises:
-            NoConnection, ApiError: as `request`.
-            Unreachable: as `request`; while lines are read too, when the stream is cut or nothing came for
-                `silence_seconds`.
-        """
-        refused = None
-        while True:
-            credential = await self._credential(refused)
-            with _as_fleet_errors(credential.server, silence_seconds):
-                client = await self._client(credential.server)
-                async with client.stream(**_arguments(request, credential, silence_seconds)) as response:
-                    if response.status_code < 400:
-                        yield _lines(response)
-                        return
-                    body = await response.aread()
-            if response.status_code != 401 or refused is not None:
-                raise refusal(description, response.status_code, body, response.headers.get("Retry-After"))
-            refused = credential
-
     async def close(self) -> None:
-        """Close every connection; streams that are still read are cut."""
+        """Close every connection."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
@@ -221,12 +196,3 @@ def _date(header: str) -> datetime | None:
     except ValueError:
         return None
     return date if date.tzinfo else None
-
-
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Whole lines only. Not by httpx, which also splits at characters that JSON may carry, such as U+0085."""
-    rest = b""
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line

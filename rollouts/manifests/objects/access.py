@@ -45,7 +45,7 @@ from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import Scaler
 from tidegate.core.model import Json, Value
 
-READ = ("get", "list", "watch")
+READ = ("get", "list")
 _AS_IS = ("get", "patch")
 """Server-side apply is a patch; of an object that is not there yet it asks for `create` too."""
 
@@ -56,7 +56,7 @@ class Right(Value):
     resource: Resource
     verbs: tuple[str, ...]
     names: tuple[str, ...] = ()
-    """Objects that it is about; all when empty. `create`, `list` and `watch` know no names."""
+    """Objects that it is about; all when empty. `create` and `list` know no names."""
     subresource: str = ""
 
     @property

@@ -1,10 +1,9 @@
 """A real cluster as the simulated controllers see it: what they follow is known here, all else is asked.
 
-What client-go's informers and `expectations` are to a controller. What is followed comes from watches and is read
-without asking; what was written is known at once, so that nobody acts on what was there before. Routes and ConfigMaps
-are read from the API server each time, as the Gateway API plugin does (`pkg/plugin/httproute.go`).
-
-One thread uses it: the one that reconciles. Changes are handed to that thread between two reconciliations.
+What client-go's informers and `expectations` are to a controller. What is followed is listed between two
+reconciliations and read without asking; what was written is known at once, so that nobody acts on what was there
+before. Routes and ConfigMaps are read from the API server each time, as the Gateway API plugin does
+(`pkg/plugin/httproute.go`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fakes.kube.store import Event, copied, kind_of
 
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube import requests
-from rollouts.kube.model import Request, Resource, WatchEvent, WatchEventType
+from rollouts.kube.model import Request, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS
 from tidegate.core.model import Json
 
@@ -37,18 +36,28 @@ class Mirror:
         """What is not followed, as it was read last."""
         self._listeners: list[Callable[[Event], None]] = []
 
-    def follow(self, resource: Resource, change: WatchEvent) -> None:
-        """Take in what a watch told, unless something later is known already."""
-        if change.kind in (WatchEventType.SYNCED, WatchEventType.BOOKMARK):
-            return
-        place = _place(change.object)
-        known = self._known[resource].get(place)
-        if change.kind is WatchEventType.DELETED:
-            if known is not None and known["metadata"]["uid"] == change.object["metadata"].get("uid"):
-                del self._known[resource][place]
-                self._say(resource, "DELETED", known, known)
-        else:
-            self._put(resource, change.object)
+    def look(self, resource: Resource, namespace: str, labels: str) -> bool:
+        """List a kind; whether anything is different from what is known. One that is not served has nothing.
+
+        Raises:
+            Refusal: it could not be listed.
+        """
+        try:
+            listed = self._asked(requests.collection(resource, labels=labels, namespace=namespace))
+        except Refusal as refusal:
+            if refusal.code != 404:
+                raise
+            listed = {"items": []}
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        now = {_place(body): kind | body for body in listed["items"]}
+        known = self._known[resource]
+        changed = [body for place, body in now.items() if place not in known or _version(known[place]) < _version(body)]
+        gone = [known.pop(place) for place in known.keys() - now.keys()]
+        for body in gone:
+            self._say(resource, "DELETED", body, body)
+        for body in changed:
+            self._put(resource, body)
+        return bool(gone or changed)
 
     def existing(self) -> Iterator[Event]:
         for resource, found in self._known.items():
@@ -105,7 +114,7 @@ class Mirror:
         return self._patch(resource, body, {"status": changes}, manager, subresource="status")
 
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
-        """One that is gone already is no error; the watch tells the rest."""
+        """One that is gone already is no error; the next look tells the rest."""
         try:
             return self._asked(requests.delete(resource, name, namespace))
         except Refusal as refusal:
@@ -136,8 +145,8 @@ class Mirror:
 
     def _put(self, resource: Resource, body: Json) -> None:
         before = self._known[resource].get(_place(body))
-        if before is not None and _version(before) >= _version(body):
-            return  # an older state, told late
+        if before is not None and _version(before) == _version(body):
+            return
         self._known[resource][_place(body)] = body
         self._say(resource, "MODIFIED" if before else "ADDED", before, body)
 

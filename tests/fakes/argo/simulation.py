@@ -124,13 +124,13 @@ class Simulation:
         self._waiting: dict[Key, None] = {}
         self._working: Key | None = None
         self._called = self._down = self._settling = False
-        self._analysis = "Running"
+        self.analysis_phase = "Running"
         self._pods_made = [pods_made]
         self._workers: dict[str, Callable[[Key, Json], None]] = {
             ROLLOUTS.plural: self._work_on_rollout,
             PODS.plural: self._work_on_pod,
             REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, self._pods_made),
-            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, self._analysis),
+            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, self.analysis_phase),
             DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
         self.loses_writes_within = 0.0
@@ -207,7 +207,7 @@ class Simulation:
 
         `Running` (as at first), `Successful`, `Failed` or `Error`.
         """
-        self._analysis = phase
+        self.analysis_phase = phase
         self._again(ANALYSIS_RUNS)
 
     @property

@@ -15,7 +15,7 @@ from fakes.clock import SimulatedTime, Time
 from fakes.kube import reads, writes
 from fakes.kube.refusal import Refusal, no_such_path
 from fakes.kube.store import KINDS, Event, Kind, Store, copied, copied_from_store
-from fakes.kube.writes import CONTROLLER, UNCHECKED, Check, How, Writes
+from fakes.kube.writes import CONTROLLER, How, Writes
 
 from rollouts.kube.model import PatchKind, Resource
 from tidegate.core.model import Json
@@ -48,12 +48,6 @@ def patched(target: Json, operations: Iterable[Json]) -> Any:
 
 def _apply(document: Any, operation: Json) -> Any:
     verb, path = operation.get("op"), _pointer(operation.get("path", ""))
-    if verb in ("move", "copy"):
-        source = _pointer(operation.get("from", ""))
-        value = copied(_look(document, source))
-        if verb == "move":
-            document = _removed(document, source)
-        return _added(document, path, value)
     if verb == "test":
         if _look(document, path) != operation.get("value"):
             raise _unfit(f"testing value {operation['path']} failed")
@@ -136,24 +130,17 @@ class FakeCluster:
         *,
         namespace: str = "default",
         time: Time | None = None,
-        owners: bool = True,
     ) -> None:
-        """Without `owners` nobody keeps managed fields, which is faster and knows no server-side apply of others."""
         self.name = name
         self.namespace = namespace
         """Where objects are that name none."""
         self.time: Time = time or SimulatedTime()
-        self.git_version = "v1.34.1"
         self.store = Store()
         self._kinds = {kind.key: kind for kind in KINDS}
-        self._writes = Writes(self.store, self.time, self._kinds, owners=owners)
+        self._writes = Writes(self.store, self.time, self._kinds)
+        self.admission = self._writes.admission
         for each in dict.fromkeys(("default", "kube-system", namespace)):
             self.create_namespace(each)
-
-    @property
-    def admission(self) -> list[Callable[[str, Kind, Json], None]]:
-        """Asked before every create and update with verb, kind and new object; one raises `Refusal` to refuse."""
-        return self._writes.admission
 
     def kept(self) -> Kept:
         """What is there now, for another cluster to begin with."""
@@ -263,7 +250,7 @@ class FakeCluster:
         namespace: str | None = None,
         manager: str = CONTROLLER,
         dry_run: bool = False,
-        check: Check = UNCHECKED,
+        strict: bool = False,
     ) -> Json:
         """Bring a new object.
 
@@ -271,7 +258,7 @@ class FakeCluster:
             Refusal: taken (409), wrong (400, 422), or no such namespace (404).
         """
         kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run, check=check)
+        how = How(manager, dry_run, strict=strict)
         return self._writes.create(kind, body, self._home(kind, body, namespace), how)
 
     def update(
@@ -283,7 +270,7 @@ class FakeCluster:
         subresource: str = "",
         manager: str = CONTROLLER,
         dry_run: bool = False,
-        check: Check = UNCHECKED,
+        strict: bool = False,
     ) -> Json:
         """Write the whole object, or with `status` nothing but its status.
 
@@ -291,7 +278,7 @@ class FakeCluster:
             Refusal: somebody wrote since it was read, or it has another uid (409); no version on a custom object (422).
         """
         kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run, subresource, check)
+        how = How(manager, dry_run, subresource, strict)
         return self._writes.update(kind, body, self._home(kind, body, namespace), how)
 
     def update_status(self, resource: Resource, body: Json, *, manager: str = CONTROLLER) -> Json:
@@ -325,7 +312,7 @@ class FakeCluster:
         manager: str = CONTROLLER,
         dry_run: bool = False,
         force: bool = False,
-        check: Check = UNCHECKED,
+        strict: bool = False,
     ) -> Json:
         """Merge patch, JSON patch, or server-side apply, which brings what is not there yet.
 
@@ -335,7 +322,7 @@ class FakeCluster:
             Refusal: the condition does not hold, or somebody else owns an applied field (409); it does not fit (422).
         """
         served = self.served(resource.group, resource.plural)
-        where, how = self._where(served, namespace), How(manager, dry_run, subresource, check)
+        where, how = self._where(served, namespace), How(manager, dry_run, subresource, strict)
         if kind is PatchKind.APPLY and isinstance(body, dict):
             return self._writes.apply(served, body, name, where, how, force=force)
         old = self._writes.existing(served, name, where)
@@ -359,7 +346,6 @@ class FakeCluster:
         *,
         namespace: str | None = None,
         propagation: str = "Background",
-        dry_run: bool = False,
     ) -> Json:
         """End it.
 
@@ -368,7 +354,7 @@ class FakeCluster:
         """
         kind = self.served(resource.group, resource.plural)
         found = self._writes.existing(kind, name, self._where(kind, namespace))
-        return self._writes.delete(kind, found, propagation, How(dry_run=dry_run))
+        return self._writes.delete(kind, found, propagation)
 
     def _where(self, kind: Kind, namespace: str | None) -> str:
         return (self.namespace if namespace is None else namespace) if kind.namespaced else ""

@@ -1,22 +1,20 @@
 """What every Kubernetes API server promises, as far as tidegate relies on it: the fake's, and a real cluster's.
 
-Inherit the classes and bring three fixtures: `client`, an open `KubeClient` of a namespace in which these tests may do
-anything; `marked`, a label's value that no other test run in that namespace has; and `forgets`, whether the server is
-known to have compacted its version 1, as every cluster has minutes after its birth.
+Inherit the classes and bring two fixtures: `client`, an open `KubeClient` of a namespace in which these tests may do
+anything, and `marked`, a label's value that no other test run in that namespace has.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rollouts.errors import ApiError, Conflict, Gone, Invalid, NotFound
-from rollouts.kube.model import AccessReview, PatchKind, Request, WatchEvent, WatchEventType
+from rollouts.errors import ApiError, Conflict, Invalid, NotFound
+from rollouts.kube.model import AccessReview, PatchKind, Request
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
 from tidegate.core.model import Json
@@ -203,17 +201,6 @@ class ApplyContract:
         assert caught.value.status == 409 and ".data.x" in str(caught.value)
         assert (await client.apply(note("a", x="2"), force=True))["data"] == {"x": "2"}
 
-    async def test_a_list_with_keys_is_owned_item_by_item(self, client: Cluster, scene: Json) -> None:
-        deployment = await client.apply(scene)
-        name = deployment["metadata"]["name"]
-        sidecar = {"name": "sidecar", "image": "registry.example/sidecar:1"}
-        operations: list[Json] = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": sidecar}]
-        await client.patch(DEPLOYMENTS, name, operations, kind=PatchKind.JSON)
-        scene["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/engine:2"
-        after = await client.apply(scene)
-        images = [one["image"] for one in after["spec"]["template"]["spec"]["containers"]]
-        assert images == ["registry.example/engine:2", "registry.example/sidecar:1"]
-
     async def test_a_services_selector_is_one_value(self, client: Cluster, service: Json) -> None:
         """What is applied takes the place of all of it: a key that somebody added goes, and with it their pods."""
         name = (await client.apply(service))["metadata"]["name"]
@@ -345,51 +332,6 @@ class ListingContract:
         assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-class WatchingContract:
-    """API concepts, "Efficient detection of changes"."""
-
-    async def test_first_what_is_then_what_changes(self, client: Cluster, note: Note, marked: str) -> None:
-        one = await client.create(CONFIG_MAPS, note("a", x="1"))
-        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
-            assert await told(changes, 2) == [("ADDED", "a"), ("SYNCED", "")]
-            await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "2"}})
-            await client.create(CONFIG_MAPS, note("b"))
-            await client.delete(CONFIG_MAPS, one["metadata"]["name"])
-            assert await told(changes, 3) == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
-
-    async def test_what_matches_no_more_is_deleted_for_the_watcher(
-        self, client: Cluster, note: Note, marked: str
-    ) -> None:
-        one = await client.create(CONFIG_MAPS, note("a"))
-        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
-            await told(changes, 2)
-            await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"metadata": {"labels": {MARK: "other"}}})
-            assert await told(changes, 1) == [("DELETED", "a")]
-
-    async def test_a_deleted_object_has_the_version_of_its_end(self, client: Cluster, note: Note, marked: str) -> None:
-        one = await client.create(CONFIG_MAPS, note("a"))
-        async with aclosing(client.watch(CONFIG_MAPS, labels=f"{MARK}={marked}")) as changes:
-            await told(changes, 2)
-            await client.delete(CONFIG_MAPS, one["metadata"]["name"])
-            last = await anext(changes)
-            assert last.kind is WatchEventType.DELETED
-            assert int(last.object["metadata"]["resourceVersion"]) > int(one["metadata"]["resourceVersion"])
-
-    async def test_a_version_is_watched_from_until_it_was_forgotten(
-        self, client: Cluster, note: Note, forgets: bool
-    ) -> None:
-        """A young server has forgotten nothing: 410 comes with compaction, minutes after."""
-        await client.create(CONFIG_MAPS, note("a"))
-        query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
-        try:
-            text = await client.text(f"{CONFIG_MAPS.path(client.namespace)}?" + "&".join(map("=".join, query.items())))
-        except Gone as gone:
-            assert gone.status == 410
-            return
-        gone_or_told = text.replace(" ", "")
-        assert '"code":410' in gone_or_told or (not forgets and '"type":"ADDED"' in gone_or_told)
-
-
 class AccessContract:
     """SelfSubjectAccessReview, and what a server says about itself."""
 
@@ -412,7 +354,6 @@ class ServerContract(
     StatusContract,
     EndingContract,
     ListingContract,
-    WatchingContract,
     AccessContract,
 ):
     """All that is promised of built-in kinds."""
@@ -446,20 +387,3 @@ class RolloutContract:
         with pytest.raises(Invalid) as caught:
             await client.apply(rollout)
         assert "gatewayAPI" in str(caught.value)
-
-    async def test_and_dropped_silently_when_not(self, client: Cluster, rollout: Json) -> None:
-        rollout["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {}}
-        plain = Request(method="POST", resource=ROLLOUTS, body=rollout)
-        created = await client.send(plain)
-        assert created["spec"]["strategy"]["canary"]["trafficRouting"] == {}
-
-
-async def told(changes: AsyncGenerator[WatchEvent, None], count: int) -> list[tuple[str, str]]:
-    """The next changes but bookmarks, each with the name that its label says."""
-    seen: list[tuple[str, str]] = []
-    async with asyncio.timeout(_SOON_SECONDS):
-        while len(seen) < count:
-            change = await anext(changes)
-            if change.kind is not WatchEventType.BOOKMARK:
-                seen.append((str(change.kind), change.object["metadata"].get("labels", {}).get("name", "")))
-    return seen

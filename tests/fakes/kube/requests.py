@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from fakes.kube.refusal import Refusal, conflict, expired, unauthorized
+from fakes.kube.refusal import Refusal, conflict, unauthorized
 
 from tidegate.core.model import Json
 
@@ -35,7 +35,7 @@ class Call:
     """What access rules and faults are about: a verb on a resource."""
 
     verb: str
-    """get, list, watch, create, update, patch, delete, deletecollection; lower-case method where it is no resource."""
+    """get, list, create, update, patch, delete, deletecollection; lower-case method where it is no resource."""
     group: str = ""
     version: str = ""
     plural: str = ""
@@ -70,8 +70,6 @@ def _verb(asked: Asked, name: str) -> str:
     if asked.method == "DELETE":
         return "delete" if name else "deletecollection"
     if asked.method == "GET":
-        if asked.query.get("watch") in ("1", "true"):
-            return "watch"
         return "get" if name else "list"
     return _VERBS.get(asked.method, asked.method.lower())
 
@@ -190,21 +188,7 @@ class Meanwhile:
     happens: Callable[[Call], None]
 
 
-@dataclass(frozen=True)
-class CutStream:
-    """A watch ends without a word after so many events."""
-
-    after: int = 0
-
-
-@dataclass(frozen=True)
-class ExpireStream:
-    """A watch is told with an ERROR event of 410 that its version is too old, after so many events."""
-
-    after: int = 0
-
-
-Effect = Refuse | LoseRequest | LoseAnswer | Meanwhile | CutStream | ExpireStream
+Effect = Refuse | LoseRequest | LoseAnswer | Meanwhile
 
 
 @dataclass
@@ -245,7 +229,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.vanished = False
-        """Every request fails to connect and every watch is cut, until it is back."""
+        """Every request fails to connect, until it is back."""
         self._faults: list[Fault] = []
         self._once_each: list[tuple[Fault, set[Call]]] = []
 
@@ -277,15 +261,6 @@ class Faults:
         reason = {500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}.get(code, "")
         refusal = Refusal(code, reason, f"an error on the server ({reason or code}) has prevented the request")
         self.add(Fault(Refuse(refusal), verbs=verbs, times=times))
-
-    def expired_version(self, *, as_status: bool = False, times: int | None = 1) -> None:
-        """410 for the next watch: as an ERROR event (the watch cache) or as the answer's status (etcd, gateways)."""
-        effect = Refuse(expired("too old resource version: 1 (2)")) if as_status else ExpireStream()
-        self.add(Fault(effect, verbs=("watch",), times=times))
-
-    def cut_every_watch(self, *, after: int = 1, times: int | None = None) -> None:
-        """Each watch ends after so many events."""
-        self.add(Fault(CutStream(after), verbs=("watch",), times=times))
 
     def struck(self, call: Call) -> list[Effect]:
         """What this call meets: the first fault that fits, and whatever happens meanwhile."""

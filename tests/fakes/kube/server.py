@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 import uvicorn
 import yaml
 from fakes.clock import RealTime, SimulatedTime
-from fakes.kube.api import Api, Lost, Reply, Stream
+from fakes.kube.api import Api, Lost
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
@@ -51,9 +51,7 @@ class FakeTransport(httpx.AsyncBaseTransport):
         except Lost as lost:
             error = httpx.ReadError if lost.sent else httpx.ConnectError
             raise error(str(lost), request=request) from lost
-        if isinstance(answer, Reply):
-            return httpx.Response(answer.code, headers=answer.headers, content=answer.body, request=request)
-        return httpx.Response(200, headers=answer.headers, stream=_Lines(answer), request=request)
+        return httpx.Response(answer.code, headers=answer.headers, content=answer.body, request=request)
 
 
 def client_of(api: Api) -> KubeClient:
@@ -65,24 +63,6 @@ def client_of(api: Api) -> KubeClient:
         transport=FakeTransport(api),
         chance=lambda: 0.5,
     )
-
-
-class _Lines(httpx.AsyncByteStream):
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for line in self._stream.lines:
-                yield line
-        except Lost as lost:
-            raise httpx.ReadError(str(lost)) from lost
-
-    async def aclose(self) -> None:
-        self._stream.end()
-        close: Any = getattr(self._stream.lines, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def kubeconfig(servers: Mapping[str, str], authority: bytes, *, namespace: str = "default", token: str = TOKEN) -> Json:
@@ -151,31 +131,26 @@ class FakeServers:
         """As `do`, for what has to be waited for there."""
         return asyncio.run_coroutine_threadsafe(action, self._loop).result(_ACTION_SECONDS)
 
-    def once_watched(self, region: str, resources: Collection[Resource], action: Callable[[], object]) -> Future[None]:
-        """Run it as soon as a client has begun to watch all of these; its first lists are answered by then."""
+    def once_asked(
+        self, region: str, verb: str, resource: Resource, times: int, action: Callable[[], object]
+    ) -> Future[None]:
+        """Run it when a client asks this for so many times from now on: it has dealt with the answers before the last.
+
+        An action that fails is raised by the answer's `result`.
+        """
         calls = self._apis[region].calls
         before = len(calls)
-        wanted = {each.plural for each in resources}
-        return self._once(lambda: wanted <= {call.plural for call in calls[before:] if call.verb == "watch"}, action)
 
-    def once_asked_again(self, region: str, resource: Resource, action: Callable[[], object]) -> Future[None]:
-        """Run it when a client lists these for the second time: it has dealt with the first answer by then."""
-        calls = self._apis[region].calls
-        return self._once(
-            lambda: [call.plural for call in calls if call.verb == "list"].count(resource.plural) >= 2, action
-        )
-
-    def _once(self, happened: Callable[[], bool], action: Callable[[], object]) -> Future[None]:
         async def run() -> None:
             async with asyncio.timeout(_ACTION_SECONDS):
-                while not happened():
+                while [(call.verb, call.plural) for call in calls[before:]].count((verb, resource.plural)) < times:
                     await asyncio.sleep(0.01)
             action()
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
     def vanish(self, region: str) -> None:
-        """Close its port; open watches are cut."""
+        """Close its port."""
         asyncio.run_coroutine_threadsafe(self.stop(region), self._loop).result(_PATIENCE_SECONDS)
 
     def come_back(self, region: str) -> None:
@@ -255,11 +230,8 @@ def app_of(api: Api) -> Callable[..., Any]:
     async def app(scope: Message, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         try:
             answer = api.answer(await _asked(scope, receive))
-            if isinstance(answer, Reply):
-                await _begin(send, answer.code, answer.headers | {"content-length": str(len(answer.body))})
-                await send({"type": "http.response.body", "body": answer.body})
-            else:
-                await _stream(answer, receive, send)
+            await _begin(send, answer.code, answer.headers | {"content-length": str(len(answer.body))})
+            await send({"type": "http.response.body", "body": answer.body})
         except Lost:
             # An answer that was promised and does not come makes the server break the connection.
             await _begin(send, 200, {"content-length": "1"})
@@ -284,23 +256,3 @@ def _query(text: str) -> dict[str, str]:
 async def _begin(send: Callable[[Message], Any], code: int, headers: Mapping[str, str]) -> None:
     said = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": code, "headers": said})
-
-
-async def _stream(stream: Stream, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
-    """Send lines as they come, until the stream ends or the client goes."""
-
-    async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        stream.end()
-
-    await _begin(send, 200, stream.headers)
-    watcher = asyncio.create_task(gone())
-    try:
-        async for line in stream.lines:
-            await send({"type": "http.response.body", "body": line, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    except Lost:
-        return  # an answer that does not end makes the server break the connection
-    finally:
-        watcher.cancel()

@@ -1,4 +1,4 @@
-"""Kinds, objects and the history of their changes: what etcd is to an API server.
+"""Kinds, objects and their changes: what etcd is to an API server.
 
 What goes with an object: its dependents (Kubernetes, "Garbage Collection"), and what a namespace holds.
 """
@@ -145,34 +145,20 @@ class Store:
 
     def __init__(self) -> None:
         self.version = 1
-        self.history: deque[Event] = deque(maxlen=100_000)
         self._by_kind: dict[tuple[str, str], dict[Place, Json]] = {}
         self._dependents: dict[str, dict[tuple[tuple[str, str], Place], Kind]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._untold: deque[Event] = deque()
         self._telling = False
-        self._compacted = 0
-
-    @property
-    def oldest(self) -> int:
-        """The first version that a watch may still start from; what is older was compacted (410)."""
-        forgotten = self.history[0].version - 1 if len(self.history) == self.history.maxlen else 0
-        return max(self._compacted, forgotten)
-
-    def compact(self) -> None:
-        """Forget the history, as etcd does every five minutes."""
-        self._compacted = self.version
 
     def fill(self, objects: Iterable[tuple[Kind, Json]], version: int) -> None:
-        """Hold these and nothing else, as they are; the history begins here."""
+        """Hold these and nothing else, as they are."""
         self._by_kind.clear()
         self._dependents.clear()
         for kind, body in objects:
             self._by_kind.setdefault(kind.key, {})[_place(body)] = body
             self._relate(kind, _place(body), None, body)
         self.version = version
-        self.history.clear()
-        self.compact()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         return self._by_kind.get(kind.key, {}).get((namespace, name))
@@ -215,15 +201,6 @@ class Store:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def since(self, version: int) -> list[Event]:
-        """What came after `version`."""
-        newer: list[Event] = []
-        for event in reversed(self.history):
-            if event.version <= version:
-                break
-            newer.append(event)
-        return newer[::-1]
-
     def _relate(self, kind: Kind, place: Place, before: Json | None, after: Json | None) -> None:
         here = (kind.key, place)
         for uid in _owners(before):
@@ -237,7 +214,6 @@ class Store:
 
     def _tell(self, event: Event) -> None:
         """A listener may change objects itself; all others still hear first what came first."""
-        self.history.append(event)
         self._untold.append(event)
         if self._telling:
             return

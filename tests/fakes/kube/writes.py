@@ -12,10 +12,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from fakes.clock import Time
-from fakes.kube import ownership, store
+from fakes.kube import ownership, store, validation
 from fakes.kube.refusal import Cause, Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
 from fakes.kube.store import Kind, Store, copied, copied_from_store
 
@@ -216,33 +215,6 @@ CONTROLLER = "controller"
 """The field manager of the one who writes in plain Python and says no other."""
 
 
-class Check(Protocol):
-    """Field validation of one write."""
-
-    def decoded(self, kind: Kind, body: Json, before: Json | None) -> Json:
-        """What of a body its kind knows; raises `Refusal`."""
-        ...
-
-    def valid(self, kind: Kind, body: Json, before: Json | None) -> None:
-        """Raises `Refusal` for a value that cannot be."""
-        ...
-
-
-class Unchecked:
-    """Takes all: the one who writes in plain Python is a part of the cluster, or of a test's set-up."""
-
-    def decoded(self, kind: Kind, body: Json, before: Json | None) -> Json:
-        return body
-
-    def typed(self, kind: Kind, config: Json) -> Json:
-        return config
-
-    def valid(self, kind: Kind, body: Json, before: Json | None) -> None: ...
-
-
-UNCHECKED = Unchecked()
-
-
 @dataclass(frozen=True)
 class How:
     """The parameters of a write."""
@@ -250,20 +222,21 @@ class How:
     manager: str = CONTROLLER
     dry_run: bool = False
     subresource: str = ""
-    check: Check = UNCHECKED
+    strict: bool = False
+    """Whether fields are validated: of what plain Python writes they are not, which is a part of the cluster."""
 
 
 class Writes:
     """The rules of every write of one cluster."""
 
-    def __init__(self, store: Store, time: Time, kinds: Mapping[tuple[str, str], Kind], *, owners: bool) -> None:
+    def __init__(self, store: Store, time: Time, kinds: Mapping[tuple[str, str], Kind]) -> None:
         self._store = store
         self._time = time
         self._kinds = kinds
         self.ids = 0
         """How many were given so far."""
-        self._owners = owners
         self.admission: list[Callable[[str, Kind, Json], None]] = []
+        """Asked before every create and update with verb, kind and new object; one raises `Refusal` to refuse."""
 
     @property
     def _now(self) -> str:
@@ -293,7 +266,7 @@ class Writes:
             raise already_exists(kind.qualified, new["metadata"]["name"])
         if managed is not None:
             new["metadata"]["managedFields"] = managed
-        return self._commit("create", kind, None, new, how, owned=managed is not None)
+        return self._commit(kind, None, new, how, owned=managed is not None)
 
     def update(self, kind: Kind, body: Json, namespace: str, how: How) -> Json:
         """Put a whole object, or its status, in the place of what is there."""
@@ -316,14 +289,16 @@ class Writes:
         after = reported(old, new) if how.subresource else rewritten(kind, old, new)
         if managed is not None:
             after = after | {"metadata": after["metadata"] | {"managedFields": managed}}
-        return self._commit("update", kind, old, after, how, owned=owned)
+        return self._commit(kind, old, after, how, owned=owned)
 
     def apply(self, kind: Kind, body: Json, name: str, namespace: str, how: How, *, force: bool) -> Json:
         """Server-side apply: bring it, or settle with the other owners of its fields."""
         config = placed(kind, copied(body), namespace)
         if config["metadata"].setdefault("name", name) != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
-        config = how.check.typed(kind, config)
+        if how.strict:
+            config = validation.without_nulls(config)
+            validation.require_typed(kind, config)
         fill(kind, config)
         old = self._store.get(kind, namespace, name)
         if old is None and how.subresource:
@@ -338,36 +313,35 @@ class Writes:
             return self.create(kind, settled, namespace, how, managed=settled["metadata"]["managedFields"])
         return self.rewrite(kind, old, settled, how, owned=True)
 
-    def delete(self, kind: Kind, found: Json, propagation: str, how: How) -> Json:
-        """End it."""
-        return copied_from_store(found) if how.dry_run else self._bury(kind, found, propagation)
-
     def _inhabited(self, kind: Kind, namespace: str) -> None:
         """`NamespaceLifecycle` admission: nothing comes into a namespace that is not there."""
         home = self._kinds.get(("", "namespaces"))
         if kind.namespaced and home is not None and self._store.get(home, "", namespace) is None:
             raise not_found("namespaces", namespace)
 
-    def _commit(self, verb: str, kind: Kind, old: Json | None, new: Json, how: How, *, owned: bool) -> Json:
-        """Check, fill in, note who owns what, ask admission, store.
+    def _commit(self, kind: Kind, old: Json | None, new: Json, how: How, *, owned: bool) -> Json:
+        """Check, fill in, note who owns what, store.
 
         The new object shares no part with its writer's; what it shares with the old one is filled in already.
         A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
         """
-        new = how.check.decoded(kind, new, old)
+        if how.strict:
+            new = validation.without_nulls(new)
         fill(kind, new)
-        how.check.valid(kind, new, old)
-        if self._owners and not owned:
+        if how.strict:
+            validation.require_valid(kind, new, old)
+        if not owned:
             new["metadata"]["managedFields"] = ownership.updated(
                 kind, old, new, manager=how.manager, subresource=how.subresource, now=self._now
             )
         for check in self.admission:
-            check(verb, kind, copied(new))
+            check("create" if old is None else "update", kind, copied(new))
         if how.dry_run or new == old:
             return new
         return copied_from_store(self._store.put(kind, new, manager=how.manager))
 
-    def _bury(self, kind: Kind, found: Json, propagation: str) -> Json:
+    def delete(self, kind: Kind, found: Json, propagation: str) -> Json:
+        """End it."""
         gone = self._store.remove(kind, found)
         store.collect(self._store, gone, orphan=propagation == "Orphan")
         if kind.key == ("", "namespaces"):

@@ -189,15 +189,6 @@ def answer(body: Any, *, status: int = 200) -> bytes:
     return head.encode() + content
 
 
-STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-STREAM_END = b"0\r\n\r\n"
-
-
-def chunk(content: bytes) -> bytes:
-    """A piece of a stream."""
-    return f"{len(content):x}\r\n".encode() + content + b"\r\n"
-
-
 @dataclass(frozen=True)
 class Pair:
     """A certificate and its key, as PEM."""

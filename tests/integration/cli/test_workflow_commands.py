@@ -14,6 +14,7 @@ from fakes.terminal import Tidegate
 from fakes.workflow.cases import GOLDEN
 
 from registry.adapters.mlflow_models import MlflowRegistry
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import CONFIG_MAPS, EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
@@ -62,11 +63,8 @@ class Hub:
             }
             self.cluster.create(EVENTS, event)
 
-    def once_asked_for_events_again(self, action: Callable[[], None]) -> Future[None]:
-        return self._servers.once_asked_again(HUB, EVENTS, action)
-
-    def once_watched(self, action: Callable[[], None]) -> Future[None]:
-        return self._servers.once_watched(HUB, [WORKFLOWS], action)
+    def once_asked(self, verb: str, resource: Resource, times: int, action: Callable[[], None]) -> Future[None]:
+        return self._servers.once_asked(HUB, verb, resource, times, action)
 
 
 @pytest.fixture
@@ -146,7 +144,7 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
         ended = a_pod("build", "Failed", 3, at="2026-01-01T09:00:00Z")
         hub.report(name, "Failed", ended, a_pod("close", "Failed", 1, template="close", at="2026-01-01T09:05:00Z"))
 
-    reported = hub.once_watched(controller)
+    reported = hub.once_asked("get", WORKFLOWS, 1, controller)
     said = tidegate("workflow", "watch", name, "-f", SPEC)
     reported.result()
     assert said.out.splitlines()[0] == f"{name}: pending"
@@ -167,9 +165,9 @@ def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) 
         hub.report(name, "Running", pending)
         hub.has_pod(name, "build", said=[missing, missing])
 
-    reported = hub.once_watched(controller)
+    reported = hub.once_asked("get", WORKFLOWS, 1, controller)
     ended = {**a_pod("build", "Failed", 4), "message": ""}
-    told = hub.once_asked_for_events_again(lambda: hub.report(name, "Failed", ended))
+    told = hub.once_asked("list", EVENTS, 2, lambda: hub.report(name, "Failed", ended))
     said = tidegate("workflow", "watch", name, "-f", SPEC)
     reported.result()
     told.result()

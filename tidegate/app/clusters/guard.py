@@ -45,7 +45,7 @@ def guard_region(asked: GuardOptions, say: Callable[[str], None]) -> None:
 
 async def _guard(asked: GuardOptions, say: Callable[[str], None]) -> None:
     # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
-    client, clock = cluster_client(asked.context, asked.namespace, retries=False), SystemClock()
+    client, clock = cluster_client(asked.context, asked.namespace, retry_seconds=0), SystemClock()
     with suppress(asyncio.CancelledError):
         async with client as cluster:
             place = _place(asked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
 from pipelines.workflow.runs import POD_OF, WorkflowState, hindrances, node_of, workflow, workflow_state
 from rollouts.errors import FleetError, NotFound
-from rollouts.kube.model import WatchEventType
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
@@ -106,88 +105,59 @@ async def _require_template(client: Cluster, blueprint: WorkflowInput) -> None:
 Tell = Callable[[WorkflowState | None, WorkflowState], None]
 """Hears of each change: what was before, and what is now."""
 
+LOOK_SECONDS = 2.0
+
+AWAY_SECONDS = 600.0
+"""How long the API server may be away in a row; each step of the workflow waits as long for its region."""
+
 
 def watch_workflow(name: str, spec_path: Path, context: str | None, tell: Tell) -> WorkflowState:
-    """Follow a workflow until it is over.
+    """Look at a workflow every two seconds until it is over.
 
     Raises:
         UsageError: there is none of that name.
-        OutsideError: it was deleted, or the watch was lost.
+        OutsideError: it was deleted, or the API server is away for too long.
     """
     return asyncio.run(_watch(name, workflow_input(spec_path).namespace, context, tell))
 
 
 async def _watch(name: str, namespace: str, context: str | None, tell: Tell) -> WorkflowState:
-    async with cluster_client(context, namespace) as client:
-        return await _follow(client, name, tell)
-
-
-async def _follow(client: Cluster, name: str, tell: Tell) -> WorkflowState:
-    progress = _Progress(tell)
-    warnings = asyncio.create_task(_tell_warnings(client, name, progress))
-    try:
-        return await _until_over(client, name, progress)
-    finally:
-        warnings.cancel()
-        await asyncio.wait([warnings])
-
-
-async def _until_over(client: Cluster, name: str, progress: _Progress) -> WorkflowState:
-    async with aclosing(client.watch(WORKFLOWS, fields=f"metadata.name={name}")) as changes:
-        async for change in changes:
-            if change.kind is WatchEventType.DELETED:
-                raise OutsideError(f"workflow {name} was deleted", hint="its delivery's ledger says how far it came")
-            if change.kind is WatchEventType.SYNCED and progress.last is None:
+    last, warnings = None, dict[str, dict[str, None]]()
+    async with cluster_client(context, namespace, retry_seconds=AWAY_SECONDS) as client:
+        while True:
+            try:
+                found = await client.get(WORKFLOWS, name)
+            except NotFound as error:
+                if last is not None:
+                    raise OutsideError(
+                        f"workflow {name} was deleted", hint="its delivery's ledger says how far it came"
+                    ) from error
                 raise UsageError(
                     f"there is no workflow {name} here", hint="see `kubectl get workflows`, or name another --context"
-                )
-            if change.kind not in (WatchEventType.ADDED, WatchEventType.MODIFIED):
-                continue
-            now = progress.goes_on(workflow_state(change.object))
+                ) from error
+            state = workflow_state(found)
+            await _add_warnings(client, name, _pending(state) & _pending(last), warnings)
+            now = state.warned(warnings)
+            if now != last:
+                tell(last, now)
             if now.over:
                 return now
-    raise OutsideError(f"lost the watch on workflow {name}", hint="the workflow goes on: run the command again")
+            last = now
+            await asyncio.sleep(LOOK_SECONDS)
 
 
-class _Progress:
-    """What is known of one workflow, from its own object and from events of its pods."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._warnings: dict[str, dict[str, None]] = {}
-        self.last: WorkflowState | None = None
-
-    @property
-    def pending(self) -> frozenset[str]:
-        """Ids of pods that have not begun."""
-        return frozenset(pod.id for pod in self.last.pods if pod.phase == "Pending") if self.last else frozenset()
-
-    def goes_on(self, now: WorkflowState) -> WorkflowState:
-        """Tell what is new."""
-        now = now.warned(self._warnings)
-        self._tell(self.last, now)
-        self.last = now
-        return now
-
-    def warn(self, pod: str, said: Iterable[str]) -> None:
-        """Tell what has not been told of that pod before; nothing once it has begun."""
-        if self.last is not None and pod in self.pending:
-            self._warnings.setdefault(pod, {}).update(dict.fromkeys(said))
-            self.goes_on(self.last)
+def _pending(state: WorkflowState | None) -> set[str]:
+    """Ids of pods that have not begun."""
+    return {pod.id for pod in state.pods if pod.phase == "Pending"} if state else set()
 
 
-_LOOK_SECONDS = 3.0
-"""Between two looks at pods that do not begin: the workflow's object does not change while a Secret is missing."""
+async def _add_warnings(client: Cluster, name: str, waiting: set[str], warnings: dict[str, dict[str, None]]) -> None:
+    """What events say of pods that do not begin: the workflow's object does not change while a Secret is missing.
 
-
-async def _tell_warnings(client: Cluster, name: str, progress: _Progress) -> None:
-    """Until it is cancelled. Who may not read pods and events hears nothing, and the watch goes on."""
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        if not progress.pending:
-            continue
-        with suppress(FleetError):
-            for pod in (await client.list(PODS, labels=f"{POD_OF}={name}")).items:
-                if node_of(pod) in progress.pending:
-                    events = await client.list(EVENTS, fields=f"involvedObject.name={pod['metadata']['name']}")
-                    progress.warn(node_of(pod), hindrances(events.items))
+    Who may not read pods and events hears nothing.
+    """
+    with suppress(FleetError):
+        for pod in (await client.list(PODS, labels=f"{POD_OF}={name}")).items if waiting else ():
+            if node_of(pod) in waiting:
+                events = await client.list(EVENTS, fields=f"involvedObject.name={pod['metadata']['name']}")
+                warnings.setdefault(node_of(pod), {}).update(dict.fromkeys(hindrances(events.items)))

@@ -107,23 +107,21 @@ async def running_host(state: Path) -> FleetHost | None:
 
 @asynccontextmanager
 async def cluster_client(
-    context: str | None, namespace: str | None, *, retries: bool = True
+    context: str | None, namespace: str | None, *, retry_seconds: float = 20.0
 ) -> AsyncIterator[KubeClient]:
     """A client of one namespace of a cluster, closed at the end; nobody is asked yet.
 
     Args:
         context: None, or empty, for the kubeconfig's current one, or the cluster that we run in.
         namespace: None for the context's.
-        retries: whether a request is sent again when the server is busy or away.
+        retry_seconds: how long a request is sent again when the server is busy or away; 0 for a single attempt.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
     """
-    from rollouts.adapters.kube.client import RETRY_SECONDS, connect
+    from rollouts.adapters.kube.client import connect
 
-    client = connect(
-        context or None, clock=SystemClock(), namespace=namespace, retry_seconds=RETRY_SECONDS if retries else 0
-    )
+    client = connect(context or None, clock=SystemClock(), namespace=namespace, retry_seconds=retry_seconds)
     try:
         yield client
     finally:

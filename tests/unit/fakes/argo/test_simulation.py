@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from fakes.argo.scene import NAME, Scene, canary
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from rollouts.argo.state import phase_of
 from rollouts.kube.resources import ROLLOUTS
@@ -43,52 +39,6 @@ def test_a_version_that_is_kept_warm_for_longer_than_the_progress_deadline_is_no
     scene.promote_full()
     scene.wait(1200)
     assert phase_of(scene.rollout).phase == "Healthy"
-
-
-ACTIONS: dict[str, Callable[[Scene], None]] = {
-    "one": lambda scene: scene.deploy("1"),
-    "two": lambda scene: scene.deploy("2"),
-    "three": lambda scene: scene.deploy("3"),
-    "resume": lambda scene: scene.resume(),
-    "skip": lambda scene: scene.say(pauseConditions=None, currentStepIndex=1),
-    "abort": lambda scene: scene.abort(),
-    "full": lambda scene: scene.promote_full(),
-    "pause": lambda scene: scene.change(paused=True),
-    "go on": lambda scene: scene.change(paused=False),
-    "scale": lambda scene: scene.change(replicas=7),
-    "nothing": lambda scene: scene.change(replicas=0),
-    "crash": lambda scene: scene.simulation.crash("2"),
-    "heal": lambda scene: scene.simulation.crash("2", on=False),
-    "break": lambda scene: setattr(scene.simulation, "plugin_broken", True),
-    "mend": lambda scene: setattr(scene.simulation, "plugin_broken", False),
-    "moment": lambda scene: scene.wait(5),
-    "minutes": lambda scene: scene.wait(200),
-}
-STRATEGIES = {
-    "routed": canary(scaleDownDelaySeconds=100),
-    "dynamic": canary(dynamicStableScale=True),
-}
-
-
-@pytest.mark.long
-@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(st.sampled_from(sorted(STRATEGIES)), st.lists(st.sampled_from(sorted(ACTIONS)), min_size=3, max_size=15))
-def test_whatever_is_done_it_comes_to_rest(strategy: str, story: list[str]) -> None:
-    scene = Scene(STRATEGIES[strategy], rollbackWindow={"revisions": 2})
-    for action in story:
-        ACTIONS[action](scene)
-        rollout_now = scene.rollout
-        assert phase_of(rollout_now).phase
-        weights = rollout_now["status"].get("canary", {}).get("weights")
-        assert weights is None or weights["canary"]["weight"] + weights["stable"]["weight"] == 100
-    scene.simulation.crash("2", on=False)
-    scene.simulation.plugin_broken = False
-    scene.change(paused=False, replicas=4)
-    scene.deploy("9")
-    scene.wait(120)
-    scene.promote_full()
-    scene.wait(120)
-    assert (scene.phase, scene.serves["stable"], scene.pods["9"]) == ("Healthy", "9", 4)
 
 
 @pytest.mark.parametrize(("after", "heard"), [(0.01, False), (0.1, True)])

@@ -16,19 +16,9 @@ from rollouts.adapters.kube.client import KubeClient
 __all__ = ["note", "scene", "service"]
 
 
-@pytest.fixture(params=[True, False], ids=["old", "young"])
-def forgets(request: pytest.FixtureRequest) -> bool:
-    """An old server has compacted what it knew first."""
-    return bool(request.param)
-
-
 @pytest.fixture
-async def client(request: pytest.FixtureRequest) -> AsyncIterator[KubeClient]:
-    time = SimulatedTime()
-    cluster = FakeCluster(time=time, namespace="llm")
-    if "forgets" in request.fixturenames and request.getfixturevalue("forgets"):
-        cluster.store.compact()
-    client = client_of(Api(cluster))
+async def client() -> AsyncIterator[KubeClient]:
+    client = client_of(Api(FakeCluster(time=SimulatedTime(), namespace="llm")))
     yield client
     await client.close()
 

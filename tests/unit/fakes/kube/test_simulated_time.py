@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from fakes.clock import SimulatedTime
+
+
+@pytest.fixture
+def time() -> SimulatedTime:
+    return SimulatedTime()
 
 
 def test_who_is_due_is_called_in_order_of_time_then_of_asking(time: SimulatedTime) -> None:
