@@ -30,6 +30,10 @@ REGIONS = "regions"
 collect_ignore_glob = [] if os.environ.get(WANTED) else ["test_*.py"]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.slow(reason="a real API server, and controllers that need their time"))
+
+
 @pytest.fixture(scope="session")
 def namespace() -> str:
     return f"tidegate-test-{uuid4().hex[:8]}"

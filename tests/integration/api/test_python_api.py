@@ -22,6 +22,8 @@ from fakes.services.embedded_mlflow import write_embedded_mlflow
 import tidegate
 from tidegate.testing import FakeClock, fleet_contract, write_tiny_model
 
+pytestmark = pytest.mark.slow(reason="deliveries by a fleet host with engines of its own")
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -212,7 +214,6 @@ async def test_what_a_connection_lacks_is_said_before_anything_is_done(spec: tid
             pass
 
 
-@pytest.mark.slow(reason="its first command makes MLflow's tables")
 @pytest.mark.parametrize(("words", "code"), [([], 0), long(["slow"], 1)])
 def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int

@@ -24,6 +24,8 @@ from registry.model import Event
 from tidegate.app.wiring.trust import local_identities
 from tidegate.core.spec import load_spec
 
+pytestmark = pytest.mark.slow(reason="a process for each approval and each step")
+
 APPROVALS = """
 approvals: [{before: wave, wave: 2, by: {groups: [risk], count: 2}, not_the_requester: true}]
 freeze: [{from: 2026-01-01, to: 2096-01-01, reason: audit, lift: {groups: [risk]}}]

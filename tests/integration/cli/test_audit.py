@@ -52,6 +52,7 @@ def keys(folder: Path) -> Path:
     return private
 
 
+@pytest.mark.slow(reason="a process for each command")
 def test_an_untouched_delivery_is_genuine(tidegate: Tidegate, opened: str, state: Path) -> None:
     said = tidegate("audit", "verify", opened, "--output", "json")
     (found,) = said.json
@@ -108,6 +109,7 @@ def test_recorded_evidence_is_judged_again(
     assert "line 12: canary@eu-west-1/25: gate latency: outcome: recorded fail, now " in said.out
 
 
+@pytest.mark.slow(reason="a process for each command")
 def test_what_was_cut_off_is_found_by_an_export(tidegate: Tidegate, opened: str, client: Any) -> None:
     assert tidegate("approve", opened, "wave@2", "--by", "ann").code == 0
     assert tidegate("audit", "export", opened, "--to", "kept.jsonl").code == 0

@@ -31,6 +31,8 @@ from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
 from tidegate.app import rollback
 
+pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
+
 REGION = "eu-west-1"
 KEY = "workflow-1"
 AWAY = "http://127.0.0.1:9"

@@ -81,6 +81,7 @@ def test_a_dry_run_says_that_a_region_is_away(tidegate: Tidegate, servers: FakeS
     assert f"`deliver` would not begin: {servers.urls['us-east-1']} cannot be reached" in told.out
 
 
+@pytest.mark.slow(reason="a process for each command; a region that is away is waited for")
 def test_a_delivery_to_clusters_and_back(
     tidegate: Tidegate, servers: FakeServers, heard: Posted, name: str, page: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_plan_names_what_others_have_there_as_data_too(tidegate: Tidegate, ser
     assert (there[0], {each["kind"] for each in there[1]}) == ("us-east-1", {"Rollout", "Service", "HTTPRoute"})
 
 
+@pytest.mark.slow(reason="a process for each command; a region that is away is waited for")
 def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:
     servers.vanish("us-east-1")
     said = tidegate("status", "delivery.yaml")

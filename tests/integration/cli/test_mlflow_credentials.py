@@ -123,6 +123,7 @@ def test_a_name_and_a_password(
     assert [each.code for each in told[-2:]] == [0, 0]
 
 
+@pytest.mark.slow(reason="an MLflow server of its own")
 def test_who_is_not_let_in_hears_it_in_one_line(
     with_password: str, certificates: Path, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

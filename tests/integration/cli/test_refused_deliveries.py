@@ -64,6 +64,7 @@ def test_an_alias_that_no_version_has(machine: Machine, tidegate: Tidegate) -> N
     assert "models:/tiny@candidate: no version has this alias; there are challenger (2), champion (1)" in line
 
 
+@pytest.mark.slow(reason="a process for each command")
 def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: Tidegate) -> None:
     export = write_export(machine, seed=2)
     registered = tidegate("model", "register", MODEL, str(export), "--alias", "challenger")

@@ -93,6 +93,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow(reason="a process for each command")
 def test_a_branch_becomes_its_commit_a_token_stays_secret_and_what_cannot_be_fetched_is_one_line(
     register: Run, registry: MlflowRegistry, hub: Hub, tmp_path: Path
 ) -> None:

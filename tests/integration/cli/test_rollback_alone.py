@@ -15,6 +15,8 @@ from fakes.clusters.region import NAMESPACE, moved_in
 from fakes.clusters.served import Clusters, clusters, delivery_to
 from fakes.kube.requests import Call
 
+pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
+
 REGIONS = ("eu-west-1", "us-east-1")
 TIDEGATE = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
 

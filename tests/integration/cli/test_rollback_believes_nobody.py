@@ -22,6 +22,8 @@ from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.kube.resources import ROLLOUTS
 
+pytestmark = pytest.mark.slow(reason="a fleet host or clusters, MLflow that breaks, and a process for each command")
+
 REGIONS = ("eu-west-1", "us-east-1")
 EVIL = f"evil.example.net/miner@sha256:{'6' * 64}"
 
@@ -172,7 +174,6 @@ class ThisMachine:
         await host.close()
 
 
-@pytest.mark.slow(reason="a fleet host, Prometheus and engines, which end and come up again")
 @pytest.mark.parametrize("store", [None, b"no database"], ids=["deleted", "malformed"])
 def test_a_fleet_of_this_machine_goes_back_by_what_its_host_keeps(
     tidegate: Tidegate, delivery: Path, tmp_path: Path, store: bytes | None

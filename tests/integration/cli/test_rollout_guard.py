@@ -69,6 +69,7 @@ def until(port: int, path: str, status: int) -> str:
     return said[1]
 
 
+@pytest.mark.slow(reason="the guard's process starts, and looks once before it ends")
 def test_it_is_ready_says_so_and_ends_when_it_is_told(there: Clusters, tmp_path: Path) -> None:
     """What it takes back, and when, is told where no half a minute has to pass: `tests/unit/rollouts/cluster`."""
     port = free_port()

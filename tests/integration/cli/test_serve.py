@@ -75,6 +75,7 @@ def test_webhooks_from_elsewhere_need_a_secret(tidegate: Tidegate, delivery: Pat
     assert (said.code, said.err.partition(";")[0]) == (2, "tidegate: TIDEGATE_WEBHOOK_SECRET is not set")
 
 
+@pytest.mark.slow(reason="a process that polls the registry")
 def test_on_the_loopback_it_needs_no_secret_and_believes_no_webhook(delivery: Path, tmp_path: Path) -> None:
     address, moment = free_address(), str(int(time.time()))
     headers = {SIGNATURE_HEADER: sign("", "1", moment, b"{}"), TIMESTAMP_HEADER: moment, DELIVERY_ID_HEADER: "1"}

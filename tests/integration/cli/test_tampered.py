@@ -261,6 +261,7 @@ TABLE: dict[Callable[[Scene], None], Found] = {
 }
 
 
+@pytest.mark.slow(reason="a process for each step and each audit")
 def test_the_next_step_and_the_audit_find_every_change(scene: Scene) -> None:
     missed: dict[str, str] = {}
     for tampers, found in TABLE.items():

@@ -156,6 +156,7 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
     assert said.code == 1
 
 
+@pytest.mark.slow(reason="events of a pod are looked for after ten seconds")
 def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) -> None:
     name = tidegate("workflow", "submit", SPEC, "--version", "7", "--apply").out.strip()
     missing = 'MountVolume.SetUp failed for volume "secret-mlflow" : secret "mlflow" not found'

@@ -104,6 +104,7 @@ def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, s
 
 
 @pytest.mark.usefixtures("an_h100")
+@pytest.mark.slow(reason="an environment is inspected in a process")
 def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_python: Path) -> None:
     places = ("/usr/bin/gcc", str(stock_python), f"{SITE}/vllm-0.32.0.dist-info/METADATA")
     # The next one that is asked is the registry.

@@ -83,6 +83,7 @@ async def test_a_verdict_of_a_command(tmp_path: Path, program: str, outcome: str
         ("print('x' * (17 << 20))", "it says more than 16 MiB", False),
     ],
 )
+@pytest.mark.slow(reason="16 MiB are read and written")
 async def test_what_says_nothing_of_the_version(tmp_path: Path, program: str, message: str, again: bool) -> None:
     error = await unanswered(tmp_path, program)
     assert message in error.message

@@ -111,6 +111,7 @@ def page_of(ledger: Silence, limits: PageLimits | None = None) -> LivePage:
     return LivePage(Board(MODEL, ledger.look, SystemClock()), lambda id: id, limits)
 
 
+@pytest.mark.slow(reason="the page polls the ledger")
 async def test_what_the_ledger_says_arrives_and_many_who_watch_ask_it_once(
     ledgers: MlflowDeliveries, ledger: Silence
 ) -> None:

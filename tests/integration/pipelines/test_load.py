@@ -158,6 +158,8 @@ from pathlib import Path
 from statistics import median
 from gates.adapters.text_models import WordEmbeddings
 from pipelines.adapters.load.process import start_load
+
+pytestmark = pytest.mark.slow(reason="Locust's processes")
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
 print(load.pids[0], flush=True)

@@ -48,6 +48,7 @@ async def real(folder: Path, *, processes: int = 1, timeout_seconds: float = 120
 
 
 @pytest.mark.parametrize("kind", ["real", "fake"])
+@pytest.mark.slow(reason="Locust's processes")
 async def test_a_block_returns_its_own_requests_all_of_which_have_ended(
     tmp_path: Path, server: FakeChatServer, kind: str
 ) -> None:
@@ -67,6 +68,7 @@ async def test_a_block_returns_its_own_requests_all_of_which_have_ended(
 FAILURES = {"refuse": "status", "dead": "status", "cut": "cut", "mid-error": "protocol", "vanish": "connect"}
 
 
+@pytest.mark.slow(reason="Locust's processes")
 async def test_arms_get_the_same_requests_and_each_failure_has_its_class(
     tmp_path: Path, server: FakeChatServer
 ) -> None:

@@ -43,6 +43,7 @@ class InMlflow:
         return MlflowDeliveries(self._uri, self.world.clock, sleep=sleep_of(self.world.clock))
 
 
+@pytest.mark.slow(reason="a process for each step")
 async def test_every_process_finds_the_plan_the_spec_and_the_evidence(tracking_uri: str, tmp_path: Path) -> None:
     source = tmp_path / "specs" / "eu"
     source.mkdir(parents=True)
@@ -64,6 +65,7 @@ async def test_every_process_finds_the_plan_the_spec_and_the_evidence(tracking_u
     assert (await there.steps.close()).ending is Ending.INTERRUPTED
 
 
+@pytest.mark.slow(reason="a process for each step")
 async def test_no_matter_who_carries_it_on_ends_the_word_of_those_before(tracking_uri: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     there = InMlflow(tracking_uri, world, tmp_path)

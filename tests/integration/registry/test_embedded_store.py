@@ -52,6 +52,7 @@ def test_a_deleted_experiment_is_said_so(tracking_uri: str, name: str, folder: P
         registry.register(name, folder)
 
 
+@pytest.mark.slow(reason="MLflow tries a locked file for 20 seconds")
 def test_a_file_that_stays_locked_is_said_in_one_line(tracking_uri: str, state: Path, name: str) -> None:
     impatient = LibraryStore(f"{tracking_uri}?timeout=0.1")
     run = impatient.create_run(name, name="r", started=1, tags={}, params={})

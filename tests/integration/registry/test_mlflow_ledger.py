@@ -138,6 +138,7 @@ def test_of_several_that_open_at_once_exactly_one_does(tracking_uri: str, name: 
     assert sorted(said) == sorted([left.id, *["refused"] * (racers - 1)])
 
 
+@pytest.mark.slow(reason="several processes import MLflow at once")
 def test_of_several_that_resume_at_once_exactly_one_may_go_on_writing(
     deliveries: MlflowDeliveries, tracking_uri: str, name: str
 ) -> None:

@@ -193,6 +193,7 @@ def test_a_server_gets_a_version_without_mlflows_library(server: str, name: str,
     assert MlflowRegistry(server).resolve(name, "champion").version == "2"
 
 
+@pytest.mark.slow(reason="processes import MLflow and make its tables")
 def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> None:
     uri = embedded_uri(tmp_path / "state")
     first = [subprocess.Popen([sys.executable, "-c", FIRST_COMMAND, uri]) for _ in range(2)]

@@ -71,6 +71,7 @@ def logged_by_others(uri: str, name: str, folder: Path) -> None:
     client.create_model_version(name, f"{run.artifact_uri}/export")
 
 
+@pytest.mark.slow(reason="a bucket's server, and a process for each command")
 def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -47,6 +47,8 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.adapters import host_client
 from tidegate.app.wiring.backends import fleet_heartbeat
 
+pytestmark = pytest.mark.slow(reason="a fleet host, Envoy and Prometheus, which scrapes every second")
+
 async def main():
     state = Path(sys.argv[1])
     host = await host_client.attach(state)

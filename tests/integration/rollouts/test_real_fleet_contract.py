@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidegate.testing import FleetContract
 
 
+@pytest.mark.slow(reason="a fleet host, Envoy and engines")
 class TestLocalFleet(FleetContract):
     """The fixtures come from `conftest.py`."""

@@ -15,6 +15,8 @@ from fakes.engines.local_fleet import SharedHosts, Users, kill, process_of, stan
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.adapters.http import Http
 
+pytestmark = pytest.mark.slow(reason="Prometheus scrapes what users were answered")
+
 METRIC = "envoy_vhost_vcluster_upstream_rq_total"
 PATIENCE_SECONDS = 60
 """A scrape every 2 s, and a loaded machine."""

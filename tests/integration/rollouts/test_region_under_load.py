@@ -12,6 +12,8 @@ from rollouts.adapters.host_client import LocalRegionClient
 from rollouts.adapters.http import Http
 from rollouts.model import EngineSet, RegionPhase
 
+pytestmark = pytest.mark.slow(reason="users with streams of some seconds")
+
 
 async def more(users: Users, count: int) -> None:
     """Return once so many more were answered."""

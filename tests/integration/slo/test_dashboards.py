@@ -125,6 +125,7 @@ def url(exporter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
         yield address
 
 
+@pytest.mark.slow(reason="Prometheus scrapes for some seconds")
 def test_every_query_of_every_panel_has_data(url: str) -> None:
     waiting = {
         (service, query.expr, query.legend)

@@ -100,6 +100,7 @@ def labels(url: str, query: str) -> list[dict[str, str]]:
     return [{key: each[key] for key in sorted(each) if key not in {"__name__", "job", "instance"}} for each in found]
 
 
+@pytest.mark.slow(reason="Prometheus scrapes for some seconds")
 def test_an_engine_has_the_labels_of_its_pod(url: str) -> None:
     arm = {"pod_template_hash": "6f7", "region": "eu-west-1", "service": "support-llm", "version": "7"}
     own = {"engine": "0", "model_name": "0"}

@@ -127,6 +127,7 @@ async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, st
     assert engine.wait() == 0
 
 
+@pytest.mark.slow(reason="an engine lingers for some seconds")
 async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
     engine = start(root, "--linger", "2").until_ready()
     async with client_of(engine) as client:

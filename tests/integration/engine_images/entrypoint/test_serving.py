@@ -215,6 +215,7 @@ class Metadata(QuietHandler):
 
 
 @pytest.mark.parametrize("cloud", ["aws", long("gcp")])
+@pytest.mark.slow(reason="notices are looked for every few seconds")
 async def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
     metadata = type("ThisMetadata", (Metadata,), {})
     with answering(metadata) as address:
