@@ -28,6 +28,7 @@ from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.cluster.routes import HttpRoutes, VirtualServices
+from rollouts.kube.objects import labels_of, selects
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.requests import MANAGER
 from rollouts.kube.resources import (
@@ -418,7 +419,8 @@ class Endpoints:
 
     - a Service that is changed selects no fewer ready pods than it did; one that is deleted selected none;
     - a route that is changed gives no Service that selects no ready pod (or is not there) a larger share of the users
-      of a rule; one that is deleted gave no users to a Service with ready pods.
+      of a rule; one that is deleted gave no users to a Service with ready pods;
+    - a ready pod that is changed stays behind the Services to which routes lead users.
 
     What is new took nothing from anybody, and what others write, the controller among them, is theirs.
     """
@@ -447,6 +449,15 @@ class Endpoints:
             self._note_service(event, event.before)
         elif event.kind.plural in _ROUTES:
             self._note_route(event, event.before)
+        elif event.kind.plural == PODS.plural and event.change != "DELETED" and is_pod_ready(event.before):
+            self._note_pod(event, event.before)
+
+    def _note_pod(self, event: Event, before: Json) -> None:
+        shares = [user_shares(route).items() for route in self._cluster.list(HTTP_ROUTES)]
+        for name in sorted({service for each in shares for (_, service), share in each if share}):
+            selector = (self._cluster.find(SERVICES, name) or {"spec": {}})["spec"].get("selector") or {}
+            if selects(selector, labels_of(before)) and not selects(selector, labels_of(event.after)):
+                self.lost.append(f"{name}: without {event.name}")
 
     def _note_service(self, event: Event, before: Json) -> None:
         had = endpoints(self._cluster, before)

@@ -164,6 +164,13 @@ class TestGivingBack:
         assert len(serving) == PODS_OF_OTHERS and all(DELIVERY not in labels for labels in serving)
         assert (endpoints.lost, endpoints.misled) == ([], [])
 
+    async def test_engines_that_an_autoscaler_added_meanwhile_stay(self, region: ClusterRegion) -> None:
+        await adopted(region)
+        region.cluster.patch(ROLLOUTS, NAME, {"spec": {"replicas": 6}}, manager="keda-operator")
+        await region.time.sleep(60)
+        await adoption_of(region).release(lambda _: None)
+        assert region.rollout["spec"]["replicas"] == 6
+
     async def test_while_a_trial_is_under_way_it_is_refused(self, region: ClusterRegion) -> None:
         await adopted(region)
         await region.fleet.deploy(an_image("2"))

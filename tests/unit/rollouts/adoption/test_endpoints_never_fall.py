@@ -11,7 +11,7 @@ from fakes.clusters.adoption import RELEASES, WHO, a_region_of_others, adoption_
 from fakes.clusters.region import NAME, ClusterRegion, Endpoints, an_image
 from fakes.kube.refusal import Refusal, conflict
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rollouts.kube.resources import PODS, SERVICES
@@ -87,13 +87,15 @@ async def tried(region: ClusterRegion, operation: str, troubles: Sequence[Troubl
 async def told(release: str, story: list[tuple[str, tuple[Trouble, ...]]]) -> Endpoints:
     region = await a_region_of_others(RELEASES[release]())
     endpoints = Endpoints(region.cluster)
-    for operation, troubles in (("adopt", ()), *story):
+    await OPERATIONS["adopt"](region)
+    for operation, troubles in story:
         await tried(region, operation, troubles, then_seconds=30)
     return endpoints
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(RELEASES)), STORIES)
+@example("split by weight", [("release", ())])
 def test_no_write_of_an_adoption_takes_users_from_ready_pods(
     release: str, story: list[tuple[str, tuple[Trouble, ...]]]
 ) -> None:

@@ -164,6 +164,14 @@ class TestWaysBack:
         assert region.time.elapsed - begun < 4
         assert len(region.cluster.list(REPLICA_SETS)) == 2
 
+    async def test_of_two_that_are_kept_warm_the_one_before_the_last_serves_again(self, region: ClusterRegion) -> None:
+        await promoted(region)
+        await region.fleet.deploy(an_image("3"))
+        assert (await region.fleet.promote()).warm == ("1", "2")
+        warm = pods_of(region, "1")
+        await region.fleet.rollback("1")
+        assert (region.versions(), pods_of(region, "1")) == (("1", "1"), warm)
+
     @pytest.mark.parametrize("seconds", [0.05, 3, 6])
     async def test_a_promotion_that_is_on_its_way_is_taken_back_whenever_that_is_asked(self, seconds: float) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))

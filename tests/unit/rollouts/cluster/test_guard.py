@@ -21,6 +21,7 @@ from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
+from rollouts.kube.retry import deadline
 from rollouts.manifests.conventions import UNATTENDED, lease
 from rollouts.model import RegionPhase
 
@@ -342,6 +343,17 @@ async def test_a_delivery_waits_for_a_guard_at_work(region: ClusterRegion) -> No
     assert (state.stable and state.stable.version, state.canary and state.canary.version) == ("1", "2")
     (back,) = await guarding
     assert back.state.canary is None
+
+
+async def test_it_waits_no_longer_than_an_operation_may_take(region: ClusterRegion) -> None:
+    await on_trial(region)
+    full = Refuse(Refusal(500, "InternalError", "no space left"))
+    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=None))
+    guarding = asyncio.ensure_future(looks(region.guard(), region, 2 * UNATTENDED_SECONDS))
+    await region.time.sleep(UNATTENDED_SECONDS + 15)
+    with pytest.raises(NotTheCarrier, match="carried by the region's guard now"), deadline(region.time, 90):
+        await region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2"))
+    guarding.cancel()
 
 
 async def test_a_person_who_acts_by_hand_long_after_a_delivery_has_time(region: ClusterRegion) -> None:
