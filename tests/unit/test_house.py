@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20594,
     "registry": 5813,
-    "rollouts": 21371,
+    "rollouts": 19215,
     "slo": 4203,
-    "tidegate": 18025,
-    "tests": 87955,
+    "tidegate": 17898,
+    "tests": 86939,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
