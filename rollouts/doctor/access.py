@@ -31,7 +31,7 @@ from tidegate.core.model import Json
     remediation="take a Rollout over while it serves with `tidegate rollout adopt`, give the delivery another "
     "`metadata.name` or `fleet.namespace`, or let their owner delete them",
 )
-def _not_ours(snapshot: Snapshot) -> Iterator[Observation]:
+def _not_ours(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     if found := snapshot.foreign_objects:
         count = f"{len(found)} object{'s' if len(found) > 1 else ''}"
         yield f"{count} of others where {snapshot.target.delivery} would have its own", *map(str, found)
@@ -43,9 +43,9 @@ def _not_ours(snapshot: Snapshot) -> Iterator[Observation]:
     "that tidegate speaks; an upgrade may have removed them",
     remediation="install the definitions of the version that the controller runs",
 )
-def _crd_missing(snapshot: Snapshot) -> Iterator[Observation]:
+def _crd_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     complete = snapshot.unread(CUSTOM_RESOURCE_DEFINITIONS) is None and snapshot.all(CUSTOM_RESOURCE_DEFINITIONS)
-    for resource in _needed(snapshot):
+    for resource in _needed(rollout):
         name = f"{resource.plural}.{resource.group}"
         definition = snapshot.named(CUSTOM_RESOURCE_DEFINITIONS, name)
         versions = at(definition, "spec", "versions", default=[])
@@ -56,13 +56,12 @@ def _crd_missing(snapshot: Snapshot) -> Iterator[Observation]:
             yield f"there is no {name} in this cluster", f"needed: {resource.kind} of {resource.api_version}"
 
 
-def _needed(snapshot: Snapshot) -> Iterator[Resource]:
+def _needed(rollout: Json) -> Iterator[Resource]:
     """The controller of Argo Rollouts does not start without all of its own."""
     yield from (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS)
-    rollout = snapshot.rollout
-    if rollout and gateway_plugins(rollout):
+    if gateway_plugins(rollout):
         yield HTTP_ROUTES
-    if rollout and virtual_services(rollout):
+    if virtual_services(rollout):
         yield VIRTUAL_SERVICES
 
 
@@ -71,7 +70,7 @@ def _needed(snapshot: Snapshot) -> Iterator[Resource]:
     cause="the credentials of this region's context may not do what a delivery has to do",
     remediation="bind them to the Role that `tidegate rollout render` writes",
 )
-def _access_denied(snapshot: Snapshot) -> Iterator[Observation]:
+def _access_denied(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     if denied := snapshot.denied:
         what = f"{len(denied)} of {len(snapshot.target.rights)} rights are missing in namespace {snapshot.namespace}"
         yield what, *(f"may not {right}" for right in denied)
@@ -86,7 +85,7 @@ TOLERATED_SKEW = timedelta(seconds=5)
     cause="this machine's clock and the API server's differ: windows of evidence and deadlines are off by as much",
     remediation="let both follow one time server",
 )
-def _clock_skew(snapshot: Snapshot) -> Iterator[Observation]:
+def _clock_skew(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     skew = snapshot.skew
     if skew is not None and abs(skew) > TOLERATED_SKEW:
         which = "ahead of" if skew > timedelta() else "behind"
@@ -101,7 +100,7 @@ def _clock_skew(snapshot: Snapshot) -> Iterator[Observation]:
     remediation="as an administrator, apply what `tidegate rollout render --part admission` writes; it needs "
     "Kubernetes 1.30",
 )
-def _admission_differs(snapshot: Snapshot) -> Iterator[Observation]:
+def _admission_differs(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     kinds = [kind for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if snapshot.unread(kind) != Unread.FORBIDDEN]
     wanted = [(kind, each) for kind in kinds for each in snapshot.target.rendered(kind)]
     found = {said(each): _difference(each["spec"], snapshot.named(kind, name_of(each))) for kind, each in wanted}

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import yaml
 
 from rollouts.argo.model import Rollout
-from rollouts.argo.state import STUCK_AFTER_SECONDS, UNSCALED, likely_cause, pending_reaction
-from rollouts.doctor.model import Observation, Snapshot, error, note, of_rollout
-from rollouts.doctor.strategy import ago, plugins
+from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, health_of, pending_reaction
+from rollouts.doctor.model import Observation, Snapshot, error, note
+from rollouts.doctor.strategy import plugins
 from rollouts.kube.objects import at, condition, container_states, is_ready, name_of, said, time_at
 from rollouts.kube.pods import CRASH_LOOP
 from rollouts.kube.resources import EVENTS, ROLLOUTS
 from tidegate.core.model import Json
 from tidegate.core.names import WOKEN
-
-LAG = timedelta(seconds=STUCK_AFTER_SECONDS)
-"""A healthy controller sees a change within a second or two."""
 
 MANY_RESTARTS = 5
 """With a restart within `RECENT_RESTART`: more than an eviction or an upgrade explains."""
@@ -37,11 +34,12 @@ LEASE_HELD = timedelta(minutes=1)
     remediation="install the controller, or correct what its last words or its Deployment name; "
     "--controller-namespace says where it is",
 )
-def _controller_absent(snapshot: Snapshot) -> Iterator[Observation]:
+def _controller_absent(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     controller = snapshot.controller
     crashing = [pod for pod in controller.pods if _crashes(snapshot, pod)]
     for pod in crashing:
-        yield f"the controller's pod {name_of(pod)} crashes", *_last_words(pod)
+        words = [word for state in container_states(pod) for word in last_end(state)]
+        yield f"the controller's pod {name_of(pod)} crashes", *words
     if crashing or not controller.readable or any(map(is_ready, controller.pods)) or runs_elsewhere(snapshot):
         return
     seen = [f"{said(one)}: {at(one, 'status', 'availableReplicas', default=0)} ready" for one in controller.deployments]
@@ -61,17 +59,18 @@ def runs_elsewhere(snapshot: Snapshot) -> bool:
     # Another's Rollout at rest says nothing of a controller that leaves ours alone.
     rollouts = (snapshot.rollout,) if snapshot.rollout else snapshot.all(ROLLOUTS)
     held = renewed is not None and snapshot.now - renewed <= LEASE_HELD
-    return held or any(_followed(snapshot, rollout) for rollout in rollouts)
+    return held or any(_is_followed(snapshot, rollout) for rollout in rollouts)
 
 
-def _followed(snapshot: Snapshot, rollout: Json) -> bool:
+def _is_followed(snapshot: Snapshot, rollout: Json) -> bool:
     """Whether its status has taken up the last change, was written after it, or may still be."""
-    owed = _owed(snapshot, rollout)
-    if owed is None:
+    pending = pending_reaction(rollout)
+    if pending is None or pending.since is None:
         return bool(at(rollout, "status", "observedGeneration"))
     conditions = at(rollout, "status", "conditions", default=[])
     written = [time for one in conditions if (time := time_at(one, "lastUpdateTime"))]
-    return bool(written) and (snapshot.now - owed <= LAG or max(written) > owed)
+    is_new = (snapshot.now - pending.since).total_seconds() <= STUCK_AFTER_SECONDS
+    return bool(written) and (is_new or max(written) >= pending.since)
 
 
 def _crashes(snapshot: Snapshot, pod: Json) -> bool:
@@ -82,11 +81,6 @@ def _crashes(snapshot: Snapshot, pod: Json) -> bool:
         if at(state, "state", "waiting", "reason") == CRASH_LOOP or (recent and many):
             return True
     return False
-
-
-def _last_words(pod: Json) -> Iterator[str]:
-    for state in container_states(pod):
-        yield from last_end(state)
 
 
 def last_end(state: Json) -> Iterator[str]:
@@ -106,7 +100,6 @@ def last_end(state: Json) -> Iterator[str]:
     remediation="list it in trafficRouterPlugins with the Rollout's name for it, and restart the controller, which "
     "reads the ConfigMap only when it starts",
 )
-@of_rollout
 def _plugin_unknown(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     controller = snapshot.controller
     # The configuration of a controller that is elsewhere is there too.
@@ -142,7 +135,6 @@ RECENT_EVENT = timedelta(minutes=30)
     remediation="check the plugin's location and checksum in argo-rollouts-config and the controller's RBAC for "
     "routes; restart the controller",
 )
-@of_rollout
 def _plugin_fails(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     if not plugins(rollout):
         return
@@ -177,25 +169,17 @@ _WAITS_FOR_NOTHING = {"NewReplicaSetAvailable", "RolloutPaused", "RolloutAborted
     "fails before it writes the status, most often at a traffic plugin that does not load",
     remediation="read the controller's log for this Rollout, correct what it names, and restart the controller",
 )
-@of_rollout
 def _no_progress(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    owed = _owed(snapshot, rollout)
-    if owed is None:
-        yield from _past_deadline(snapshot, rollout)
-    elif snapshot.now - owed > LAG:
+    if not rollout:
+        return
+    health = health_of(rollout, now=snapshot.now)
+    if health.state is HealthState.STUCK:
         observed = at(rollout, "status", "observedGeneration", default="none")
-        yield (
-            f"{said(rollout)}: the controller has not reacted for {ago(owed, snapshot.now)}",
-            f"generation {rollout['metadata']['generation']}, observed {observed}",
-            likely_cause(Rollout(rollout)),
-            *snapshot.controller.log,
-        )
-
-
-def _owed(snapshot: Snapshot, rollout: Json) -> datetime | None:
-    """Since when the controller has not reacted. A new version that it saw and never scaled has the deadline."""
-    debt = pending_reaction(rollout)
-    return min(debt.since or snapshot.now, snapshot.now) if debt and debt.text != UNSCALED else None
+        generations = f"generation {rollout['metadata']['generation']}, observed {observed}"
+        what = f"{said(rollout)}: the controller does not react"
+        yield what, health.message, generations, health.cause, *snapshot.controller.log
+    else:
+        yield from _past_deadline(snapshot, rollout)
 
 
 def _past_deadline(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
@@ -208,7 +192,7 @@ def _past_deadline(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     deadline = timedelta(seconds=int(at(rollout, "spec", "progressDeadlineSeconds", default=DEFAULT_DEADLINE)))
     if snapshot.now - since > deadline + SLACK and not {"analysis", "experiment"} & set(ro.step or {}):
         yield (
-            f"{said(rollout)} has said Progressing at {step_of(ro)} for {ago(since, snapshot.now)}",
+            f"{said(rollout)} has said Progressing at {step_of(ro)} for {snapshot.since(since)}",
             f"{progressing.get('reason')}: {progressing.get('message', '')}",
             f"progressDeadlineSeconds: {deadline.total_seconds():.0f}",
             *snapshot.controller.log,
@@ -228,7 +212,6 @@ def step_of(ro: Rollout) -> str:
     remediation="install 1.10 or later; until then tidegate writes again by itself, and a promote or abort of "
     "yours that does nothing needs any other write: kubectl annotate rollout NAME woken=1 --overwrite",
 )
-@of_rollout
 def _write_lost(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     woken = at(rollout, "metadata", "annotations", WOKEN)
     version = snapshot.controller.version

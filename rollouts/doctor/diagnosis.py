@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rollouts.doctor import access, controller, evidence, pods, rollout, traffic
-from rollouts.doctor.gather import PrometheusReader, RegionReader, gather
+from rollouts.doctor.gather import RegionReader, gather
 from rollouts.doctor.model import Check, DiagnosisTarget, Finding, Observation, Severity, Snapshot, Unread, note
+from rollouts.doctor.queries import PrometheusReader
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
 
 @note(
@@ -20,8 +22,8 @@ from tidegate.core.clock import Clock
     "nothing is known of it",
     remediation="run the doctor with more rights, with --controller-namespace, or after the first delivery",
 )
-def _not_looked_at(snapshot: Snapshot) -> Iterator[Observation]:
-    hidden = [resource.plural for resource, reading in snapshot.objects.items() if reading.unread is Unread.FORBIDDEN]
+def _not_looked_at(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    hidden = [kind.plural for kind in snapshot.objects if snapshot.unread(kind) is Unread.FORBIDDEN]
     seen = snapshot.controller
     if not seen.readable:
         hidden.append(f"the controller's namespace {seen.namespace}")

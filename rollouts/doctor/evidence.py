@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rollouts.doctor.model import Observation, Snapshot, error, warning
 from rollouts.doctor.queries import QueryResult
+from tidegate.core.model import Json
 
 
 @error(
@@ -15,7 +16,7 @@ from rollouts.doctor.queries import QueryResult
     "inconclusive",
     remediation="check its address and `ca` in the spec, and that it runs",
 )
-def _prometheus_away(snapshot: Snapshot) -> Iterator[Observation]:
+def _prometheus_away(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     if snapshot.away:
         yield f"Prometheus of {snapshot.target.region} does not answer", *snapshot.away
 
@@ -27,7 +28,7 @@ def _prometheus_away(snapshot: Snapshot) -> Iterator[Observation]:
     remediation="set the variable, mount the file or Secret, or correct `auth` or `tenant` of the region's "
     "`prometheus`; the evidence says which",
 )
-def _prometheus_credential(snapshot: Snapshot) -> Iterator[Observation]:
+def _prometheus_credential(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     if snapshot.credential:
         yield f"Prometheus of {snapshot.target.region} cannot be queried with these credentials", *snapshot.credential
 
@@ -37,7 +38,7 @@ def _prometheus_credential(snapshot: Snapshot) -> Iterator[Observation]:
     cause="Prometheus cannot evaluate the query",
     remediation="correct it; its own words say where",
 )
-def _query_refused(snapshot: Snapshot) -> Iterator[Observation]:
+def _query_refused(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     for answer in snapshot.answers:
         if answer.refused:
             asked = answer.question
@@ -62,7 +63,7 @@ def unanswered(snapshot: Snapshot) -> list[QueryResult]:
     remediation="check the name, that the exporter has it (some are for paying users only), the PodMonitor's "
     "labels, and `tenant`",
 )
-def _metric_unknown(snapshot: Snapshot) -> Iterator[Observation]:
+def _metric_unknown(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     for answer in () if snapshot.is_unscraped else unanswered(snapshot):
         if answer.unknown:
             asked, names = answer.question, ", ".join(answer.unknown)
@@ -74,7 +75,7 @@ def _metric_unknown(snapshot: Snapshot) -> Iterator[Observation]:
     cause="the metric exists and the query has no answer now: labels that no series has, or no traffic",
     remediation="compare the query's labels with those of the series; send traffic before a delivery",
 )
-def _query_without_samples(snapshot: Snapshot) -> Iterator[Observation]:
+def _query_without_samples(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     for answer in () if snapshot.is_unscraped else unanswered(snapshot):
         if not answer.unknown:
             said = "NaN" if answer.samples else "nothing"
@@ -88,7 +89,7 @@ def _query_without_samples(snapshot: Snapshot) -> Iterator[Observation]:
     remediation="apply the PodMonitor that tidegate renders and see that no other one selects these pods, or set "
     "metrics.scrape_interval to what Prometheus does",
 )
-def _scrape_interval_differs(snapshot: Snapshot) -> Iterator[Observation]:
+def _scrape_interval_differs(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     scraping, seen = snapshot.target.scraping, snapshot.scraped_every
     if scraping and seen and scraping.differs(seen):
         yield f"{snapshot.target.region}: {scraping.told(seen)}", scraping.query

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from rollouts.cluster.ownership import foreign_objects
-from rollouts.doctor.model import Controller, DiagnosisTarget, Reading, Snapshot, Unread
-from rollouts.doctor.queries import EvidenceQuery, QueryResult, metrics_of
+from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
+from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
 from rollouts.doctor.strategy import http_routes, route_namespace, services, virtual_services
 from rollouts.errors import (
     ApiError,
@@ -65,19 +65,6 @@ class RegionReader(ClusterReader, Protocol):
         ...
 
 
-class PrometheusReader(Protocol):
-    """The region's own."""
-
-    async def ask(self, query: str) -> tuple[float, ...]:
-        """The samples of an instant query now; none when no series answers it.
-
-        Raises:
-            QueryRefused: when Prometheus cannot evaluate it.
-            Unreachable: when it does not answer.
-        """
-        ...
-
-
 async def gather(
     region: RegionReader, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
 ) -> Snapshot:
@@ -125,19 +112,21 @@ def _names(rollout: Json, target: DiagnosisTarget) -> dict[Resource, tuple[str, 
     return {kind: names for kind, names in named.items() if names} | listed
 
 
-async def _read(region: RegionReader, resource: Resource, names: tuple[str, ...], namespace: str | None) -> Reading:
+async def _read(
+    region: RegionReader, resource: Resource, names: tuple[str, ...], namespace: str | None
+) -> tuple[Json, ...] | Unread:
     """All of a kind; where it may not be listed, those of these names."""
     try:
-        return Reading(items=(await region.list(resource, namespace=namespace)).items)
+        return (await region.list(resource, namespace=namespace)).items
     except NotFound:
-        return Reading(unread=Unread.ABSENT)
+        return Unread.ABSENT
     except Forbidden:
         pass
     try:
         found = [await find(region, resource, name, namespace=namespace) for name in names]
     except Forbidden:
-        return Reading(unread=Unread.FORBIDDEN)
-    return Reading(items=tuple(item for item in found if item), unread=None if names else Unread.FORBIDDEN)
+        return Unread.FORBIDDEN
+    return tuple(item for item in found if item) if names else Unread.FORBIDDEN
 
 
 async def _foreign_objects(region: RegionReader, target: DiagnosisTarget) -> tuple[ForeignObject, ...]:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import partial, wraps
+from functools import partial
 
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import POD_MONITORS, ROLLOUTS
 from rollouts.manifests.ownership import is_adopted
 from rollouts.model import ForeignObject
+from tidegate.core.durations import duration
 from tidegate.core.model import Json, Value
 
 
@@ -49,13 +50,6 @@ class Unread(StrEnum):
     """The API server knows no such resource: its definition is not installed."""
     FORBIDDEN = "forbidden"
     """These credentials may not read it; what it would have shown is not known."""
-
-
-class Reading(Value):
-    """All objects of one kind in the region's namespace, or in the cluster when they have none."""
-
-    items: tuple[Json, ...] = ()
-    unread: Unread | None = None
 
 
 class Controller(Value):
@@ -121,7 +115,8 @@ class Snapshot(Value):
     namespace: str
     now: datetime
     """By the API server's clock, as all times in its objects."""
-    objects: Mapping[Resource, Reading] = {}
+    objects: Mapping[Resource, tuple[Json, ...] | Unread] = {}
+    """Of the region's namespace, or of the cluster where a kind has none."""
     controller: Controller
     denied: tuple[AccessReview, ...] = ()
     """The rights of the target that these credentials lack."""
@@ -140,39 +135,46 @@ class Snapshot(Value):
 
     def all(self, resource: Resource) -> tuple[Json, ...]:
         """Every object of that kind that could be read."""
-        return self.objects.get(resource, Reading()).items
+        found = self.objects.get(resource, ())
+        return () if isinstance(found, Unread) else found
 
     def unread(self, resource: Resource) -> Unread | None:
         """Why objects of that kind could not be read."""
-        return self.objects.get(resource, Reading()).unread
+        found = self.objects.get(resource)
+        return found if isinstance(found, Unread) else None
 
     def named(self, resource: Resource, name: str) -> Json | None:
         """One object of that kind."""
         return next((item for item in self.all(resource) if item["metadata"]["name"] == name), None)
 
+    def since(self, moment: datetime) -> str:
+        """How long ago that was."""
+        return duration((self.now - moment).total_seconds())
+
     @property
-    def rollout(self) -> Json | None:
-        """The delivery's own Rollout; None before its first delivery."""
-        return self.named(ROLLOUTS, self.target.delivery)
+    def rollout(self) -> Json:
+        """The delivery's own Rollout; empty before its first delivery."""
+        return self.named(ROLLOUTS, self.target.delivery) or {}
 
     @property
     def is_empty(self) -> bool:
         """Whether the Rollout is not there yet, or somebody else's."""
         theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.target.delivery) for each in self.foreign_objects)
-        return theirs or self.rollout is None
+        return theirs or not self.rollout
 
     @property
     def is_unscraped(self) -> bool:
         """Whether the first delivery, which brings what scrapes engines, is still to come; an adopted Rollout too."""
         monitors = [each["metadata"]["name"] for each in self.target.rendered(POD_MONITORS)]
         missing = self.unread(POD_MONITORS) is None and not all(self.named(POD_MONITORS, name) for name in monitors)
-        return self.is_empty or (missing and self.rollout is not None and is_adopted(self.rollout))
+        return self.is_empty or (missing and is_adopted(self.rollout))
 
 
 Observation = tuple[str, ...]
 """What was found, in one sentence with the names of the objects; then what was read."""
 
-Find = Callable[[Snapshot], Iterator[Observation]]
+Find = Callable[[Snapshot, Json], Iterator[Observation]]
+"""Given the delivery's own Rollout too, which is empty before its first delivery."""
 
 
 class Check(Value):
@@ -187,7 +189,7 @@ class Check(Value):
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """All of this fault. The words of others are put into one line."""
         row = self.model_dump(exclude={"find"})
-        for observed in self.find(snapshot):
+        for observed in self.find(snapshot, snapshot.rollout):
             what, *evidence = (" ".join(text.split()) for text in observed)
             yield Finding(**row, what=what, evidence=tuple(dict.fromkeys(evidence)))
 
@@ -198,14 +200,3 @@ def _check(severity: Severity, code: str, *, cause: str, remediation: str) -> Ca
 
 error, warning, note = (partial(_check, severity) for severity in Severity)
 """Each makes a check of the function that it decorates."""
-
-
-def of_rollout(find: Callable[[Snapshot, Json], Iterator[Observation]]) -> Find:
-    """A check of the delivery's Rollout; it finds nothing before there is one."""
-
-    @wraps(find)
-    def found(snapshot: Snapshot) -> Iterator[Observation]:
-        if snapshot.rollout is not None:
-            yield from find(snapshot, snapshot.rollout)
-
-    return found

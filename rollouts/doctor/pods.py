@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from decimal import Decimal
 
 from rollouts.argo.model import Rollout
+from rollouts.cluster.capacity import headroom_in_quotas
 from rollouts.doctor.controller import last_end
-from rollouts.doctor.model import Observation, Snapshot, Unread, error, of_rollout, warning
+from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
 from rollouts.doctor.strategy import canary, routers, template
 from rollouts.kube.objects import (
     at,
@@ -23,7 +23,6 @@ from rollouts.kube.objects import (
 )
 from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES, pod_problems
 from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
-from rollouts.kube.scheduling import format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
@@ -41,23 +40,15 @@ def _own_pods(snapshot: Snapshot, rollout: Json) -> list[Json]:
     remediation="raise the quota or lower the replicas, apply the set-up part of `tidegate rollout render`, or "
     "correct what the message names",
 )
-@of_rollout
 def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for replica_set in snapshot.all(REPLICA_SETS):
         failed = condition(replica_set, "ReplicaFailure") or {}
         if failed.get("status") == "True" and owned_by(replica_set, rollout):
             yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
     pod, more = template(snapshot, rollout), _pods_to_come(snapshot, rollout)
-    needs = {name: number * more for name, number in resource_requests(pod).items()} | {"pods": Decimal(more)}
-    for quota in snapshot.all(RESOURCE_QUOTAS) if pod and more > 0 else ():
-        for key, limit in at(quota, "status", "hard", default={}).items():
-            need = needs.get(key.removeprefix("requests."), Decimal(0))
-            used = parse_quantity(at(quota, "status", "used", key, default="0"))
-            if need > parse_quantity(limit) - used:
-                yield (
-                    f"{said(quota)} has no room for {more} more pods of {said(rollout)}",
-                    f"{key}: {limit} allowed, {format_quantity(used)} used, {format_quantity(need)} more needed",
-                )
+    for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
+        if room.pods < more:
+            yield f"there is no room for {more} more pods of {said(rollout)}", room.bound_by
 
 
 def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
@@ -83,7 +74,6 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
     remediation="read the scheduler's message; free or add nodes of the kind that it names, or correct the pod "
     "template",
 )
-@of_rollout
 def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     newest = Rollout(rollout).pod_hash
     waiting = [
@@ -118,7 +108,6 @@ def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iter
     remediation="try the reference with `tidegate engine inspect`; check imagePullSecrets and the node's way to "
     "the registry",
 )
-@of_rollout
 def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for pod, state in _waiting(snapshot, rollout, IMAGE_FAILURES):
         waiting = state["state"]["waiting"]
@@ -130,7 +119,6 @@ def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation
     cause="the engine ends again and again: too little memory, wrong arguments, or a model that does not load",
     remediation="read the log of its last run: kubectl logs --previous",
 )
-@of_rollout
 def _pod_crashes(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for pod, state in _waiting(snapshot, rollout, frozenset({CRASH_LOOP})):
         yield f"{said(pod)} crashes", *last_end(state)
@@ -143,15 +131,14 @@ def _pod_crashes(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     remediation="apply the set-up part of `tidegate rollout render`; if the guard is there and not ready, read its "
     "log (kubectl logs deployment/NAME-guard)",
 )
-@of_rollout
-def _guard_absent(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+def _guard_absent(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     """A guard that the spec asks for and that is not there, runs from another image, or is not ready.
 
     It says that it is ready only when it has all its rights.
     """
     name = guard(snapshot.target.delivery)
     found = snapshot.named(DEPLOYMENTS, name)
-    if not snapshot.target.guard or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
+    if not rollout or not snapshot.target.guard or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
         return
     if found is None:
         yield (f"there is no Deployment {name}",)

@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Protocol
 
 import promql_parser as promql
 
 from tidegate.core.durations import format_duration
 from tidegate.core.metrics.promql_strings import without_raw_strings
 from tidegate.core.model import Value
+
+
+class PrometheusReader(Protocol):
+    """A region's Prometheus."""
+
+    async def ask(self, query: str) -> tuple[float, ...]:
+        """The samples of an instant query now; none when no series answers it.
+
+        Raises:
+            QueryRefused: when Prometheus cannot evaluate it.
+            Unreachable: when it does not answer.
+        """
+        ...
 
 
 class EvidenceQuery(Value):

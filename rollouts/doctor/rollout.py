@@ -9,8 +9,8 @@ from rollouts.argo.model import Rollout
 from rollouts.argo.state import ABORTED, INVALID_SPEC, TIMED_OUT, UNDECIDED, waiting_for_controller
 from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.controller import step_of
-from rollouts.doctor.model import Observation, Snapshot, error, note, of_rollout, warning
-from rollouts.doctor.strategy import ago, canary, routers
+from rollouts.doctor.model import Observation, Snapshot, error, note, warning
+from rollouts.doctor.strategy import canary, routers
 from rollouts.kube.objects import condition, said, time_at
 from tidegate.core.model import Json
 
@@ -22,8 +22,8 @@ LONG_PAUSE = timedelta(days=1)
     cause="no delivery has been here yet",
     remediation="`tidegate deliver` applies everything that the region needs",
 )
-def _nothing_deployed(snapshot: Snapshot) -> Iterator[Observation]:
-    if snapshot.rollout is None:
+def _nothing_deployed(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
+    if not rollout:
         yield (f"there is no Rollout {snapshot.target.delivery} in namespace {snapshot.namespace}",)
 
 
@@ -32,7 +32,6 @@ def _nothing_deployed(snapshot: Snapshot) -> Iterator[Observation]:
     cause="no pod of the Rollout is available: users get errors",
     remediation="look at the pods; `kubectl argo rollouts undo` brings back the last revision that was available",
 )
-@of_rollout
 def _nothing_serves(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     ro = Rollout(rollout)
     if ro.replicas and ro.stable_hash and not ro.status.get("availableReplicas"):
@@ -44,7 +43,6 @@ def _nothing_serves(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     cause="the controller refuses the Rollout and leaves everything as it is",
     remediation="correct what the message names",
 )
-@of_rollout
 def _rollout_invalid(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     if found := condition(rollout, INVALID_SPEC):
         yield f"{said(rollout)} is not valid", str(found.get("message", ""))
@@ -62,7 +60,6 @@ def _progressing(rollout: Json) -> Json:
     remediation="`kubectl argo rollouts undo` to the stable's revision sets the template back; "
     "`kubectl argo rollouts retry rollout` tries the same version again",
 )
-@of_rollout
 def _rollout_aborted(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     progressing = _progressing(rollout)
     if progressing and (Rollout(rollout).aborted or progressing.get("reason") == ABORTED):
@@ -74,7 +71,6 @@ def _rollout_aborted(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     cause="the new pods did not become available within progressDeadlineSeconds",
     remediation="find out why pods do not become ready; then `kubectl argo rollouts retry rollout` or `undo`",
 )
-@of_rollout
 def _progress_deadline_exceeded(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     progressing = _progressing(rollout)
     if progressing.get("reason") == TIMED_OUT and not Rollout(rollout).aborted:
@@ -86,7 +82,6 @@ def _progress_deadline_exceeded(_: Snapshot, rollout: Json) -> Iterator[Observat
     cause="a rollout was left at a pause, or an analysis had too little evidence: two versions run, and nobody decides",
     remediation="look at the analysis run, if there is one; then `kubectl argo rollouts promote` or `abort`",
 )
-@of_rollout
 def _paused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     ro = Rollout(rollout)
     if ro.aborted or waiting_for_controller(rollout):
@@ -94,7 +89,7 @@ def _paused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for pause in ro.pause_conditions:
         since = time_at(pause, "startTime")
         if pause.get("reason") in UNDECIDED or (since and snapshot.now - since > LONG_PAUSE):
-            how_long = f" for {ago(since, snapshot.now)}" if since else ""
+            how_long = f" for {snapshot.since(since)}" if since else ""
             yield f"{said(rollout)} is paused at {step_of(ro)}", f"{pause.get('reason')}{how_long}"
 
 
@@ -105,7 +100,6 @@ def _paused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     remediation="set dynamicStableScale: false, or leave out abortScaleDownDelaySeconds and minPodsPerReplicaSet; "
     "after an abort that hangs, bring the stable's template back: kubectl argo rollouts undo",
 )
-@of_rollout
 def _abort_cannot_finish(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     version = snapshot.controller.version
     strategy = canary(rollout)
@@ -126,7 +120,6 @@ def _abort_cannot_finish(snapshot: Snapshot, rollout: Json) -> Iterator[Observat
     remediation="`tidegate rollout ignore-differences` prints what keeps Argo CD or Flux from it; for others, take "
     "the Rollout out of what they apply, and deliver again",
 )
-@of_rollout
 def _reverted_by(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     if not snapshot.is_empty and (found := foreign_version(rollout, stable="")):
         yield f"{said(rollout)} was written by somebody else", found.reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 
 from rollouts.argo.model import Rollout
 from rollouts.doctor.model import Snapshot
@@ -84,12 +83,3 @@ def template(snapshot: Snapshot, rollout: Json) -> Json:
         workload = snapshot.named(DEPLOYMENTS, str(at(rollout, "spec", "workloadRef", "name")))
         found = at(workload, "spec", "template")
     return found or {}
-
-
-def ago(since: datetime, now: datetime) -> str:
-    """How long ago, in one unit."""
-    passed = now - since
-    for unit, length in (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1))):
-        if passed >= 2 * length:
-            return f"{passed // length} {unit}"
-    return f"{passed.total_seconds():.0f} s"

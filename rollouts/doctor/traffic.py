@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import waiting_for_controller
-from rollouts.doctor.model import Observation, Snapshot, error, of_rollout, warning
+from rollouts.doctor.model import Observation, Snapshot, error, warning
 from rollouts.doctor.strategy import http_routes, on_trial, route_namespace, services, template, virtual_services
 from rollouts.kube.model import Resource
 from rollouts.kube.objects import Labels, at, labels_of, name_of, owned_by, said, selects
@@ -20,7 +20,6 @@ from tidegate.core.names import POD_TEMPLATE_HASH as HASH
     cause="the Rollout names a Service that is not there; the controller marks it InvalidSpec and does nothing",
     remediation="create the Service, or correct the name in the Rollout's strategy",
 )
-@of_rollout
 def _service_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for field, name in services(rollout).items():
         if not snapshot.unread(SERVICES) and snapshot.named(SERVICES, name) is None:
@@ -34,7 +33,6 @@ def _service_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]
     remediation="make the selector a part of the pod template's labels that only this Rollout's pods have, and "
     "stop whoever removes rollouts-pod-template-hash from it",
 )
-@of_rollout
 def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     labels = at(template(snapshot, rollout), "metadata", "labels")
     mine = [one for one in snapshot.all(REPLICA_SETS) if owned_by(one, rollout)]
@@ -90,23 +88,19 @@ def _routes(snapshot: Snapshot, rollout: Json) -> Iterator[tuple[Resource, str, 
 def _weighted(snapshot: Snapshot, rollout: Json) -> Iterator[tuple[Json, list[Mapping[str, int]]]]:
     """Every route that is there, with the weight of each backend in each of its rules."""
     for resource, _, route in _routes(snapshot, rollout):
-        if route and resource == HTTP_ROUTES:
-            rules = at(route, "spec", "rules", default=[])
-            yield (
-                route,
-                [{ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or []} for rule in rules],
-            )
+        rules = at(route, "spec", "rules" if resource == HTTP_ROUTES else "http", default=[])
         # Subsets of one host are told apart by a DestinationRule, which is not read.
-        elif route and "subset" not in str(at(route, "spec", "http")):
-            yield route, [_istio_weights(rule) for rule in at(route, "spec", "http", default=[])]
+        if route and "'subset':" not in str(rules):
+            yield route, [_weights(rule) for rule in rules]
 
 
-def _istio_weights(rule: Json) -> Mapping[str, int]:
-    """Weight of each destination; a host may be written with its domain."""
-    targets = at(rule, "route", default=[])
-    hosts = [str(at(one, "destination", "host", default="")).split(".")[0] for one in targets]
-    alone = 100 if len(targets) == 1 else 0
-    return {host: int(at(one, "weight", default=alone)) for host, one in zip(hosts, targets, strict=True)}
+def _weights(rule: Json) -> Mapping[str, int]:
+    if "route" not in rule:
+        return {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or []}
+    alone = 100 if len(rule["route"]) == 1 else 0
+    # Istio's hosts may be written with their domain.
+    hosts = {str(at(one, "destination", "host")).split(".")[0]: one.get("weight") for one in rule["route"]}
+    return {host: alone if weight is None else int(weight) for host, weight in hosts.items()}
 
 
 @error(
@@ -115,7 +109,6 @@ def _istio_weights(rule: Json) -> Mapping[str, int]:
     "and no status says so",
     remediation="create the route, or correct its name in trafficRouting",
 )
-@of_rollout
 def _route_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for resource, name, route in _routes(snapshot, rollout):
         if route is None:
@@ -131,7 +124,6 @@ def _route_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     cause="weights are set on backends by the name of their Service; a route without both has nothing to set",
     remediation="name both the stable and the canary Service in one rule of the route",
 )
-@of_rollout
 def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     both = set(services(rollout).values())
     for route, rules in _weighted(snapshot, rollout):
@@ -148,7 +140,6 @@ def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observ
     cause="a rule of the route names only the stable Service: what it matches follows no weight",
     remediation="name both Services in the rule, or delete the rule",
 )
-@of_rollout
 def _route_past_rollout(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     both = set(services(rollout).values())
     stable = services(rollout).get("stableService")
@@ -167,7 +158,6 @@ def _route_past_rollout(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
     "backend that cannot be resolved",
     remediation="read the condition; correct parentRefs, the listener's allowedRoutes, or the backend",
 )
-@of_rollout
 def _route_not_accepted(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     for _, _, route in _routes(snapshot, rollout):
         for parent in at(route, "status", "parents", default=[]):
@@ -186,7 +176,6 @@ def _route_not_accepted(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
     "and the route says another",
     remediation="find who else writes the route (kubectl get -o yaml --show-managed-fields), and stop it",
 )
-@of_rollout
 def _weight_differs(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     wanted = at(rollout, "status", "canary", "weights", "canary", "weight")
     named = services(rollout)

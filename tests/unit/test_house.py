@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 12036,
     "gates": 13897,
-    "pipelines": 20594,
+    "pipelines": 20580,
     "registry": 5813,
-    "rollouts": 19215,
+    "rollouts": 19153,
     "slo": 4203,
     "tidegate": 17898,
-    "tests": 86939,
+    "tests": 86861,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -63,18 +63,19 @@ ANY_RELEASE = Release(
 
 
 class FakePrometheus:
-    """Answers 1 to everything, but for what a test takes away."""
+    """Scrapes engines every 5 s, and answers 1 to everything else, but for what a test changes."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, tuple[float, ...] | Exception] = {"changes(timestamp(": (5.0,)}
-        """By a word of the query; an exception is raised. Engines are scraped every 5 s."""
+        self.answers: dict[str, tuple[float, ...] | Exception] = {}
+        """By a word of the query; an exception is raised."""
         self.unknown: set[str] = set()
         """Metrics that nobody exports."""
 
     async def ask(self, query: str) -> tuple[float, ...]:
         if self.unknown & set(metrics_of(query)):
             return ()
-        found = next((answer for word, answer in self.answers.items() if word in query), (1.0,))
+        usual = (5.0,) if "changes(" in query else (1.0,)
+        found = next((answer for word, answer in self.answers.items() if word in query), usual)
         if isinstance(found, Exception):
             raise found
         return found
@@ -205,9 +206,7 @@ class Region:
         for change in self.at_last:
             change()
 
-    async def examined(
-        self, *, rights: bool = False, namespace: str = CONTROLLER, twice: bool = False
-    ) -> tuple[Finding, ...]:
+    async def examined(self, *, rights: bool = False, twice: bool = False) -> tuple[Finding, ...]:
         """What the doctor finds, through the API server.
 
         `rights`: whether it asks for all fifty that a delivery needs, which takes half of its time; `twice`: look
@@ -217,7 +216,6 @@ class Region:
         target = DiagnosisTarget(
             region=self.name,
             delivery=NAME,
-            controller_namespace=namespace,
             questions=self.questions,
             scraping=SCRAPING,
             rights=required_access(self.spec, NAME, self.name, GUARD_IMAGE) if rights else (),
@@ -266,9 +264,9 @@ def _install(region: Region) -> None:
     for kind in cluster.kinds:
         if kind.group in _CUSTOM:
             region.bring(_definition(kind))
-    region.bring(_node("system-1", gpus=0))
+    region.bring(_node("system-1"))
     for number in range(1, 5):
-        region.bring(_node(f"gpu-{number}", gpus=4))
+        region.bring(_node(f"gpu-{number}", GPU))
     cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
     config = f'- name: "{PLUGIN}"\n  location: "https://example.com/v0.15.0/gatewayapi-plugin-linux-amd64"\n'
@@ -277,19 +275,17 @@ def _install(region: Region) -> None:
         _named("ConfigMap", "argo-rollouts-config") | {"data": {"trafficRouterPlugins": config}},
         namespace=CONTROLLER,
     )
-    lease = {"spec": {"holderIdentity": "argo-rollouts_1", "leaseDurationSeconds": 15}}
-    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | lease, namespace=CONTROLLER)
+    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | {"spec": {}}, namespace=CONTROLLER)
     region.wait(60)
 
 
-def _node(name: str, *, gpus: int) -> Json:
-    """A node; one with GPUs has the taint that such nodes have by habit."""
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+def _node(name: str, *devices: str) -> Json:
+    """A node with four of each device, and with the taint that such nodes have by habit."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **dict.fromkeys(devices, "4")}
     return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
-        "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]} if gpus else {},
+        **_named("Node", name),
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}},
+        "spec": {"taints": [{"key": device, "effect": "NoSchedule"} for device in devices]},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 

@@ -33,18 +33,10 @@ def quiet(begin: Callable[[], Region]) -> Callable[[], Region]:
 
 
 @quiet
-def one_engine() -> Region:
-    return Region(fleet(replicas=1))
-
-
-@quiet
-def gateways_of_each_arm() -> Region:
-    return Region(fleet(gateway={"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}))
-
-
-@quiet
-def a_warm_pool_and_an_autoscaler() -> Region:
-    return Region(fleet(warm_pool={"share": "50%"}, autoscale={"min_replicas": 2, "max_replicas": 4}))
+def one_engine_with_an_autoscaler_a_warm_pool_and_gateways_of_each_arm() -> Region:
+    gateway = {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}
+    scaled = {"min_replicas": 1, "max_replicas": 4}
+    return Region(fleet(warm_pool={"share": "50%"}, autoscale=scaled, gateway=gateway))
 
 
 @quiet
@@ -136,9 +128,10 @@ def an_abort_that_can_finish() -> Region:
 
 
 @quiet
-def a_second_of_difference_between_clocks() -> Region:
+def clocks_two_seconds_apart_and_another_rollout_in_the_controllers_log() -> Region:
     region = Region()
     region.api.clock_skew_seconds = -2
+    region.log = ['level=error msg="roCtx.reconcile err rpc error: connection is shut down" rollout=other']
     return region
 
 
@@ -163,27 +156,24 @@ def an_istio_without_a_plugin_whose_configuration_is_no_list() -> Region:
     return region
 
 
-@quiet
-def another_rollout_in_the_controllers_log() -> Region:
-    region = Region()
-    region.log = ['level=error msg="roCtx.reconcile err rpc error: connection is shut down" rollout=other']
-    return region
-
-
-def evidence(word: str, answer: tuple[float, ...] | Exception) -> Region:
-    """Prometheus gives this answer to queries with that word."""
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("4..", ()),
+        ("changes(", (4.9,)),
+        ("changes(", (5.4,)),
+        ("changes(", (float("nan"),)),
+        ("changes(", QueryRefused("no subqueries")),
+    ],
+)
+async def test_nothing_is_found_in_these_answers_of_prometheus(
+    word: str, answer: tuple[float, ...] | Exception
+) -> None:
     region = Region()
     refusals = EvidenceQuery(asked_by="gate errors", query='requests{code=~"4.."}', silent_without_traffic=True)
     region.questions = (EvidenceQuery(asked_by="gate latency", query="up"), refusals)
     region.prometheus.answers[word] = answer
-    return region
-
-
-quiet(lambda: evidence("4..", ()))
-quiet(lambda: evidence("changes(", (4.9,)))
-quiet(lambda: evidence("changes(", (5.4,)))
-quiet(lambda: evidence("changes(", (float("nan"),)))
-quiet(lambda: evidence("changes(", QueryRefused("no subqueries")))
+    assert await region.examined() == ()
 
 
 @pytest.mark.parametrize("begin", QUIET, ids=lambda begin: begin.__name__)
