@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
 from gates.evidence.selector import NAME, selector
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
+from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, ScrapeInterval
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
@@ -107,18 +107,6 @@ PATIENCE_SECONDS = 5.0
 """Who makes a plan waits for an answer, and not for a region that is away."""
 
 
-class Asks(Protocol):
-    """A region's Prometheus."""
-
-    async def ask(self, query: str) -> tuple[float, ...]:
-        """The samples of an instant query now.
-
-        Raises:
-            TidegateError: when it does not answer, or refuses.
-        """
-        ...
-
-
 class Scraped(Value):
     """What was learnt of one region."""
 
@@ -147,12 +135,12 @@ class Scraped(Value):
         }
 
 
-async def scraped(spec: Delivery, places: Mapping[str, Asks]) -> Sequence[Scraped]:
+async def scraped(spec: Delivery, places: Mapping[str, PrometheusReader]) -> Sequence[Scraped]:
     """Every region at once, in the order of `places`."""
     return await asyncio.gather(*(_of(region, scraping_of(spec, region), asks) for region, asks in places.items()))
 
 
-async def _of(region: str, scraping: ScrapeInterval, asks: Asks) -> Scraped:
+async def _of(region: str, scraping: ScrapeInterval, asks: PrometheusReader) -> Scraped:
     try:
         samples = await asyncio.wait_for(asks.ask(scraping.query), PATIENCE_SECONDS)
     except TimeoutError:

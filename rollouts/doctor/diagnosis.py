@@ -8,76 +8,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.doctor.checks import (
-    access,
-    analysis,
-    controller,
-    pods,
-    prometheus,
-    rollout,
-    routes,
-    services,
-    setup,
-    workload,
-)
-from rollouts.doctor.gather import DiagnosisTarget, gather
-from rollouts.doctor.model import Check, Finding, Inspection, Severity, Snapshot, Unread
-from rollouts.doctor.ports import PrometheusReader, RegionReader
+from rollouts.doctor import access, controller, evidence, pods, rollout, traffic
+from rollouts.doctor.gather import RegionReader, gather
+from rollouts.doctor.model import Check, DiagnosisTarget, Finding, Observation, Severity, Snapshot, Unread, note
+from rollouts.doctor.queries import PrometheusReader
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 
-NOT_LOOKED_AT = Check(
-    code="not-looked-at",
-    severity=Severity.NOTE,
-    cause="the credentials of this region's context may not read it, so nothing is known of it",
-    remediation="run the doctor as somebody who may, to have these looked at too",
+
+@note(
+    "not-looked-at",
+    cause="these credentials may not read it, it is in another place, or it is not there before the first delivery: "
+    "nothing is known of it",
+    remediation="run the doctor with more rights, with --controller-namespace, or after the first delivery",
 )
+def _not_looked_at(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    hidden = [kind.plural for kind in snapshot.objects if snapshot.unread(kind) is Unread.FORBIDDEN]
+    seen = snapshot.controller
+    if not seen.readable:
+        hidden.append(f"the controller's namespace {seen.namespace}")
+    elif controller.runs_elsewhere(snapshot):
+        hidden.append(f"the controller, which works and is not in namespace {seen.namespace}")
+    elif seen.config_unread:
+        hidden.append("the controller's configuration")
+    askers = dict.fromkeys(answer.question.asked_by for answer in evidence.unanswered(snapshot))
+    if askers and snapshot.is_unscraped:
+        hidden.append(f"metrics of {', '.join(askers)}, which the first delivery begins to scrape")
+    if hidden:
+        yield f"{len(hidden)} things were not looked at", ", ".join(hidden)
 
-_MODULES = (setup, controller, access, rollout, services, routes, pods, workload, analysis, prometheus)
-INSPECTIONS: tuple[Inspection, ...] = tuple(each for module in _MODULES for each in module.INSPECTIONS)
+
 CHECKS: tuple[Check, ...] = (
-    *(check for module in _MODULES for check in module.CHECKS),
-    NOT_LOOKED_AT,
+    *access.CHECKS,
+    *controller.CHECKS,
+    *rollout.CHECKS,
+    *traffic.CHECKS,
+    *pods.CHECKS,
+    *evidence.CHECKS,
+    _not_looked_at,
 )
+"""In the order of docs/reference/doctor.md."""
 
 _WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 def examine(snapshot: Snapshot) -> tuple[Finding, ...]:
     """All findings, errors first; within a severity in the order of the checks."""
-    found = [finding for inspect in INSPECTIONS for finding in inspect(snapshot)]
-    found += _not_looked_at(snapshot)
+    found = [finding for check in CHECKS for finding in check.findings(snapshot)]
     return tuple(sorted(found, key=lambda finding: _WEIGHT[finding.severity]))
 
 
-def _not_looked_at(snapshot: Snapshot) -> Iterator[Finding]:
-    hidden = [resource.plural for resource, reading in snapshot.objects.items() if reading.unread is Unread.FORBIDDEN]
-    if not snapshot.controller.readable:
-        hidden.append(f"the controller's namespace {snapshot.controller.namespace}")
-    elif snapshot.controller.config_unread:
-        hidden.append("the controller's configuration")
-    if snapshot.workflows_unread:
-        hidden.append("Argo Workflows' configuration")
-    hidden += [f"the proxies of Gateway {one.name}" for one in snapshot.gateways if not one.readable]
-    if hidden:
-        yield NOT_LOOKED_AT.found(f"{len(hidden)} kinds of objects were not looked at", ", ".join(hidden))
-
-
 BETWEEN_LOOKS_SECONDS = 5.0
-"""A controller that is well has written everything that belongs together within a second or two."""
+"""A healthy controller has written everything that belongs together within a second or two."""
 
 
 async def diagnose(
-    region: RegionReader, metrics: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
+    region: RegionReader, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
 ) -> tuple[Finding, ...]:
-    """What is wrong with the region, the worst first; of what is more than a note, what two looks have found.
+    """What is wrong with the region, errors first; of what is more than a note, what two looks have found.
 
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    first = examine(await gather(region, metrics, target, clock))
+    first = examine(await gather(region, prometheus, target, clock))
     seen = {finding.code for finding in first if finding.severity is not Severity.NOTE}
     if not seen:
         return first
     await clock.sleep(BETWEEN_LOOKS_SECONDS)
-    second = examine(await gather(region, metrics, target, clock))
+    second = examine(await gather(region, prometheus, target, clock))
     return tuple(finding for finding in second if finding.severity is Severity.NOTE or finding.code in seen)

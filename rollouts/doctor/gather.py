@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Protocol
 
 from rollouts.cluster.ownership import foreign_objects
-from rollouts.doctor.model import (
-    AccessResult,
-    Gateway,
-    PrometheusProblem,
-    PrometheusTrouble,
-    Reading,
-    Snapshot,
-    Unread,
-)
-from rollouts.doctor.ports import PrometheusReader, RegionReader
-from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval, metrics_of
-from rollouts.doctor.sources import controller_of, gateways_of
-from rollouts.doctor.strategy import http_routes, route_namespace, services, template_names, virtual_services
-from rollouts.doctor.strategy import template_queries as of_templates
+from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
+from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
+from rollouts.doctor.strategy import http_routes, route_namespace, services, virtual_services
 from rollouts.errors import (
+    ApiError,
     Forbidden,
     NotFound,
-    PrometheusCertificateUntrusted,
     PrometheusCredentialMissing,
     PrometheusCredentialRefused,
     QueryRefused,
     Unreachable,
 )
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
-from rollouts.kube.objects import at
-from rollouts.kube.ports import find
+from rollouts.kube.objects import at, container_states, labels_of, name_of
+from rollouts.kube.ports import ClusterReader, find
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
     ANALYSIS_RUNS,
     ANALYSIS_TEMPLATES,
-    CLUSTER_ANALYSIS_TEMPLATES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
     EXPERIMENTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
-    NETWORK_POLICIES,
-    NODES,
-    POD_DISRUPTION_BUDGETS,
+    LEASES,
     POD_MONITORS,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
     ROLLOUTS,
-    SCALED_OBJECTS,
     SERVICES,
     VIRTUAL_SERVICES,
 )
@@ -64,42 +50,19 @@ from rollouts.manifests.objects.access import cluster_rights, rights
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json, Value
-
-CONTROLLER_NAMESPACE = "argo-rollouts"
-"""Where the manifests and the Helm chart of Argo Rollouts put it."""
-
-WORKFLOWS_NAMESPACE, WORKFLOWS_CONFIG = "argo", "workflow-controller-configmap"
-"""Where the manifests of Argo Workflows put its controller, and what configures it."""
-
-HELD_BY = (ADMISSION_POLICIES, ADMISSION_BINDINGS)
-"""What holds tidegate to its own objects."""
-
-DEFINITIONS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS, HTTP_ROUTES, VIRTUAL_SERVICES)
-"""Kinds whose definitions are asked for by name where they may not be listed."""
+from tidegate.core.model import Json
 
 
-class DiagnosisTarget(Value):
-    """The region and the delivery to diagnose, with what the spec says of them."""
+class RegionReader(ClusterReader, Protocol):
+    """A region's cluster that tells what its clock says, as `KubeClient` does."""
 
-    region: str
-    delivery: str
-    controller_namespace: str = CONTROLLER_NAMESPACE
-    questions: tuple[EvidenceQuery, ...] = ()
-    """What gates and SLOs ask Prometheus in this region."""
-    scraping: ScrapeInterval | None = None
-    """How often engines should be scraped."""
-    tenant: str = ""
-    """Whose series Prometheus is asked for; empty where it has those of one."""
-    rights: tuple[AccessReview, ...] = ()
-    """What a delivery has to do here."""
-    workflows_in: tuple[str, ...] = ()
-    """Namespaces in which Argo Workflows' controller may be, where workflows carry deliveries."""
-    guard: str = ""
-    """The image of the region's guard, by digest; empty where the spec asks for none."""
-    objects: tuple[Json, ...] = ()
-    """What a delivery and its set-up bring here, as rendered; their names are what counts."""
-    last_delivery: datetime | None = None
+    namespace: str
+    """Where the delivery's objects are."""
+
+    @property
+    def ahead(self) -> timedelta | None:
+        """How far the API server's clock was ahead of ours at its last answer; None when it did not say."""
+        ...
 
 
 async def gather(
@@ -112,98 +75,58 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rollout = await find(region, ROLLOUTS, target.delivery)
-    held = tuple(each for each in target.objects if each["kind"] in {kind.kind for kind in HELD_BY})
-    names = _named_in(rollout, target.delivery) | _named_among(target.objects)
-    resources = list(names)
-    places = {HTTP_ROUTES: route_namespace(rollout or {})}
-    readings = await asyncio.gather(
-        *(_read(region, resource, names[resource], places.get(resource)) for resource in resources)
-    )
-    read = dict(zip(resources, readings, strict=True))
-    workflows, workflows_unread = await _workflows(region, target.workflows_in)
+    rollout = await find(region, ROLLOUTS, target.delivery) or {}
+    names = _names(rollout, target)
+    places = {HTTP_ROUTES: route_namespace(rollout)}
+    readings = await asyncio.gather(*(_read(region, kind, names[kind], places.get(kind)) for kind in names))
     seen = Snapshot(
-        region=target.region,
-        delivery=target.delivery,
+        target=target,
         namespace=region.namespace,
         now=clock.now() + (region.ahead or timedelta()),
-        objects=read,
-        controller=await controller_of(region, target.controller_namespace, target.delivery),
-        gateways=await _gateways(region, read, rollout or {}),
-        access=tuple([AccessResult(question=right, allowed=await region.allowed(right)) for right in target.rights]),
-        admission=held,
-        monitors=names.get(POD_MONITORS, ()),
-        workflows_config=workflows,
-        workflows_unread=workflows_unread,
+        objects=dict(zip(names, readings, strict=True)),
+        controller=await _controller(region, target.controller_namespace, target.delivery),
+        denied=tuple([right for right in target.rights if not await region.allowed(right)]),
         foreign_objects=await _foreign_objects(region, target),
-        guard=target.guard,
         skew=region.ahead,
-        last_delivery=target.last_delivery,
     )
     return seen if prometheus is None else await _with_answers(seen, prometheus, target)
 
 
-def _named_in(rollout: Json | None, delivery: str) -> dict[Resource, tuple[str, ...]]:
+_DEFINED = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS, HTTP_ROUTES, VIRTUAL_SERVICES)
+
+
+def _names(rollout: Json, target: DiagnosisTarget) -> dict[Resource, tuple[str, ...]]:
     """What is read of the region, with the names that matter where a kind may not be listed."""
-    told = rollout or {}
-    borrowed = at(told, "spec", "workloadRef", "name")
-    plural = tuple(f"{resource.plural}.{resource.group}" for resource in DEFINITIONS)
-    return {
-        CUSTOM_RESOURCE_DEFINITIONS: plural,
-        ROLLOUTS: (delivery,),
-        REPLICA_SETS: (),
-        PODS: (),
-        SERVICES: tuple(services(told).values()),
-        HTTP_ROUTES: tuple(http_routes(told)),
-        VIRTUAL_SERVICES: tuple(virtual_services(told)),
-        DEPLOYMENTS: (guard(delivery), *((borrowed,) if borrowed else ())),
-        ANALYSIS_TEMPLATES: template_names(told, cluster=False),
-        CLUSTER_ANALYSIS_TEMPLATES: template_names(told, cluster=True),
-        ANALYSIS_RUNS: (),
-        EVENTS: (),
-        RESOURCE_QUOTAS: (),
-        NETWORK_POLICIES: (),
-        POD_DISRUPTION_BUDGETS: (delivery,),
-        HORIZONTAL_POD_AUTOSCALERS: (delivery, f"keda-hpa-{delivery}"),
-        SCALED_OBJECTS: (delivery,),
-        NODES: (),
+    borrowed = at(rollout, "spec", "workloadRef", "name")
+    rendered = (ADMISSION_POLICIES, ADMISSION_BINDINGS, POD_MONITORS)
+    named = {
+        CUSTOM_RESOURCE_DEFINITIONS: tuple(f"{kind.plural}.{kind.group}" for kind in _DEFINED),
+        ROLLOUTS: (target.delivery,),
+        SERVICES: tuple(services(rollout).values()),
+        HTTP_ROUTES: tuple(http_routes(rollout)),
+        VIRTUAL_SERVICES: tuple(virtual_services(rollout)),
+        DEPLOYMENTS: (guard(target.delivery), *((borrowed,) if borrowed else ())),
+        **{kind: tuple(name_of(each) for each in target.rendered(kind)) for kind in rendered},
     }
+    listed = dict.fromkeys((REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS), ())
+    return {kind: names for kind, names in named.items() if names} | listed
 
 
-def _named_among(objects: Sequence[Json]) -> dict[Resource, tuple[str, ...]]:
-    kinds = (*HELD_BY, POD_MONITORS)
-    return {kind: tuple(each["metadata"]["name"] for each in objects if each["kind"] == kind.kind) for kind in kinds}
-
-
-async def _workflows(region: RegionReader, namespaces: Iterable[str]) -> tuple[Json | None, bool]:
-    """The configuration of Argo Workflows' controller, and whether it may not be read."""
-    unread = False
-    for namespace in namespaces:
-        try:
-            return await region.get(CONFIG_MAPS, WORKFLOWS_CONFIG, namespace=namespace), False
-        except NotFound:
-            continue
-        except Forbidden:
-            unread = True
-    return None, unread
-
-
-async def _read(region: RegionReader, resource: Resource, names: Iterable[str], namespace: str | None) -> Reading:
+async def _read(
+    region: RegionReader, resource: Resource, names: tuple[str, ...], namespace: str | None
+) -> tuple[Json, ...] | Unread:
     """All of a kind; where it may not be listed, those of these names."""
     try:
-        return Reading(items=(await region.list(resource, namespace=namespace)).items)
+        return (await region.list(resource, namespace=namespace)).items
     except NotFound:
-        return Reading(unread=Unread.ABSENT)
+        return Unread.ABSENT
     except Forbidden:
         pass
-    wanted = tuple(names)
     try:
-        found = [await find(region, resource, name, namespace=namespace) for name in wanted]
+        found = [await find(region, resource, name, namespace=namespace) for name in names]
     except Forbidden:
-        found = []
-        wanted = ()
-    items = tuple(item for item in found if item is not None)
-    return Reading(items=items, unread=None if wanted else Unread.FORBIDDEN)
+        return Unread.FORBIDDEN
+    return tuple(item for item in found if item) if names else Unread.FORBIDDEN
 
 
 async def _foreign_objects(region: RegionReader, target: DiagnosisTarget) -> tuple[ForeignObject, ...]:
@@ -216,49 +139,87 @@ async def _foreign_objects(region: RegionReader, target: DiagnosisTarget) -> tup
     return tuple(found)
 
 
-async def _gateways(region: RegionReader, read: Mapping[Resource, Reading], rollout: Json) -> tuple[Gateway, ...]:
-    """Those that may be asked for by users of this Rollout, where a policy may keep them out."""
-    if not read[NETWORK_POLICIES].items:
-        return ()
-    named = http_routes(rollout)
-    return await gateways_of(region, [one for one in read[HTTP_ROUTES].items if one["metadata"]["name"] in named])
+_CONFIG, _LEASE = "argo-rollouts-config", "argo-rollouts-controller-lock"
+"""The controller's own names for them; neither can be changed by a flag."""
+_LABEL = "app.kubernetes.io/name=argo-rollouts"
+_COMPONENT = "app.kubernetes.io/component"
+
+
+async def _controller(region: RegionReader, namespace: str, rollout: str) -> Controller:
+    """Pods, lease, configuration and the end of the log, each as far as it may be read."""
+    pods = await _labelled(region, PODS, namespace)
+    if pods is None:
+        return Controller(namespace=namespace, readable=False)
+    config, config_unread = await _one(region, CONFIG_MAPS, _CONFIG, namespace)
+    lease, _ = await _one(region, LEASES, _LEASE, namespace)
+    return Controller(
+        namespace=namespace,
+        deployments=await _labelled(region, DEPLOYMENTS, namespace) or (),
+        pods=pods,
+        lease=lease,
+        config=config,
+        config_unread=config_unread,
+        log=await _log(region, namespace, pods, rollout),
+    )
+
+
+async def _labelled(region: RegionReader, resource: Resource, namespace: str) -> tuple[Json, ...] | None:
+    """Those of the controller, and not of the dashboard, which the Helm chart gives the same name."""
+    try:
+        found = (await region.list(resource, labels=_LABEL, namespace=namespace)).items
+    except (Forbidden, NotFound):
+        return None
+    return tuple(one for one in found if labels_of(one).get(_COMPONENT) != "rollouts-dashboard")
+
+
+async def _one(region: RegionReader, resource: Resource, name: str, namespace: str) -> tuple[Json | None, bool]:
+    """The object, and whether it may not be read; one that is not there is an answer."""
+    try:
+        return await find(region, resource, name, namespace=namespace), False
+    except Forbidden:
+        return None, True
+
+
+_LOG = "/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=500{which}"
+_TROUBLE = re.compile(r"level=(error|fatal)|panic:|fatal", re.IGNORECASE)
+LOG_SECONDS = 1800
+"""The controller tries again every 1000 s at the latest; what is older may have been corrected."""
+LOG_LINES = 3
+"""Enough to name a cause; the whole log is a kubectl away."""
+
+
+async def _log(region: RegionReader, namespace: str, pods: Iterable[Json], rollout: str) -> tuple[str, ...]:
+    """The last lines about trouble with this Rollout or with a plugin; of the run before, where one crashed."""
+    lines: list[str] = []
+    for pod in pods:
+        waits = any("waiting" in (state.get("state") or {}) for state in container_states(pod))
+        which = "&previous=true" if waits else f"&sinceSeconds={LOG_SECONDS}"
+        try:
+            text = await region.text(_LOG.format(namespace=namespace, pod=name_of(pod), which=which))
+        except ApiError:
+            continue
+        lines += [line for line in text.splitlines() if _TROUBLE.search(line) and (rollout in line or "plugin" in line)]
+    return tuple(dict.fromkeys(lines[-LOG_LINES:]))
 
 
 async def _with_answers(seen: Snapshot, prometheus: PrometheusReader, target: DiagnosisTarget) -> Snapshot:
-    """The snapshot with what Prometheus says to the gates, and to the analysis templates in use."""
+    """The snapshot with what Prometheus says to the gates and SLOs."""
     answers: list[QueryResult] = []
-    told: dict[str, object] = {"scraping": target.scraping}
+    told: dict[str, object] = {}
     try:
-        for question in (*target.questions, *of_templates(seen)):
+        for question in target.questions:
             answers.append(await _answer(prometheus, question))
         if target.scraping:
-            told["scraped_every"] = target.scraping.seen(await _samples(prometheus, target.scraping.query))
-        if target.tenant and not any(answer.samples for answer in answers) and not await _samples(prometheus, ANYTHING):
-            told["empty_tenant"] = target.tenant
+            told["scraped_every"] = target.scraping.seen(await _intervals(prometheus, target.scraping.query))
     except Unreachable as error:
-        told["prometheus_problem"] = _problem(error)
+        is_credential = isinstance(error, PrometheusCredentialMissing | PrometheusCredentialRefused)
+        words = (str(error), *([error.detail] if error.detail and is_credential else ()))
+        told["credential" if is_credential else "away"] = words
     return seen.model_copy(update={**told, "answers": tuple(answers)})
 
 
-_TROUBLES: Mapping[type[Unreachable], PrometheusTrouble] = {
-    PrometheusCredentialMissing: PrometheusTrouble.CREDENTIAL_MISSING,
-    PrometheusCredentialRefused: PrometheusTrouble.CREDENTIAL_REFUSED,
-    PrometheusCertificateUntrusted: PrometheusTrouble.CERTIFICATE_UNTRUSTED,
-}
-
-
-def _problem(error: Unreachable) -> PrometheusProblem:
-    trouble = _TROUBLES.get(type(error), PrometheusTrouble.AWAY)
-    refused = trouble is PrometheusTrouble.CREDENTIAL_REFUSED
-    return PrometheusProblem(trouble=trouble, told=str(error), its_words=error.detail or "" if refused else "")
-
-
-ANYTHING = "count(up)"
-"""What every Prometheus that scrapes anything has."""
-
-
-async def _samples(prometheus: PrometheusReader, query: str) -> tuple[float, ...]:
-    """None of a query that this Prometheus cannot evaluate: some that speak its language have no subqueries."""
+async def _intervals(prometheus: PrometheusReader, query: str) -> tuple[float, ...]:
+    """None where the query cannot be evaluated: some servers that speak PromQL have no subqueries."""
     try:
         return await prometheus.ask(query)
     except QueryRefused:
@@ -270,15 +231,11 @@ async def _answer(prometheus: PrometheusReader, question: EvidenceQuery) -> Quer
         samples = await prometheus.ask(question.query)
         if samples:
             return QueryResult(question=question, samples=samples)
-        unknown = [name for name in metrics_of(question.query) if not await prometheus.ask(_any_of(name))]
+        any_series = {name: f'count({{__name__="{name}"}})' for name in metrics_of(question.query)}
+        unknown = [name for name, query in any_series.items() if not await prometheus.ask(query)]
         return QueryResult(question=question, unknown=tuple(unknown))
     except QueryRefused as error:
         return QueryResult(question=question, refused=error.message)
-
-
-def _any_of(metric: str) -> str:
-    """Whether there is any series of that name, of anybody."""
-    return f'count({{__name__="{metric}"}})'
 
 
 def required_access(

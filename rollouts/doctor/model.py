@@ -1,4 +1,4 @@
-"""The snapshot of a region that checks read, and the findings that they make."""
+"""The snapshot of a region that checks read, the checks, and the findings that they make."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import wraps
+from functools import partial
 
-from rollouts.doctor.network_policies import Caller
-from rollouts.doctor.queries import QueryResult, ScrapeInterval
+from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import POD_MONITORS, ROLLOUTS
 from rollouts.manifests.ownership import is_adopted
 from rollouts.model import ForeignObject
+from tidegate.core.durations import duration
 from tidegate.core.model import Json, Value
 
 
@@ -37,23 +37,10 @@ class Finding(Value):
     what: str
     """One sentence, with the names of the objects."""
     evidence: tuple[str, ...]
-    """What was read, as it was read."""
+    """What was read, each in one line."""
     cause: str
     remediation: str
     """What to do about it."""
-
-
-class Check(Value):
-    """A known fault that a region may have: what a finding of it says."""
-
-    code: str
-    severity: Severity
-    cause: str
-    remediation: str
-
-    def found(self, what: str, *evidence: str) -> Finding:
-        """The finding of this fault."""
-        return Finding(**self.model_dump(), what=what, evidence=evidence)
 
 
 class Unread(StrEnum):
@@ -62,14 +49,7 @@ class Unread(StrEnum):
     ABSENT = "absent"
     """The API server knows no such resource: its definition is not installed."""
     FORBIDDEN = "forbidden"
-    """Anyone who asked may not read it; what it would have shown is not known."""
-
-
-class Reading(Value):
-    """All objects of one kind in the region's namespace, or in the cluster when they have none."""
-
-    items: tuple[Json, ...] = ()
-    unread: Unread | None = None
+    """These credentials may not read it; what it would have shown is not known."""
 
 
 class Controller(Value):
@@ -85,13 +65,9 @@ class Controller(Value):
     config: Json | None = None
     """The ConfigMap `argo-rollouts-config`, read by the controller when it starts and never again."""
     config_unread: bool = False
-    """Whether it may not be read; then nothing is known of it."""
-    reconciles: float | None = None
-    """How often it looked at this Rollout since it started; None when its metrics could not be read."""
-    errors: float | None = None
-    """How many of these looks ended in an error (`rollout_reconcile_error`)."""
+    """Whether it may not be read."""
     log: tuple[str, ...] = ()
-    """The last lines of its log that speak of an error and of this Rollout or of a plugin."""
+    """The last lines of its log about an error and about this Rollout or a plugin."""
 
     @property
     def here(self) -> bool:
@@ -100,7 +76,7 @@ class Controller(Value):
 
     @property
     def version(self) -> tuple[int, int] | None:
-        """Of its image; None when no tag tells. Tags of Argo Rollouts begin with v."""
+        """The version in the tag of its image; None when no tag has one."""
         for pod in self.pods:
             for container in pod["spec"]["containers"]:
                 found = re.search(r"argo-rollouts\S*:v?(\d+)\.(\d+)", str(container.get("image", "")))
@@ -108,133 +84,119 @@ class Controller(Value):
                     return int(found[1]), int(found[2])
         return None
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What it says of its failures with this Rollout; nothing when it has none."""
-        looks = f", in {self.reconciles:.0f} looks" if self.reconciles else ""
-        counted = (f"rollout_reconcile_error is {self.errors:.0f}{looks}",) if self.errors else ()
-        return (*counted, *self.log)
 
+class DiagnosisTarget(Value):
+    """The region and the delivery to diagnose, with what the spec says of them."""
 
-class Gateway(Value):
-    """One that the delivery's routes name, and who carries its traffic."""
+    region: str
+    delivery: str
+    """The delivery's name, which is that of its Rollout."""
+    controller_namespace: str = "argo-rollouts"
+    questions: tuple[EvidenceQuery, ...] = ()
+    """What gates and SLOs ask Prometheus in this region."""
+    scraping: ScrapeInterval | None = None
+    """How often engines should be scraped."""
+    rights: tuple[AccessReview, ...] = ()
+    """What a delivery has to do here."""
+    guard: str = ""
+    """The image of the region's guard, by digest; empty where the spec asks for none."""
+    objects: tuple[Json, ...] = ()
+    """What a delivery and its set-up bring here, as rendered."""
 
-    name: str
-    namespace: str
-    readable: bool = True
-    """Whether pods could be listed anywhere that they may be."""
-    proxies: tuple[Caller, ...] = ()
-    """The pods that ask engines, without those in their node's own network."""
-
-
-class AccessResult(Value):
-    """The API server's answer about one right that tidegate needs."""
-
-    question: AccessReview
-    allowed: bool
-
-
-class PrometheusTrouble(StrEnum):
-    """What keeps Prometheus from answering."""
-
-    AWAY = "away"
-    CREDENTIAL_MISSING = "credential missing"
-    CREDENTIAL_REFUSED = "credential refused"
-    CERTIFICATE_UNTRUSTED = "certificate untrusted"
-
-
-class PrometheusProblem(Value):
-    """Why it could not be asked."""
-
-    trouble: PrometheusTrouble
-    told: str
-    """In one line, without any secret."""
-    its_words: str = ""
-    """The server's own."""
+    def rendered(self, *kinds: Resource) -> tuple[Json, ...]:
+        """Those of the objects that are of these kinds."""
+        return tuple(each for each in self.objects if each["kind"] in {kind.kind for kind in kinds})
 
 
 class Snapshot(Value):
     """One region at one moment: all that checks may read."""
 
-    region: str
-    delivery: str
-    """The delivery's name, which is that of its Rollout."""
+    target: DiagnosisTarget
     namespace: str
     now: datetime
     """By the API server's clock, as all times in its objects."""
-    objects: Mapping[Resource, Reading] = {}
+    objects: Mapping[Resource, tuple[Json, ...] | Unread] = {}
+    """Of the region's namespace, or of the cluster where a kind has none."""
     controller: Controller
-    gateways: tuple[Gateway, ...] = ()
-    """Not looked for where network policies may not be read."""
-    access: tuple[AccessResult, ...] = ()
-    admission: tuple[Json, ...] = ()
-    """Policies and bindings that hold tidegate to its own objects, as they would be rendered now."""
-    workflows_config: Json | None = None
-    """The ConfigMap of Argo Workflows' controller; None where there is none, where it may not be read, or where no
-    workflow carries deliveries."""
-    workflows_unread: bool = False
-    """Whether it may not be read."""
-    monitors: tuple[str, ...] = ()
-    """PodMonitors that a delivery brings, by name."""
+    denied: tuple[AccessReview, ...] = ()
+    """The rights of the target that these credentials lack."""
     foreign_objects: tuple[ForeignObject, ...] = ()
     """Objects of others where the delivery's would be, as far as they may be read."""
     answers: tuple[QueryResult, ...] = ()
-    """To the queries of the delivery's gates and SLOs."""
-    scraping: ScrapeInterval | None = None
-    """How often engines should be scraped; None when nobody says."""
+    """To the target's questions."""
     scraped_every: timedelta | None = None
-    """How often they are; None when Prometheus has not two samples of one."""
-    prometheus_problem: PrometheusProblem | None = None
-    """Why the region's Prometheus could not be asked; None when it could, or when none is named."""
-    empty_tenant: str = ""
-    """The tenant that is asked for and has no series at all."""
-    guard: str = ""
-    """The image that the region's guard should run from, by digest; empty where the spec asks for none."""
+    """How often engines are scraped; None when Prometheus has not two samples of one."""
+    away: tuple[str, ...] = ()
+    """Why the region's Prometheus does not answer."""
+    credential: tuple[str, ...] = ()
+    """What is wrong with the credential for it: ours, then the server's own words, without any secret."""
     skew: timedelta | None = None
     """How far the API server's clock is ahead of ours; None when it does not say."""
-    last_delivery: datetime | None = None
-    """When the registry last saw a delivery of this model begin; None when it never did, or was not asked."""
 
     def all(self, resource: Resource) -> tuple[Json, ...]:
         """Every object of that kind that could be read."""
-        return self.objects.get(resource, Reading()).items
+        found = self.objects.get(resource, ())
+        return () if isinstance(found, Unread) else found
 
     def unread(self, resource: Resource) -> Unread | None:
         """Why objects of that kind could not be read."""
-        return self.objects.get(resource, Reading()).unread
+        found = self.objects.get(resource)
+        return found if isinstance(found, Unread) else None
 
     def named(self, resource: Resource, name: str) -> Json | None:
         """One object of that kind."""
         return next((item for item in self.all(resource) if item["metadata"]["name"] == name), None)
 
+    def since(self, moment: datetime) -> str:
+        """How long ago that was."""
+        return duration((self.now - moment).total_seconds())
+
     @property
-    def rollout(self) -> Json | None:
-        """The delivery's own Rollout; None before its first delivery."""
-        return self.named(ROLLOUTS, self.delivery)
+    def rollout(self) -> Json:
+        """The delivery's own Rollout; empty before its first delivery."""
+        return self.named(ROLLOUTS, self.target.delivery) or {}
 
     @property
     def is_empty(self) -> bool:
         """Whether the Rollout is not there yet, or somebody else's."""
-        theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.delivery) for each in self.foreign_objects)
-        return theirs or self.rollout is None
+        theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.target.delivery) for each in self.foreign_objects)
+        return theirs or not self.rollout
 
     @property
-    def is_unwatched(self) -> bool:
-        """Whether it was adopted, and waits for the delivery that brings what scrapes its engines."""
-        waits = self.unread(POD_MONITORS) is None and any(not self.named(POD_MONITORS, name) for name in self.monitors)
-        return waits and self.rollout is not None and is_adopted(self.rollout)
+    def is_unscraped(self) -> bool:
+        """Whether the first delivery, which brings what scrapes engines, is still to come; an adopted Rollout too."""
+        monitors = [each["metadata"]["name"] for each in self.target.rendered(POD_MONITORS)]
+        missing = self.unread(POD_MONITORS) is None and not all(self.named(POD_MONITORS, name) for name in monitors)
+        return self.is_empty or (missing and is_adopted(self.rollout))
 
 
-Inspection = Callable[[Snapshot], Iterator[Finding]]
-"""A function of the snapshot alone that yields the findings of one or more checks."""
+Observation = tuple[str, ...]
+"""What was found, in one sentence with the names of the objects; then what was read."""
+
+Find = Callable[[Snapshot, Json], Iterator[Observation]]
+"""Given the delivery's own Rollout too, which is empty before its first delivery."""
 
 
-def of_rollout(check: Callable[[Snapshot, Json], Iterator[Finding]]) -> Inspection:
-    """An inspection of the delivery's Rollout; it yields nothing before there is one."""
+class Check(Value):
+    """A known fault that a region may have, and how it is found."""
 
-    @wraps(check)
-    def checked(snapshot: Snapshot) -> Iterator[Finding]:
-        if snapshot.rollout is not None:
-            yield from check(snapshot, snapshot.rollout)
+    severity: Severity
+    code: str
+    cause: str
+    remediation: str
+    find: Find
 
-    return checked
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """All of this fault. The words of others are put into one line."""
+        row = self.model_dump(exclude={"find"})
+        for observed in self.find(snapshot, snapshot.rollout):
+            what, *evidence = (" ".join(text.split()) for text in observed)
+            yield Finding(**row, what=what, evidence=tuple(dict.fromkeys(evidence)))
+
+
+def _check(severity: Severity, code: str, *, cause: str, remediation: str) -> Callable[[Find], Check]:
+    return lambda find: Check(severity=severity, code=code, cause=cause, remediation=remediation, find=find)
+
+
+error, warning, note = (partial(_check, severity) for severity in Severity)
+"""Each makes a check of the function that it decorates."""

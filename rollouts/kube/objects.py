@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -101,14 +101,6 @@ def time_at(item: Json, *path: str | int) -> datetime | None:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
         return None
-
-
-def last_written(item: Json) -> datetime | None:
-    """When somebody other than through a subresource last changed it, as its field managers say."""
-    entries: Iterable[Json] = at(item, "metadata", "managedFields", default=[])
-    times = [time_at(entry, "time") for entry in entries if not entry.get("subresource")]
-    known = [time for time in times if time]
-    return max(known) if known else time_at(item, "metadata", "creationTimestamp")
 
 
 def owns_field(entry: Json, path: tuple[str, ...]) -> bool:

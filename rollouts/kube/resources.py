@@ -19,9 +19,6 @@ ARGO = "argoproj.io"
 ROLLOUTS = _in(ARGO, "v1alpha1", "rollouts", "Rollout")
 ANALYSIS_RUNS = _in(ARGO, "v1alpha1", "analysisruns", "AnalysisRun")
 ANALYSIS_TEMPLATES = _in(ARGO, "v1alpha1", "analysistemplates", "AnalysisTemplate")
-CLUSTER_ANALYSIS_TEMPLATES = _in(
-    ARGO, "v1alpha1", "clusteranalysistemplates", "ClusterAnalysisTemplate", namespaced=False
-)
 EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
 
 APPLICATIONS = _in(ARGO, "v1alpha1", "applications", "Application")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rollouts.doctor.strategy import canary, routers, steps, template_names
+from rollouts.argo.model import Rollout
+from rollouts.doctor.strategy import canary, routers
 from rollouts.kube.objects import at, labels_of, matches, name_of
 from rollouts.kube.resources import (
     ANALYSIS_TEMPLATES,
@@ -36,21 +37,28 @@ def strategy_facts(workload: Json) -> StrategyFacts:
     """How a version becomes stable."""
     if workload.get("kind") != "Rollout":
         return StrategyFacts(kind="rolling")
-    analyses = (*template_names(workload, cluster=False), *template_names(workload, cluster=True))
+    analyses = _template_names(workload)
     if at(workload, "spec", "strategy", "blueGreen") is not None:
         green = at(workload, "spec", "strategy", "blueGreen", default={})
         return StrategyFacts(kind="blueGreen", analyses=analyses, warm_seconds=green.get("scaleDownDelaySeconds"))
     told = canary(workload)
-    weights = [int(step["setWeight"]) for step in steps(workload) if "setWeight" in step]
+    weights = [int(step["setWeight"]) for step in Rollout(workload).steps if "setWeight" in step]
     return StrategyFacts(
         kind="canary",
         weights=tuple(sorted({each for each in weights if 0 < each < 100})),
         routers=tuple(routers(workload)),
-        analyses=tuple(dict.fromkeys(analyses)),
+        analyses=analyses,
         min_canary=told.get("minPodsPerReplicaSet"),
         warm_seconds=told.get("scaleDownDelaySeconds"),
         dynamic_stable=bool(told.get("dynamicStableScale")),
     )
+
+
+def _template_names(rollout: Json) -> tuple[str, ...]:
+    """The analysis templates that a Rollout names, in the background and in steps."""
+    analyses = [canary(rollout).get("analysis"), *(step.get("analysis") for step in Rollout(rollout).steps)]
+    named = [one for analysis in analyses for one in at(analysis, "templates", default=[])]
+    return tuple(dict.fromkeys(str(one.get("templateName")) for one in named))
 
 
 def budget(objects: Objects, template: Json) -> int | None:
@@ -150,7 +158,7 @@ def prometheus_places(objects: Objects, workload: Json) -> tuple[PrometheusPlace
 
 
 def _places(objects: Objects, workload: Json) -> Iterator[PrometheusPlace]:
-    named = set(template_names(workload, cluster=False)) if workload.get("kind") == "Rollout" else set()
+    named = set(_template_names(workload)) if workload.get("kind") == "Rollout" else set()
     for template in objects.all(ANALYSIS_TEMPLATES):
         for metric in at(template, "spec", "metrics", default=[]):
             address = str(at(metric, "provider", "prometheus", "address", default=""))

@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 12036,
     "gates": 13897,
-    "pipelines": 20589,
+    "pipelines": 20577,
     "registry": 5792,
-    "rollouts": 21025,
+    "rollouts": 18815,
     "slo": 4203,
-    "tidegate": 17992,
-    "tests": 85982,
+    "tidegate": 17865,
+    "tests": 84888,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

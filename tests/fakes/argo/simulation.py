@@ -36,7 +36,7 @@ What goes wrong is switched on and off at any time: `plugin_broken`, `controller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 from fakes.argo.analysis import reconcile_run
@@ -62,22 +62,6 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
 )
 from tidegate.core.model import Json
-
-Counts = Mapping[tuple[str, str], int]
-"""By namespace and Rollout."""
-
-
-def metrics_of(rollouts: Iterable[Json], reconciles: Counts, errors: Counts) -> str:
-    lines = ["# TYPE rollout_info gauge"]
-    for body in rollouts:
-        metadata, phase = body["metadata"], body.get("status", {}).get("phase", "")
-        labels = f'name="{metadata["name"]}",namespace="{metadata["namespace"]}",phase="{phase}"'
-        lines.append(f"rollout_info{{{labels}}} 1")
-    for metric, counts in (("rollout_reconcile_count", reconciles), ("rollout_reconcile_error", errors)):
-        for (namespace, name), count in sorted(counts.items()):
-            lines.append(f'{metric}{{name="{name}",namespace="{namespace}"}} {count}')
-    return "\n".join(lines) + "\n"
-
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, DEPLOYMENTS)}
 _NAMED = {kind.plural for kind in (SERVICES, DEPLOYMENTS, ANALYSIS_TEMPLATES, VIRTUAL_SERVICES)}
@@ -110,10 +94,6 @@ class Simulation:
         """
         self.cluster = cluster
         self.machines = Machines(start_seconds)
-        self.reconcile_errors: Counter[tuple[str, str]] = Counter()
-        """By namespace and Rollout, as the controller's metric `rollout_reconcile_error` counts them."""
-        self.reconciles: Counter[tuple[str, str]] = Counter()
-        """Passes over each, errors among them."""
         self.log: list[str] = []
         """The controller's log, as far as it is of errors."""
         self._world = World(cluster, self._wake)
@@ -158,7 +138,7 @@ class Simulation:
 
         A new template or new steps are observed even so, since `rolloutCanary` writes the status before it comes to
         traffic: the new replica set stays without pods, and no deadline is ever exceeded. Any other change leaves
-        `observedGeneration` behind. `reconcile_errors` and the log tell both (argo-rollouts#3918).
+        `observedGeneration` behind. The log tells both (argo-rollouts#3918).
         """
         return self._world.plugin_broken
 
@@ -245,10 +225,6 @@ class Simulation:
             self.settle()
             await self.cluster.time.sleep(every_seconds)
 
-    def metrics(self) -> str:
-        """What the controller's `/metrics` says."""
-        return metrics_of(self._world.everywhere(ROLLOUTS), self.reconciles, self.reconcile_errors)
-
     def begin(self, *, pods_made: int) -> None:
         """Know what is in the cluster, of which nobody told."""
         self._pods_made[0] = pods_made
@@ -326,7 +302,6 @@ class Simulation:
             self._working = None
 
     def _work_on_rollout(self, key: Key, body: Json) -> None:
-        self.reconciles[key[1:]] += 1
         try:
             reconcile(self._world, body)
         except (ReconcileError, Refusal) as error:
@@ -337,7 +312,6 @@ class Simulation:
     def _fail(self, key: Key, why: str) -> None:
         """Count it, log it, and try again after twice as long as the last time."""
         self._failed[key] += 1
-        self.reconcile_errors[key[1:]] += 1
         what = f'msg="roCtx.reconcile err {why}" namespace={key[1]} rollout={key[2]}'
         self.log.append(f'time="{stamp(self._world.now())}" level=error {what}')
         first, longest = self._retries

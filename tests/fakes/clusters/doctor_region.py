@@ -1,13 +1,13 @@
 """One region's cluster with a delivery in it: everything well, until a test breaks it.
 
 The objects are those that tidegate renders, on the fake API server, under the simulated Argo Rollouts controller.
-What no simulation looks after (leases, budgets, quotas, conditions of routes and definitions) is written here as a
-healthy cluster would have it.
+What no simulation looks after (the controller's lease and log, quotas, definitions) is written here as a healthy
+cluster would have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -19,15 +19,13 @@ from fakes.kube.cluster import FakeCluster, Kept
 from fakes.kube.server import client_of
 
 from rollouts.doctor.diagnosis import diagnose, examine
-from rollouts.doctor.gather import DiagnosisTarget, gather, required_access
-from rollouts.doctor.model import Finding, Severity
+from rollouts.doctor.gather import gather, required_access
+from rollouts.doctor.model import DiagnosisTarget, Finding
 from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval, metrics_of
-from rollouts.errors import QueryRefused, Unreachable
 from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import (
     CONFIG_MAPS,
     LEASES,
-    POD_DISRUPTION_BUDGETS,
     PODS,
     RESOURCE_QUOTAS,
     ROLLOUTS,
@@ -45,8 +43,6 @@ NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-r
 PLUGIN = "argoproj-labs/gatewayAPI"
 GPU = "nvidia.com/gpu"
 GUARD_IMAGE = "registry.example.com/tidegate@sha256:" + "5" * 64
-PROXIES = "envoy-gateway-system"
-"""Where Envoy Gateway runs the proxies of every gateway."""
 
 _CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 
@@ -67,44 +63,25 @@ ANY_RELEASE = Release(
 
 
 class FakePrometheus:
-    """Answers 1 to everything, but for what a test takes away."""
+    """Scrapes engines every 5 s, and answers 1 to everything else, but for what a test changes."""
 
     def __init__(self) -> None:
-        self.silent: set[str] = set()
-        """Words: a query with one of them has no answer now."""
+        self.answers: dict[str, tuple[float, ...] | Exception] = {}
+        """By a word of the query; an exception is raised."""
         self.unknown: set[str] = set()
         """Metrics that nobody exports."""
-        self.nan: set[str] = set()
-        self.refused: set[str] = set()
-        self.scraped_every = 5.0
-        """Seconds between two samples of an engine; NaN before there are two."""
-        self.away = False
-        self.trouble: Unreachable | None = None
-        """What it ends with, when it lets nobody in."""
-        self.empty = False
-        """Whether it has no series at all."""
-        self.asked: list[str] = []
 
     async def ask(self, query: str) -> tuple[float, ...]:
-        self.asked.append(query)
-        if self.away:
-            raise Unreachable("https://prometheus.example.com did not answer")
-        if self.trouble:
-            raise self.trouble
-        if self.empty:
-            return ()
-        if any(word in query for word in self.refused):
-            raise QueryRefused("1:5: parse error: unexpected end of input")
-        if "changes(timestamp(" in query:
-            return (self.scraped_every,)
         if self.unknown & set(metrics_of(query)):
             return ()
-        if any(word in query for word in self.silent) and "__name__" not in query:
-            return ()
-        return (float("nan"),) if any(word in query for word in self.nan) else (1.0,)
+        usual = (5.0,) if "changes(" in query else (1.0,)
+        found = next((answer for word, answer in self.answers.items() if word in query), usual)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
-_SERVING: dict[tuple[str, str, str], tuple[float, int, Kept]] = {}
+_SERVING: dict[tuple[str, str], tuple[float, int, Kept]] = {}
 """When version 7 was stable, how many pods were made by then, and what was in the cluster: regions that are alike are
 brought there once."""
 
@@ -117,38 +94,28 @@ class Region:
         spec: ArgoFleetSpec | None = None,
         *,
         name: str = REGION,
-        analyses: Sequence[Json] = (),
         deploy: bool = True,
         real_time: bool = False,
-        guard: str = GUARD_IMAGE,
     ) -> None:
-        """`guard` is the image of one in the set-up; `real_time` is for a cluster that is served over a socket, whose
-        engines start at once.
-        """
+        """`real_time` is for a cluster that is served over a socket, whose engines start at once."""
         self.spec = spec or fleet()
         self.name = name
-        self.guard = guard
         time = RealTime() if real_time else SimulatedTime()
         self.cluster = FakeCluster(name, namespace=NAMESPACE, time=time)
         self.simulation = Simulation(self.cluster, start_seconds=0 if real_time else 20, reacts=not real_time)
         self.api = Api(self.cluster)
         self.prometheus = FakePrometheus()
         self.questions: tuple[EvidenceQuery, ...] = ()
-        self.tenant = ""
         self.monitors: tuple[Json, ...] = ()
         """Besides what is rendered: what deliveries bring to scrape engines."""
-        self.last_delivery: Any = None
         self.log: list[str] = []
         """The controller's log, besides what the simulation writes into it."""
         self.at_last: list[Callable[[], object]] = []
         """Done just before the doctor looks, where a simulated controller would undo it."""
         self.controller_dead = False
         """Its lease is not renewed any more."""
-        self.api.texts[f"/api/v1/namespaces/{CONTROLLER}/services/argo-rollouts-metrics:8090/proxy/metrics"] = (
-            self.simulation.metrics
-        )
-        like = (self.spec.model_dump_json(), name, guard)
-        if isinstance(time, SimulatedTime) and deploy and not analyses and like in _SERVING:
+        like = (self.spec.model_dump_json(), name)
+        if isinstance(time, SimulatedTime) and deploy and like in _SERVING:
             time.elapsed, pods_made, kept = _SERVING[like]
             self.cluster.begin_with(kept)
             self.simulation.begin(pods_made=pods_made)
@@ -158,28 +125,22 @@ class Region:
         for body in render(self.spec, ANY_RELEASE, parts=(RenderPart.SETUP, RenderPart.ADMISSION)):
             self.put(body)
         if deploy:
-            self.deploy("7", analyses=analyses)
+            self.deploy("7")
             # Until the first version is stable, and every delay of its start has passed.
             self.wait(300)
-        if isinstance(time, SimulatedTime) and deploy and not analyses:
+        if isinstance(time, SimulatedTime) and deploy:
             _SERVING[like] = time.elapsed, self.simulation.pods_made, self.cluster.kept()
 
-    def deploy(self, version: str, *, analyses: Iterable[Json] = (), image: str = "") -> None:
+    def deploy(self, version: str) -> None:
         """Apply what tidegate renders for a version; a template of another version begins a rollout."""
-        release = Release(
-            delivery=NAME,
-            region=self.name,
-            version=version,
-            digest=version * 64,
-            image=image or f"registry.example.com/engines@sha256:{version * 64}",
-            accelerator="nvidia-h200-141gb",
-        )
-        for body in (*analyses, *self.rendered(release, analyses)):
+        image = f"registry.example.com/engines@sha256:{version * 64}"
+        engine = {"version": version, "digest": version * 64, "image": image, "region": self.name}
+        for body in self.rendered(ANY_RELEASE.model_copy(update=engine)):
             self.put(body, manager=MANAGER)
 
-    def rendered(self, release: Release, analyses: Iterable[Json] = ()) -> tuple[Json, ...]:
+    def rendered(self, release: Release) -> tuple[Json, ...]:
         """All that tidegate brings for an engine."""
-        return render(self.spec, release, analyses=analyses, guard=self.guard)
+        return render(self.spec, release, guard=GUARD_IMAGE)
 
     def put(self, body: Json, *, manager: str = "controller") -> None:
         """Create it, or merge it into what is there."""
@@ -213,10 +174,6 @@ class Region:
         """Somebody changes fields of its canary strategy; None takes one away."""
         self.rollout(lambda it: _change(it["spec"]["strategy"]["canary"], fields))
 
-    def container(self, **fields: Any) -> None:
-        """Somebody changes the engine's container, which makes a new version; None takes a field away."""
-        self.rollout(lambda it: _change(it["spec"]["template"]["spec"]["containers"][0], fields))
-
     def promote_step(self) -> None:
         """As `kubectl argo rollouts promote` at a pause."""
         index = self.cluster.get(ROLLOUTS, NAME)["status"].get("currentStepIndex", 0)
@@ -249,44 +206,49 @@ class Region:
         for change in self.at_last:
             change()
 
-    async def examined(
-        self,
-        *,
-        rights: bool = False,
-        namespace: str = CONTROLLER,
-        workflows_in: tuple[str, ...] = (),
-        twice: bool = False,
-    ) -> tuple[Finding, ...]:
+    async def examined(self, *, rights: bool = False, twice: bool = False) -> tuple[Finding, ...]:
         """What the doctor finds, through the API server.
 
         `rights`: whether it asks for all fifty that a delivery needs, which takes half of its time; `twice`: look
         again, as the command does.
         """
         self.be_looked_at()
-        patient = DiagnosisTarget(
+        target = DiagnosisTarget(
             region=self.name,
             delivery=NAME,
-            controller_namespace=namespace,
             questions=self.questions,
-            tenant=self.tenant,
             scraping=SCRAPING,
-            workflows_in=workflows_in,
-            rights=required_access(self.spec, NAME, self.name, self.guard) if rights else (),
-            guard=self.guard,
+            rights=required_access(self.spec, NAME, self.name, GUARD_IMAGE) if rights else (),
+            guard=GUARD_IMAGE,
             objects=(*self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})), *self.monitors),
-            last_delivery=self.last_delivery,
         )
         client = client_of(self.api)
         try:
             if twice:
-                return await diagnose(client, self.prometheus, patient, self.cluster.time)
-            return examine(await gather(client, self.prometheus, patient, self.cluster.time))
+                return await diagnose(client, self.prometheus, target, self.cluster.time)
+            return examine(await gather(client, self.prometheus, target, self.cluster.time))
         finally:
             await client.close()
 
     async def found(self, **options: Any) -> set[str]:
-        """The codes of all findings that are more than a note."""
-        return {one.code for one in await self.examined(**options) if one.severity is not Severity.NOTE}
+        """The codes of all findings."""
+        return {one.code for one in await self.examined(**options)}
+
+
+def trial() -> Region:
+    """With version 8 deployed and without users."""
+    region = Region()
+    region.deploy("8")
+    region.wait(60)
+    return region
+
+
+def canary() -> Region:
+    """With 5 % of users on version 8."""
+    region = trial()
+    region.promote_step()
+    region.wait(60)
+    return region
 
 
 def _change(part: Json, fields: Mapping[str, Any]) -> None:
@@ -302,11 +264,9 @@ def _install(region: Region) -> None:
     for kind in cluster.kinds:
         if kind.group in _CUSTOM:
             region.bring(_definition(kind))
-    cluster.create_namespace(PROXIES)
-    region.bring(proxy(PROXIES))
-    region.bring(node("system-1", gpus=0))
+    region.bring(_node("system-1"))
     for number in range(1, 5):
-        region.bring(node(f"gpu-{number}", gpus=4))
+        region.bring(_node(f"gpu-{number}", GPU))
     cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
     config = f'- name: "{PLUGIN}"\n  location: "https://example.com/v0.15.0/gatewayapi-plugin-linux-amd64"\n'
@@ -315,37 +275,18 @@ def _install(region: Region) -> None:
         _named("ConfigMap", "argo-rollouts-config") | {"data": {"trafficRouterPlugins": config}},
         namespace=CONTROLLER,
     )
-    lease = {"spec": {"holderIdentity": "argo-rollouts_1", "leaseDurationSeconds": 15}}
-    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | lease, namespace=CONTROLLER)
+    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | {"spec": {}}, namespace=CONTROLLER)
     region.wait(60)
 
 
-def node(name: str, *, gpus: int) -> Json:
-    """A node; one with GPUs has the taint that such nodes have by habit."""
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+def _node(name: str, *devices: str) -> Json:
+    """A node with four of each device, and with the taint that such nodes have by habit."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **dict.fromkeys(devices, "4")}
     return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
-        "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]} if gpus else {},
+        **_named("Node", name),
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}},
+        "spec": {"taints": [{"key": device, "effect": "NoSchedule"} for device in devices]},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
-def proxy(namespace: str, **labels: str) -> Json:
-    """A proxy of the gateway, as Envoy Gateway labels it unless `labels` are another's."""
-    owned = "gateway.envoyproxy.io/owning-gateway"
-    theirs = labels or {f"{owned}-name": "users", f"{owned}-namespace": "gateways"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "envoy-users",
-            "namespace": namespace,
-            "labels": {"app.kubernetes.io/component": "proxy", **theirs},
-        },
-        "spec": {"containers": [{"name": "envoy", "image": "docker.io/envoyproxy/envoy:v1.38.0"}]},
-        "status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]},
     }
 
 
@@ -373,7 +314,6 @@ def _definition(kind: Any) -> Json:
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{kind.plural}.{kind.group}"},
         "spec": {"group": kind.group, "versions": [version]},
-        "status": {"conditions": [{"type": "Established", "status": "True"}]},
     }
 
 
@@ -383,25 +323,17 @@ def _keep_alive(region: Region) -> None:
     if not region.controller_dead:
         renewed = {"spec": {"renewTime": cluster.time.now().isoformat()}}
         cluster.patch(LEASES, "argo-rollouts-controller-lock", renewed, namespace=CONTROLLER)
-    pods = cluster.list(PODS)
-    _count_quota(cluster, pods)
-    for budget in cluster.list(POD_DISRUPTION_BUDGETS):
-        selector = budget["spec"]["selector"]["matchLabels"].items()
-        expected = sum(selector <= pod["metadata"].get("labels", {}).items() for pod in pods)
-        away = int(budget["spec"].get("maxUnavailable", 0))
-        healthy = int(budget["spec"].get("minAvailable", expected - away))
-        counted = {"expectedPods": expected, "desiredHealthy": max(healthy, 0)}
-        cluster.patch(POD_DISRUPTION_BUDGETS, budget["metadata"]["name"], {"status": counted}, subresource="status")
+    _count_quota(cluster)
     for pod in cluster.list(PODS, namespace=CONTROLLER):
         path = f"/api/v1/namespaces/{CONTROLLER}/pods/{pod['metadata']['name']}/log"
         region.api.texts[path] = lambda: "\n".join([*region.simulation.log, *region.log])
 
 
-def _count_quota(cluster: FakeCluster, pods: Iterable[Json]) -> None:
+def _count_quota(cluster: FakeCluster) -> None:
     """The quota counts what pods ask for, as its controller does; 16 GPUs when nobody says another number."""
     used = sum(
         int(container.get("resources", {}).get("requests", {}).get(GPU, 0))
-        for pod in pods
+        for pod in cluster.list(PODS)
         for container in pod["spec"]["containers"]
     )
     quota = cluster.get(RESOURCE_QUOTAS, "gpus")

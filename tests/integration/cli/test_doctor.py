@@ -99,8 +99,8 @@ def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     said = tidegate("doctor", str(spec))
     assert said.code == 1
     assert "us-east-1: 1 error\n" in said.out
-    assert "(quota-too-small)\n      seen:  requests.nvidia.com/gpu: 3 allowed, 2 used, 2 more needed" in said.out
-    assert "      cause: the namespace's quota" in said.out
+    assert "(pods-refused)\n      seen:  quota gpus has 1 requests.nvidia.com/gpu left" in said.out
+    assert "      cause: the API server does not allow the pods" in said.out
     assert "      remediation:  raise the quota" in said.out
 
     said = tidegate("doctor", str(spec), "--region", "us-east-1", "--output", "json")
@@ -108,7 +108,7 @@ def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     assert said.code == 1
     assert (region["region"], region["reachable"]) == ("us-east-1", True)
     (found,) = region["findings"]
-    assert (found["code"], found["severity"]) == ("quota-too-small", "error")
+    assert (found["code"], found["severity"]) == ("pods-refused", "error")
     assert found["remediation"]
 
     # That one is away counts for more than any finding in another.

@@ -79,7 +79,7 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
 
 
 def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() -> None:
-    unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.checks", "rollouts.doctor.gather"]
+    unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.diagnosis", "rollouts.doctor.gather"]
     assert loaded_after("import tidegate.cli.commands.plan", unneeded) == []
 
 

@@ -59,7 +59,7 @@ def test_commands_ask_no_other_cluster(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([command, str(CLUSTERS), "--context", "kind-dev", "--state", str(tmp_path / "state")]) == 2
+    assert main([command, str(CLUSTERS), "--context", "kind-dev"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("tidegate: --context: found 'kind-dev'; the spec says ")

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.app.clusters.doctor import DoctorOptions, RegionCheck, examine, require_files_of_workflow
+from pipelines.spec.delivery import Delivery
+from tidegate.app.clusters.doctor import RegionCheck, examine, exit_code
 from tidegate.cli.output import OutputForm, print_data
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text
 
 
-def show_findings(spec_path: Path, asked: DoctorOptions, *, output: OutputForm) -> int:
-    """Tell what was found, and return what the worst of it means."""
-    seen = examine(spec_path, asked)
+def show_findings(
+    spec_path: Path,
+    select: Callable[[Delivery], tuple[str, ...]],
+    controller_namespace: str,
+    *,
+    output: OutputForm,
+) -> int:
+    """Print what was found, and return what the worst of it means."""
+    regions = examine(spec_path, select, controller_namespace)
     if output.is_data:
-        print_data([_as_data(region, one) for region, one in seen.regions.items()], output)
+        print_data([_as_data(region, one) for region, one in regions.items()], output)
     else:
-        told = {region: (one.findings, one.problem) for region, one in seen.regions.items()}
+        told = {region: (one.findings, one.problem) for region, one in regions.items()}
         PlainConsole(soft_wrap=True).print(findings_text(told))
-    # Last: what is wrong with the regions is worth knowing all the same.
-    require_files_of_workflow(seen, asked)
-    return seen.exit_code
+    return exit_code(regions)
 
 
 def _as_data(region: str, seen: RegionCheck) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.completion import Shell, print_script
-from tidegate.cli.options import SPEC, STATE, As, Spec, State, Tracking, spread
+from tidegate.cli.options import SPEC, As, Spec, spread
 from tidegate.cli.output import Output
 from tidegate.cli.rollout_options import RegionOptions
 from tidegate.core.errors import UsageError
@@ -151,8 +151,6 @@ def doctor(
     controller_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
-    state: State = STATE,
-    tracking_uri: Tracking = None,
     output: As = Output.TEXT,
 ) -> int:
     """Find what would break a delivery in the clusters, and the fix. Changes nothing.
@@ -164,11 +162,9 @@ def doctor(
       tidegate doctor delivery.yaml
       tidegate doctor --region eu-west-1 --output json
     """
-    from tidegate.app.clusters.doctor import DoctorOptions
     from tidegate.cli.commands.doctor import show_findings
 
-    asked = DoctorOptions(where.selected, controller_namespace, state, tracking_uri)
-    return show_findings(spec, asked, output=output)
+    return show_findings(spec, where.selected, controller_namespace, output=output)
 
 
 def notify(

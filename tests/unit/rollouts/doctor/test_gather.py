@@ -1,14 +1,18 @@
-"""What the doctor reads, with how few rights, and what becomes of a server that does not answer."""
+"""What the doctor reads, with how few rights, how often it looks, and what becomes of a server that does not answer."""
 
 from __future__ import annotations
 
 import pytest
-from fakes.clusters.doctor_region import NAME, REGION, Region, fleet
+from fakes.clusters.doctor_region import GUARD_IMAGE, NAME, NAMESPACE, REGION, Region, canary, fleet
+from fakes.clusters.region import moved_in
 
 from rollouts.doctor.gather import required_access
+from rollouts.doctor.model import Severity
+from rollouts.doctor.queries import EvidenceQuery, metrics_of
 from rollouts.errors import Unauthorized, Unreachable
 from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.resources import HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
+from rollouts.manifests.conventions import guard
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
 
@@ -16,18 +20,21 @@ from rollouts.manifests.objects.access import access
 def act_as_driver(region: Region) -> None:
     """With the Role and ClusterRole that are rendered, and nothing else."""
     release = Release(delivery=NAME, region=REGION, version="7", digest="7" * 64, image="engine")
-    rendered = access(Site(fleet=region.spec, release=release, guard=region.guard))
+    rendered = access(Site(fleet=region.spec, release=release, guard=GUARD_IMAGE))
     rules = {body["kind"]: body["rules"] for body in rendered if "rules" in body}
     region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules["ClusterRole"]))
 
 
-async def test_the_rights_that_are_rendered_are_all_that_a_delivery_needs(region: Region) -> None:
+async def test_the_rights_that_are_rendered_are_all_that_a_delivery_needs() -> None:
+    region = Region()
     act_as_driver(region)
-    found = await region.examined(rights=True)
-    assert [one.code for one in found] == ["not-looked-at"]
+    (found,) = await region.examined(rights=True)
+    assert (found.code, found.severity) == ("not-looked-at", Severity.NOTE)
+    assert found.evidence == ("the controller's configuration",)
 
 
-async def test_what_may_not_be_listed_is_asked_for_by_name(region: Region) -> None:
+async def test_what_may_not_be_listed_is_asked_for_by_name() -> None:
+    region = Region()
     act_as_driver(region)
     region.cluster.delete(HTTP_ROUTES, NAME)
     assert "route-missing" in await region.found()
@@ -35,41 +42,24 @@ async def test_what_may_not_be_listed_is_asked_for_by_name(region: Region) -> No
     assert {("get", HTTP_ROUTES.plural, NAME), ("get", SERVICES.plural, f"{NAME}-canary")} <= asked
 
 
-async def test_nothing_is_changed(canary: Region) -> None:
-    await canary.examined()
-    verbs = {call.verb for call in canary.api.calls if call.plural != "selfsubjectaccessreviews"}
-    assert verbs <= {"get", "list"}
+async def test_what_may_not_be_read_is_never_a_finding() -> None:
+    region = Region()
+    region.cluster.delete(DEPLOYMENTS, guard(NAME))
+    region.cluster.delete(HTTP_ROUTES, NAME)
+    readable = ["rollouts", "replicasets", "pods"]
+    region.api.access.allow_only({"apiGroups": ["*"], "verbs": ["get", "list"], "resources": readable})
+    (found,) = await region.examined()
+    assert found.code == "not-looked-at"
+    hidden = set(found.evidence[0].split(", "))
+    assert {"services", "httproutes", "deployments", "events", "the controller's configuration"} <= hidden
 
 
-async def test_what_a_controller_is_just_putting_right_is_not_told(canary: Region) -> None:
-    halves = [{"name": f"{NAME}-{arm}", "port": 80, "weight": 50} for arm in ("stable", "canary")]
-
-    def drift() -> None:
-        """The route changes, and so does the Rollout, which is what its controller notices."""
-        canary.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(backendRefs=halves))
-        version = canary.cluster.get(ROLLOUTS, NAME)["metadata"]["resourceVersion"]
-        canary.edit(ROLLOUTS, NAME, lambda it: it["metadata"].update(annotations={"at": version}))
-
-    canary.at_last.append(drift)
-    assert await canary.found() == {"weight-differs"}
-    assert await canary.found(twice=True) == set()
-
-
-async def test_what_stays_wrong_is_told_at_the_second_look(region: Region) -> None:
-    region.api.clock_skew_seconds = 40
-    assert await region.found(twice=True) == {"clock-skew"}
-
-
-async def test_a_region_that_does_not_answer(region: Region) -> None:
-    region.api.vanish()
-    with pytest.raises(Unreachable):
-        await region.examined()
-
-
-async def test_a_region_that_does_not_know_us(region: Region) -> None:
-    region.api.access.require("another-token")
-    with pytest.raises(Unauthorized):
-        await region.examined()
+async def test_a_right_that_is_missing() -> None:
+    region = Region()
+    read = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+    region.api.access.allow_only(read, everywhere=(read,))
+    (found,) = await region.examined(rights=True)
+    assert (found.code, f"may not patch rollouts/status {NAME}" in found.evidence) == ("access-denied", True)
 
 
 def test_every_right_is_a_question_of_its_own() -> None:
@@ -80,11 +70,68 @@ def test_every_right_is_a_question_of_its_own() -> None:
     assert [(one.verb, one.namespace) for one in questions if one.resource == NODES] == [("list", EVERYWHERE)]
 
 
-async def test_the_log_of_a_controller_is_read_as_far_as_it_speaks_of_trouble(region: Region) -> None:
-    region.log = [
-        'level=info msg="Reconciliation completed" rollout=support-llm',
-        'level=error msg="roCtx.reconcile err rpc error: connection is shut down" rollout=other',
-        'level=error msg="roCtx.reconcile err rpc error: connection is shut down" rollout=support-llm',
-    ]
-    (found,) = await region.examined()
-    assert (found.code, found.evidence) == ("plugin-fails", (region.log[2],))
+async def test_a_release_of_somebody_else_is_found_object_by_object() -> None:
+    """Nobody scrapes engines of a delivery that was never there, and who wrote theirs is their own affair."""
+    region = Region(deploy=False)
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(requests_total[5m]))"),)
+    region.prometheus.unknown = {"requests_total"}
+    moved_in(region.cluster, NAME, NAMESPACE)
+    region.wait(300)
+    findings = {each.code: each for each in await region.examined()}
+    assert not {"metric-unknown", "query-without-samples", "reverted-by"} & set(findings)
+    found = findings["not-ours"]
+    assert found.what == f"4 objects of others where {NAME} would have its own"
+    assert [each.partition(" in ")[0] for each in found.evidence] == [
+        f"Service {NAME}-stable", f"Service {NAME}-canary", f"HTTPRoute {NAME}", f"Rollout {NAME}",
+    ]  # fmt: skip
+    assert all("is not tidegate's (managed by Helm release chat; last written by " in each for each in found.evidence)
+
+
+async def test_nothing_is_changed() -> None:
+    region = canary()
+    region.api.calls.clear()
+    await region.examined()
+    verbs = {call.verb for call in region.api.calls if call.plural != "selfsubjectaccessreviews"}
+    assert verbs == {"get", "list"}
+
+
+async def test_what_a_controller_is_just_correcting_is_not_reported() -> None:
+    region = canary()
+    halves = [{"name": f"{NAME}-{arm}", "port": 80, "weight": 50} for arm in ("stable", "canary")]
+
+    def drift() -> None:
+        """The route changes, and so does the Rollout, which is what its controller notices."""
+        region.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(backendRefs=halves))
+        version = region.cluster.get(ROLLOUTS, NAME)["metadata"]["resourceVersion"]
+        region.edit(ROLLOUTS, NAME, lambda it: it["metadata"].update(annotations={"at": version}))
+
+    region.at_last.append(drift)
+    assert await region.found() == {"weight-differs"}
+    assert await region.found(twice=True) == set()
+
+
+async def test_what_stays_wrong_is_reported_at_the_second_look() -> None:
+    region = Region()
+    region.api.clock_skew_seconds = 40
+    assert await region.found(twice=True) == {"clock-skew"}
+
+
+async def test_a_region_that_does_not_answer() -> None:
+    region = Region()
+    region.api.vanish()
+    with pytest.raises(Unreachable):
+        await region.examined()
+
+
+async def test_a_region_that_does_not_know_us() -> None:
+    region = Region()
+    region.api.access.require("another-token")
+    with pytest.raises(Unauthorized):
+        await region.examined()
+
+
+def test_metrics_of_a_query() -> None:
+    query = 'sum(rate(vllm:e2e_count[5m])) / sum(rate({__name__="all_requests"}[5m])) + vllm:e2e_count'
+    assert metrics_of(query) == ("vllm:e2e_count", "all_requests")
+    assert metrics_of(r"rate(a{path=~`/[^/]+\.bin`}[5m])") == ("a",)
+    assert metrics_of("sum(rate(") == ()

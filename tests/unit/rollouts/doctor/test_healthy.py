@@ -1,150 +1,226 @@
-"""No false alarms: a region that is well is told to be well, whatever it is doing."""
+"""No false alarms: nothing is found in a healthy region, whatever it is doing."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-import yaml
-from fakes.clusters.doctor_region import NAME, Region, fleet
+from fakes.clusters.doctor_region import CONTROLLER, GPU, NAME, Region, fleet, trial
 
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS
+from rollouts.doctor.model import Severity
+from rollouts.doctor.queries import EvidenceQuery
+from rollouts.errors import QueryRefused
+from rollouts.kube.resources import (
+    ADMISSION_POLICIES,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    HTTP_ROUTES,
+    POD_MONITORS,
+    RESOURCE_QUOTAS,
+    ROLLOUTS,
+)
+from rollouts.manifests.conventions import BEFORE_ADOPTION
+from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY
 
-EXPORTED = Path(__file__).parents[4] / "examples/slo/exported/analysis-templates.yaml"
-
-CANARY, ISTIO = {}, {"traffic": "istio"}
-KEDA = {"autoscale": {"min_replicas": 2, "max_replicas": 4}}
-HPA = {"autoscale": {"by": "hpa", "min_replicas": 2, "max_replicas": 4}}
-DIRECT = {"gateway": {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}}
-WARM_POOL = {"warm_pool": {"share": "50%"}}
-SPECS = {
-    "gateway-api": CANARY,
-    "istio": ISTIO,
-    "keda": KEDA,
-    "hpa": HPA,
-    "hosts-of-each-arm": DIRECT,
-    "warm-pool": WARM_POOL,
-    "one-engine": {"replicas": 1},
-}
+QUIET: list[Callable[[], Region]] = []
 
 
-@pytest.mark.parametrize("changes", SPECS.values(), ids=SPECS)
-async def test_one_version_serves(changes: dict[str, Any]) -> None:
-    assert await Region(fleet(**changes)).examined(rights=True) == ()
+def quiet(begin: Callable[[], Region]) -> Callable[[], Region]:
+    """A region in which nothing is found."""
+    QUIET.append(begin)
+    return begin
 
 
-@pytest.mark.parametrize("changes", [CANARY, ISTIO], ids=["gateway-api", "istio"])
-async def test_a_canary_at_every_pause(changes: dict[str, Any]) -> None:
-    region = Region(fleet(**changes))
-    region.deploy("8")
-    pauses = []
-    for _ in range(4):
-        region.wait(60)
-        rollout = region.cluster.get(ROLLOUTS, NAME)
-        pauses.append((rollout["status"]["phase"], rollout["status"]["currentStepIndex"]))
-        assert await region.examined() == ()
-        region.promote_step()
-    assert pauses == [("Paused", 1), ("Paused", 3), ("Paused", 5), ("Paused", 7)]
+@quiet
+def one_engine_with_an_autoscaler_a_warm_pool_and_gateways_of_each_arm() -> Region:
+    gateway = {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}
+    scaled = {"min_replicas": 1, "max_replicas": 4}
+    return Region(fleet(warm_pool={"share": "50%"}, autoscale=scaled, gateway=gateway))
 
 
-async def test_a_version_that_was_just_promoted_with_the_last_one_kept_warm() -> None:
-    region = Region()
-    region.deploy("8")
-    region.wait(60)
+@quiet
+def a_version_that_was_just_promoted_with_the_last_one_kept_warm() -> Region:
+    region = trial()
     region.cluster.patch(ROLLOUTS, NAME, {"status": {"promoteFull": True}}, subresource="status")
     region.wait(120)
     assert region.cluster.get(ROLLOUTS, NAME)["status"]["phase"] == "Healthy"
-    assert await region.examined() == ()
+    return region
 
 
-async def test_a_canary_that_was_aborted_and_taken_back() -> None:
-    region = Region()
-    region.deploy("8")
-    region.wait(60)
+@quiet
+def a_canary_that_was_aborted_and_its_template_set_back() -> Region:
+    region = trial()
     region.cluster.patch(ROLLOUTS, NAME, {"status": {"abort": True}}, subresource="status")
     region.wait(60)
     region.deploy("7")
     region.wait(600)
-    assert await region.examined() == ()
+    return region
 
 
-async def test_a_canary_whose_engines_still_load() -> None:
+@quiet
+def engines_that_have_loaded_for_twenty_minutes() -> Region:
     region = Region()
     region.simulation.slow("8", 1500)
     region.deploy("8")
-    for _ in range(2):
-        region.wait(600)
-        assert await region.examined() == ()
+    region.wait(1200)
+    return region
 
 
-async def test_a_rollout_that_somebody_paused() -> None:
+@quiet
+def a_rollout_that_somebody_paused() -> Region:
     region = Region()
     region.rollout(lambda it: it["spec"].update(paused=True))
     region.wait(3 * 86400)
-    assert await region.examined() == ()
+    return region
 
 
-async def test_a_canary_that_gets_copies() -> None:
-    region = Region()
-    region.deploy("8")
-    region.wait(60)
+@quiet
+def a_canary_that_gets_copies() -> Region:
+    region = trial()
     copy = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": f"{NAME}-canary", "port": 80}}}
     region.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(filters=[copy]))
-    assert await region.examined() == ()
+    return region
 
 
-async def test_a_change_that_the_controller_has_not_seen_for_a_second() -> None:
+@quiet
+def a_change_that_the_controller_has_not_seen_for_a_second() -> Region:
     region = Region()
     region.simulation.controller_down = True
     region.deploy("8")
     region.wait(1)
-    assert await region.examined() == ()
+    return region
 
 
-@pytest.mark.long
-async def test_promises_are_watched_by_templates_of_ours() -> None:
-    exported = yaml.safe_load_all(EXPORTED.read_text(encoding="utf-8"))
-    analyses = [one for one in exported if one["metadata"]["name"].endswith("-background")]
-    region = Region(analyses=analyses)
-    region.deploy("8", analyses=analyses)
-    region.wait(60)
-    region.promote_step()
-    region.wait(60)
-    found = await region.examined()
-    assert {one.code for one in found} <= {"refusals-not-counted"}
-    assert region.prometheus.asked
+@quiet
+def a_node_that_is_being_bought() -> Region:
+    region = Region(fleet(replicas=16))
+    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "64"}}})
+    region.deploy("8")
+    region.wait(300)
+    return region
 
 
-async def test_a_deployment_that_gave_its_template_away() -> None:
+@quiet
+def a_deployment_that_gave_its_template_away() -> Region:
     region = Region()
     template = region.cluster.get(ROLLOUTS, NAME)["spec"]["template"]
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "legacy", "namespace": "llm"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"tidegate.dev/delivery": NAME}}, "template": template},
-    }
-    region.cluster.create(DEPLOYMENTS, deployment)
+    spec = {"replicas": 0, "selector": {"matchLabels": {"tidegate.dev/delivery": NAME}}, "template": template}
+    metadata = {"name": "legacy", "namespace": "llm"}
+    region.bring({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
 
-    def borrow(it: dict[str, Any]) -> None:
+    def borrow(it: Json) -> None:
         del it["spec"]["template"]
         it["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "legacy"}
 
     region.rollout(borrow)
     region.wait(300)
+    return region
+
+
+@quiet
+def an_abort_that_can_finish() -> Region:
+    region = Region()
+    fields = {"abortScaleDownDelaySeconds": None, "minPodsPerReplicaSet": 1, "scaleDownDelaySeconds": None}
+    region.strategy(dynamicStableScale=True, **fields)
+    region.wait(60)
+    return region
+
+
+@quiet
+def clocks_two_seconds_apart_and_another_rollout_in_the_controllers_log() -> Region:
+    region = Region()
+    region.api.clock_skew_seconds = -2
+    region.log = ['level=error msg="roCtx.reconcile err rpc error: connection is shut down" rollout=other']
+    return region
+
+
+@quiet
+def what_a_server_adds_to_an_admission_policy() -> Region:
+    def default(it: Json) -> None:
+        constraints = it["spec"]["matchConstraints"]
+        constraints.update(matchPolicy="Equivalent")
+        constraints.setdefault("objectSelector", {})
+        constraints["resourceRules"][0]["scope"] = "*"
+
+    region = Region()
+    region.edit(ADMISSION_POLICIES, f"llm.{NAME}-rollouts", default)
+    return region
+
+
+@quiet
+def an_istio_without_a_plugin_whose_configuration_is_no_list() -> Region:
+    region = Region(fleet(traffic="istio"))
+    text = {"data": {"trafficRouterPlugins": "no list"}}
+    region.cluster.patch(CONFIG_MAPS, "argo-rollouts-config", text, namespace=CONTROLLER)
+    return region
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("4..", ()),
+        ("changes(", (4.9,)),
+        ("changes(", (5.4,)),
+        ("changes(", (float("nan"),)),
+        ("changes(", QueryRefused("no subqueries")),
+    ],
+)
+async def test_nothing_is_found_in_these_answers_of_prometheus(
+    word: str, answer: tuple[float, ...] | Exception
+) -> None:
+    region = Region()
+    refusals = EvidenceQuery(asked_by="gate errors", query='requests{code=~"4.."}', silent_without_traffic=True)
+    region.questions = (EvidenceQuery(asked_by="gate latency", query="up"), refusals)
+    region.prometheus.answers[word] = answer
     assert await region.examined() == ()
 
 
-async def test_a_region_before_its_first_delivery() -> None:
-    region = Region(deploy=False)
-    assert [(one.code, one.severity) for one in await region.examined()] == [("nothing-deployed", "note")]
+@pytest.mark.parametrize("begin", QUIET, ids=lambda begin: begin.__name__)
+async def test_nothing_is_found(begin: Callable[[], Region]) -> None:
+    assert await begin().examined() == ()
 
 
-async def test_somebody_who_may_read_little_is_told_what_was_not_looked_at() -> None:
+@pytest.mark.parametrize("traffic", ["gateway-api", "istio"])
+async def test_nothing_is_found_from_one_version_to_the_last_pause_of_the_next(traffic: str) -> None:
+    region = Region(fleet(traffic=traffic))
+    assert await region.examined(rights=True) == ()
+    region.deploy("8")
+    pauses = []
+    for _ in range(4):
+        region.wait(60)
+        status = region.cluster.get(ROLLOUTS, NAME)["status"]
+        pauses.append((status["phase"], status["currentStepIndex"]))
+        assert await region.examined() == ()
+        region.promote_step()
+    assert pauses == [("Paused", 1), ("Paused", 3), ("Paused", 5), ("Paused", 7)]
+
+
+@pytest.mark.parametrize("deploy", [True, False])
+async def test_a_controller_elsewhere_is_not_looked_at(deploy: bool) -> None:
+    """Its status tells that it has seen the Rollout; before there is one, its lease does."""
+    region = Region(deploy=deploy)
+    region.cluster.delete(DEPLOYMENTS, "argo-rollouts", namespace=CONTROLLER)
+    region.cluster.delete(CONFIG_MAPS, "argo-rollouts-config", namespace=CONTROLLER)
+    region.controller_dead = deploy
+    region.wait(120)
+    (found,) = [one for one in await region.examined() if one.code != "nothing-deployed"]
+    assert (found.code, found.severity) == ("not-looked-at", Severity.NOTE)
+    assert found.evidence == (f"the controller, which works and is not in namespace {CONTROLLER}",)
+
+
+async def test_nobody_scrapes_an_adopted_rollout_before_its_first_delivery() -> None:
     region = Region()
-    rule = {"apiGroups": ["*"], "verbs": ["get", "list"]}
-    region.api.access.allow_only({**rule, "resources": ["rollouts", "replicasets", "pods"]})
+    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(requests_total[5m]))"),)
+    region.prometheus.unknown = {"requests_total"}
+    region.rollout(lambda it: it["metadata"]["annotations"].update({BEFORE_ADOPTION: "{}"}))
+    metadata = {"name": f"{NAME}-engines", "namespace": "llm", "labels": {DELIVERY: NAME}}
+    monitor = {"apiVersion": POD_MONITORS.api_version, "kind": POD_MONITORS.kind, "metadata": metadata, "spec": {}}
+    region.monitors = (monitor,)
     (found,) = await region.examined()
-    assert (found.code, found.severity) == ("not-looked-at", "note")
-    assert "services" in found.evidence[0]
+    assert (found.code, found.evidence) == (
+        "not-looked-at",
+        ("metrics of gate errors, which the first delivery begins to scrape",),
+    )
+    region.put(monitor)
+    assert await region.found() == {"metric-unknown"}

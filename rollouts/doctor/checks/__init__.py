@@ -1,1 +1,0 @@
-"""The checks by subject. An inspection is a function of the snapshot that yields findings."""

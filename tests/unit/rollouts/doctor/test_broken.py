@@ -1,0 +1,488 @@
+"""Each way to break a healthy region is found by its code and by no other, with the objects and fields by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from fakes.clusters.doctor_region import CONTROLLER, GPU, GUARD_IMAGE, NAME, PLUGIN, Region, canary, fleet, trial
+from fakes.kube.refusal import Refusal
+from fakes.kube.store import Kind
+
+from rollouts.doctor.diagnosis import CHECKS
+from rollouts.doctor.queries import EvidenceQuery
+from rollouts.errors import (
+    PrometheusCertificateUntrusted,
+    PrometheusCredentialMissing,
+    PrometheusCredentialRefused,
+    QueryRefused,
+    Unreachable,
+)
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    HTTP_ROUTES,
+    NETWORK_POLICIES,
+    PODS,
+    RESOURCE_QUOTAS,
+    ROLLOUTS,
+    SERVICES,
+    VIRTUAL_SERVICES,
+)
+from rollouts.manifests.conventions import GUARD, guard
+from tidegate.core.model import Json
+from tidegate.core.names import POD_TEMPLATE_HASH as HASH
+from tidegate.core.names import VERSION, WOKEN
+
+Break = Callable[[Region], object]
+STABLE, CANARY, HELD = f"{NAME}-stable", f"{NAME}-canary", f"llm.{NAME}-rollouts"
+PLUGINS = "argo-rollouts-config"
+
+
+class Row(NamedTuple):
+    """A region is broken, and this is found."""
+
+    codes: str
+    """The code; others that the same fault always brings, after it."""
+    says: str
+    """A part of the finding's sentence or evidence."""
+    broken: Break
+    begin: Callable[[], Region] = Region
+
+
+def empty() -> Region:
+    return Region(deploy=False)
+
+
+def istio() -> Region:
+    return Region(fleet(traffic="istio"))
+
+
+def large() -> Region:
+    """All sixteen GPUs are taken by version 7."""
+    region = Region(fleet(replicas=16))
+    quota(region, "64")
+    return region
+
+
+def deployed(region: Region, seconds: float) -> None:
+    region.deploy("8")
+    region.wait(seconds)
+
+
+def spec_of(resource: Resource, name: str, **fields: Any) -> Break:
+    return lambda region: region.edit(resource, name, lambda it: it["spec"].update(fields))
+
+
+def without_argo_rollouts(region: Region) -> None:
+    for definition in region.cluster.list(CUSTOM_RESOURCE_DEFINITIONS):
+        region.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
+    region.cluster.uninstall(ROLLOUTS)
+    uninstalled(region)
+
+
+def older_routes(region: Region) -> None:
+    name = "httproutes.gateway.networking.k8s.io"
+    region.edit(CUSTOM_RESOURCE_DEFINITIONS, name, lambda it: it["spec"]["versions"][0].update(name="v1beta1"))
+
+
+ACCESS = [
+    Row(
+        "not-ours",
+        f"NetworkPolicy {NAME} in llm is not tidegate's",
+        lambda region: region.edit(NETWORK_POLICIES, NAME, lambda it: it["metadata"].pop("labels")),
+    ),
+    Row(
+        "crd-missing",
+        "there is no experiments.argoproj.io",
+        lambda region: region.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, "experiments.argoproj.io"),
+    ),
+    Row("crd-missing", "served: v1beta1", older_routes),
+    Row("crd-missing controller-absent nothing-deployed", "rollouts.argoproj.io", without_argo_rollouts, empty),
+    Row("clock-skew", "40 s ahead of", lambda region: setattr(region.api, "clock_skew_seconds", 40)),
+    Row(
+        "admission-differs",
+        f"ValidatingAdmissionPolicy {HELD} is not there",
+        lambda region: region.cluster.delete(ADMISSION_POLICIES, HELD),
+    ),
+    Row(
+        "admission-differs",
+        f"ValidatingAdmissionPolicyBinding {HELD} differs in validationActions",
+        spec_of(ADMISSION_BINDINGS, HELD, validationActions=["Warn"]),
+    ),
+    Row(
+        "admission-differs",
+        "differs in matchResources",
+        spec_of(ADMISSION_BINDINGS, HELD, matchResources={"namespaceSelector": {"matchLabels": {"team": "a"}}}),
+    ),
+    Row(
+        "admission-differs",
+        "differs in matchConditions, validations",
+        spec_of(ADMISSION_POLICIES, HELD, validations=[], matchConditions=[{"name": "never", "expression": "false"}]),
+    ),
+    Row(
+        "admission-differs",
+        "differs in matchConstraints.excludeResourceRules",
+        lambda region: region.edit(
+            ADMISSION_POLICIES,
+            HELD,
+            lambda it: it["spec"]["matchConstraints"].update(excludeResourceRules=[{"resources": ["*"]}]),
+        ),
+    ),
+]
+
+
+def uninstalled(region: Region) -> None:
+    """Nothing of the controller is left in its namespace, and nobody renews its lease."""
+    region.cluster.delete(DEPLOYMENTS, "argo-rollouts", namespace=CONTROLLER)
+    region.cluster.delete(CONFIG_MAPS, PLUGINS, namespace=CONTROLLER)
+    region.controller_dead = region.simulation.controller_down = True
+    region.wait(120)
+
+
+def crashing(region: Region) -> None:
+    region.simulation.crash("quay.io/argoproj/argo-rollouts:v1.9.1")
+    region.wait(60)
+    words = 'starting\nlevel=fatal msg="failed to download plugin"\n'
+    ended = {"terminated": {"reason": "Error", "exitCode": 1, "message": words}}
+    (pod,) = region.cluster.list(PODS, namespace=CONTROLLER)
+    region.states(pod, {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended})
+
+
+def up_between_two_crashes(region: Region) -> None:
+    ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": region.cluster.time.now().isoformat()}
+    (pod,) = region.cluster.list(PODS, namespace=CONTROLLER)
+    region.states(pod, {"restartCount": 40, "state": {"running": {}}, "lastState": {"terminated": ended}})
+
+
+def nowhere_with_a_change_unseen(region: Region) -> None:
+    uninstalled(region)
+    deployed(region, 600)
+
+
+def hanging(region: Region) -> None:
+    region.simulation.controller_down = True
+    deployed(region, 600)
+
+
+def elsewhere_and_failing(region: Region) -> None:
+    """The status that it wrote after the change says that it lives."""
+    uninstalled(region)
+    region.rollout(lambda it: it["spec"].update(minReadySeconds=5))
+    region.wait(600)
+    now = region.cluster.time.now().isoformat()
+    region.edit(ROLLOUTS, NAME, lambda it: it["status"]["conditions"][0].update(lastUpdateTime=now), status=True)
+
+
+def plugin_that_does_not_load(region: Region) -> None:
+    region.simulation.plugin_broken = True
+    deployed(region, 6 * 3600)
+
+
+def plugin_that_ends_in_a_rollout(region: Region) -> None:
+    region.simulation.plugin_broken = True
+    region.promote_step()
+    region.wait(6 * 3600)
+
+
+def plugins(text: str) -> Break:
+    config = {"data": {"trafficRouterPlugins": text}}
+    return lambda region: region.cluster.patch(CONFIG_MAPS, PLUGINS, config, namespace=CONTROLLER)
+
+
+RPC = f'msg="roCtx.reconcile err rpc error: connection is shut down" rollout={NAME}'
+WOKEN_ONCE = {"metadata": {"annotations": {WOKEN: "2026-01-01T00:00:00+00:00"}}}
+
+CONTROLLERS = [
+    Row(
+        "controller-absent",
+        "Deployment argo-rollouts: 0 ready",
+        lambda region: region.cluster.patch(
+            DEPLOYMENTS, "argo-rollouts", {"spec": {"replicas": 0}}, namespace=CONTROLLER
+        ),
+    ),
+    Row("controller-absent", 'level=fatal msg="failed to download plugin"', crashing),
+    Row("controller-absent", "40 restarts, last end: OOMKilled", up_between_two_crashes),
+    Row("controller-absent no-progress", "no pod labelled", nowhere_with_a_change_unseen),
+    Row("no-progress", "generation 2, observed 1", hanging),
+    Row("no-progress not-looked-at", "generation 2, observed 1", elsewhere_and_failing),
+    Row("no-progress plugin-fails", "waiting for rollout to scale its new ReplicaSet", plugin_that_does_not_load),
+    Row("no-progress plugin-fails", "at step 4/8 for 6 h", plugin_that_ends_in_a_rollout, canary),
+    Row("plugin-unknown", "listed: argoproj-labs/gateway", plugins('- name: "argoproj-labs/gateway"')),
+    Row("plugin-unknown", "listed: none", plugins("argoproj-labs/gatewayAPI: https://example.com/plugin")),
+    Row("plugin-unknown", "trafficRouterPlugins is no YAML", plugins('- name: "argoproj-labs/gatewayAPI')),
+    Row(
+        "plugin-unknown",
+        f"names the traffic plugin {PLUGIN}",
+        lambda region: region.cluster.delete(CONFIG_MAPS, PLUGINS, namespace=CONTROLLER),
+    ),
+    Row(
+        "plugin-fails",
+        f"level=error {RPC}",
+        lambda region: region.log.extend([f"level=info {RPC}", f"level=error {RPC}"]),
+    ),
+    Row(
+        "write-lost",
+        "controller's version: 1.9",
+        lambda region: region.cluster.patch(ROLLOUTS, NAME, WOKEN_ONCE),
+    ),
+]
+
+
+def aborted(region: Region) -> None:
+    region.cluster.patch(ROLLOUTS, NAME, {"status": {"abort": True}}, subresource="status")
+    region.wait(600)
+
+
+def undecided(region: Region) -> None:
+    pause = {"reason": "InconclusiveAnalysisRun", "startTime": region.cluster.time.now().isoformat()}
+    paused = {"status": {"pauseConditions": [pause], "controllerPause": True}}
+    region.at_last.append(lambda: region.cluster.patch(ROLLOUTS, NAME, paused, subresource="status"))
+
+
+def dynamic(**fields: Any) -> Break:
+    """The stable is scaled down as the weight rises."""
+
+    def broken(region: Region) -> None:
+        none = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
+        region.strategy(dynamicStableScale=True, **none | fields)
+        region.wait(60)
+
+    return broken
+
+
+def applied_by_argo_cd(region: Region) -> None:
+    template = region.cluster.get(ROLLOUTS, NAME)["spec"]["template"]
+    labels = {**template["metadata"]["labels"], VERSION: "7"}
+    written = {"spec": {"template": {"metadata": {"labels": labels}}}}
+    region.cluster.patch(ROLLOUTS, NAME, written, manager="argocd-controller")
+    region.wait(60)
+
+
+def never_ready(region: Region) -> None:
+    region.simulation.slow("8", 86400)
+    deployed(region, 2 * 3600)
+
+
+def down(region: Region) -> None:
+    region.simulation.crash("7")
+    region.wait(120)
+
+
+OF_THE_ROLLOUT = [
+    Row("nothing-deployed", f"there is no Rollout {NAME} in namespace llm", lambda _: None, empty),
+    Row("nothing-serves pod-crashes", "has no available pod", down),
+    Row("rollout-invalid", "MaxSurge can not be zero", lambda region: region.refused("MaxSurge\ncan not be zero")),
+    Row("rollout-aborted", "Rollout aborted update to revision 2", aborted, canary),
+    Row("progress-deadline-exceeded", "did not get on in time", never_ready),
+    Row("paused", "step 3/8", lambda region: region.wait(4 * 86400), canary),
+    Row("paused", "InconclusiveAnalysisRun", undecided, canary),
+    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
+    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
+    Row("reverted-by", "asks for version 7", applied_by_argo_cd, trial),
+]
+
+
+def rule(region: Region, **fields: Any) -> None:
+    """Somebody changes the one rule of the HTTPRoute."""
+    region.edit(HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"][0].update(fields))
+
+
+def selector(service: str, **labels: str | None) -> Break:
+    """Somebody undoes what the controller wrote, again and again."""
+    patch = {"spec": {"selector": {HASH if key == "hash" else key: value for key, value in labels.items()}}}
+    return lambda region: region.at_last.append(lambda: region.cluster.patch(SERVICES, service, patch))
+
+
+def pods_of_another_workload(region: Region) -> None:
+    labels = region.cluster.list(PODS, labels=f"{VERSION}=7")[0]["metadata"]["labels"]
+    metadata = {"name": "litellm", "namespace": "llm", "labels": {**labels, HASH: "other"}}
+    region.bring({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})
+    selector(STABLE, hash=None)(region)
+
+
+def both_of_one_version(region: Region) -> None:
+    selector(CANARY, hash=region.cluster.get(SERVICES, STABLE)["spec"]["selector"][HASH])(region)
+
+
+def deleted(resource: Resource, name: str) -> Break:
+    def broken(region: Region) -> None:
+        region.cluster.delete(resource, name)
+        region.wait(30)
+
+    return broken
+
+
+def routed(**routing: Any) -> Break:
+    def broken(region: Region) -> None:
+        region.strategy(trafficRouting=routing)
+        region.wait(30)
+
+    return broken
+
+
+def other_hosts(region: Region) -> None:
+    routes = [{"destination": {"host": "elsewhere"}, "weight": 100}]
+    http = {"spec": {"http": [{"name": "users", "route": routes}]}}
+    region.at_last.append(lambda: region.cluster.patch(VIRTUAL_SERVICES, NAME, http))
+
+
+def not_accepted(region: Region) -> None:
+    no = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners", "message": "no listener allows it"}
+    parents = {"status": {"parents": [{"parentRef": {"name": "public"}, "conditions": [no]}]}}
+    region.cluster.patch(HTTP_ROUTES, NAME, parents, subresource="status")
+
+
+TO_STABLE, TO_CANARY = {"name": STABLE, "port": 80}, {"name": CANARY, "port": 80}
+HALVES = [{**TO_STABLE, "weight": 50}, {**TO_CANARY, "weight": 50}]
+PREVIEW = {"name": "preview", "port": 80}
+
+TRAFFIC = [
+    Row("service-missing rollout-invalid", f"canaryService: {CANARY}", deleted(SERVICES, CANARY)),
+    Row("service-wrong-pods", f"Service {STABLE} selects no pod of Rollout {NAME}", selector(STABLE, app="chat")),
+    Row("service-wrong-pods", "also selected: litellm", pods_of_another_workload),
+    Row("service-wrong-pods", f"{CANARY}: {HASH}: not set", selector(CANARY, hash=None), canary),
+    Row("service-wrong-pods", "select the same pods while two versions run", both_of_one_version, canary),
+    Row("route-missing", f"there is no HTTPRoute {NAME} in namespace llm", deleted(HTTP_ROUTES, NAME)),
+    Row(
+        "route-missing",
+        f"there is no HTTPRoute {NAME} in namespace default",
+        routed(plugins={PLUGIN: {"httpRoute": NAME, "namespace": "default"}}),
+    ),
+    Row(
+        "route-missing rollout-invalid",
+        "there is no VirtualService gone",
+        routed(istio={"virtualService": {"name": "gone", "routes": ["users"]}}),
+        istio,
+    ),
+    Row("route-without-service", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
+    Row("route-without-service", "its backends: elsewhere", other_hosts, istio),
+    Row(
+        "route-past-rollout",
+        f"rule 1 names {STABLE} alone",
+        lambda region: region.edit(
+            HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"].append({"backendRefs": [TO_STABLE]})
+        ),
+    ),
+    Row("route-not-accepted", "NotAllowedByListeners", not_accepted),
+    Row(
+        "weight-differs",
+        "gives the canary 50 % of requests, not 5 %",
+        lambda region: region.at_last.append(lambda: rule(region, backendRefs=HALVES)),
+        canary,
+    ),
+]
+
+
+def quota(region: Region, gpus: str) -> None:
+    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": gpus}}})
+
+
+def refused_by_the_api_server(region: Region) -> None:
+    def refuse(verb: str, kind: Kind, body: Json) -> None:
+        if (verb, kind.plural) == ("create", "pods"):
+            raise Refusal(403, "Forbidden", 'pods "x" is forbidden: no PriorityClass with name llm-engines was found')
+
+    region.cluster.admission.append(refuse)
+    deployed(region, 60)
+
+
+def without_image(region: Region) -> None:
+    region.simulation.image_pull_fails("8")
+    deployed(region, 120)
+
+
+def out_of_memory(region: Region) -> None:
+    region.simulation.crash("8")
+    deployed(region, 120)
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    for pod in region.cluster.list(PODS, labels=f"{VERSION}=8"):
+        region.states(pod, {"name": "engine", "restartCount": 3, "state": waits, "lastState": ended})
+
+
+def guard_of_another_image(region: Region) -> None:
+    other = {"image": GUARD_IMAGE.replace("5", "4")}
+    region.edit(DEPLOYMENTS, guard(NAME), lambda it: it["spec"]["template"]["spec"]["containers"][0].update(other))
+    region.wait(60)
+
+
+def guard_not_ready(**state: Any) -> Break:
+    said = {"conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [{"state": state}]}
+
+    def broken(region: Region) -> None:
+        (pod,) = region.cluster.list(PODS, labels=f"{GUARD}={NAME}")
+        name = pod["metadata"]["name"]
+        region.at_last.append(lambda: region.cluster.patch(PODS, name, {"status": said}, subresource="status"))
+
+    return broken
+
+
+OF_PODS = [
+    Row("pods-refused", f"quota gpus has 1 requests.{GPU} left", lambda region: quota(region, "3")),
+    Row("pods-refused", "no PriorityClass", refused_by_the_api_server),
+    Row("pods-unschedulable", f"Insufficient {GPU}", lambda region: deployed(region, 900), large),
+    Row("image-not-pulled", "ImagePullBackOff", without_image),
+    Row("pod-crashes", "3 restarts, last end: OOMKilled, exit code 137", out_of_memory),
+    Row("guard-absent", f"there is no Deployment {guard(NAME)}", deleted(DEPLOYMENTS, guard(NAME))),
+    Row("guard-absent", f"expected: {GUARD_IMAGE}", guard_of_another_image),
+    Row(
+        "guard-absent",
+        "no such manifest",
+        guard_not_ready(waiting={"reason": "ErrImagePull", "message": "no such manifest"}),
+    ),
+    Row("guard-absent", "it runs, and reports that it cannot guard", guard_not_ready(running={})),
+]
+
+
+def answer(word: str, answer: tuple[float, ...] | Exception) -> Break:
+    """Prometheus gives this answer to queries with that word."""
+
+    def broken(region: Region) -> None:
+        region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(bad_total)\n/ sum(requests_total)"),)
+        region.prometheus.answers[word] = answer
+
+    return broken
+
+
+def unknown(region: Region) -> None:
+    answer("nothing", ())(region)
+    region.prometheus.unknown = {"bad_total"}
+
+
+EVIDENCE = [
+    Row("prometheus-away", "p did not answer", answer("bad", Unreachable("p did not answer"))),
+    Row("prometheus-away", "self-signed", answer("bad", PrometheusCertificateUntrusted("self-signed certificate"))),
+    Row("prometheus-credential", "TOKEN is not set", answer("bad", PrometheusCredentialMissing("TOKEN is not set"))),
+    Row("prometheus-credential", "no org id", answer("bad", PrometheusCredentialRefused("401", detail="no org\nid"))),
+    Row("query-refused", "parse error", answer("bad", QueryRefused("1:5: parse error"))),
+    Row("metric-unknown", "gate errors asks for bad_total, of which there is no series", unknown),
+    Row("query-without-samples", "the answer is nothing", answer("sum(bad", ())),
+    Row("query-without-samples", "the answer is NaN", answer("sum(bad", (float("nan"),))),
+    Row("scrape-interval-differs", "is 5s: a look of 15s has one scrape of each", answer("changes(", (15.0,))),
+    Row("scrape-interval-differs", "is 5s: a look of 15s has 15 scrapes of each", answer("changes(", (1.0,))),
+]
+
+ROWS = [*ACCESS, *CONTROLLERS, *OF_THE_ROLLOUT, *TRAFFIC, *OF_PODS, *EVIDENCE]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.codes}: {row.says}")
+async def test_it_is_found_by_its_code_and_no_other(row: Row) -> None:
+    region = row.begin()
+    row.broken(region)
+    findings = await region.examined()
+    assert {one.code for one in findings} == set(row.codes.split())
+    finding = next(one for one in findings if one.code == row.codes.split()[0])
+    said = (finding.what, *finding.evidence)
+    assert any(row.says in each for each in said), said
+    assert [each for each in said if "\n" in each] == []
+
+
+def test_every_check_has_a_row() -> None:
+    elsewhere = {"access-denied", "not-looked-at"}
+    assert {check.code for check in CHECKS} - elsewhere == {row.codes.split()[0] for row in ROWS}
