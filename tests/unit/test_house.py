@@ -65,7 +65,7 @@ LINES = {
     "gates": 13897,
     "pipelines": 20580,
     "registry": 5813,
-    "rollouts": 19153,
+    "rollouts": 19135,
     "slo": 4203,
     "tidegate": 17898,
     "tests": 86861,
