@@ -8,7 +8,6 @@ from typing import Any
 
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
 from rollouts.doctor.strategy import gateway_plugins, virtual_services
-from rollouts.kube.model import Resource
 from rollouts.kube.objects import at, name_of, said
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
@@ -45,7 +44,11 @@ def _not_ours(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 )
 def _crd_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     complete = snapshot.unread(CUSTOM_RESOURCE_DEFINITIONS) is None and snapshot.all(CUSTOM_RESOURCE_DEFINITIONS)
-    for resource in _needed(rollout):
+    # The controller of Argo Rollouts does not start without all of its own.
+    needed = [ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS]
+    needed += [HTTP_ROUTES] if gateway_plugins(rollout) else []
+    needed += [VIRTUAL_SERVICES] if virtual_services(rollout) else []
+    for resource in needed:
         name = f"{resource.plural}.{resource.group}"
         definition = snapshot.named(CUSTOM_RESOURCE_DEFINITIONS, name)
         versions = at(definition, "spec", "versions", default=[])
@@ -54,15 +57,6 @@ def _crd_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
             yield f"{name} is not served as {resource.version}", f"served: {', '.join(served) or 'none'}"
         elif (definition is None and complete) or snapshot.unread(resource) is Unread.ABSENT:
             yield f"there is no {name} in this cluster", f"needed: {resource.kind} of {resource.api_version}"
-
-
-def _needed(rollout: Json) -> Iterator[Resource]:
-    """The controller of Argo Rollouts does not start without all of its own."""
-    yield from (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS)
-    if gateway_plugins(rollout):
-        yield HTTP_ROUTES
-    if virtual_services(rollout):
-        yield VIRTUAL_SERVICES
 
 
 @error(
@@ -97,8 +91,7 @@ def _clock_skew(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     "admission-differs",
     cause="RBAC says which kinds tidegate may write and not what is in them; without the policies of this spec and "
     "trust file, whoever has its token can run any pod of the namespace",
-    remediation="as an administrator, apply what `tidegate rollout render --part admission` writes; it needs "
-    "Kubernetes 1.30",
+    remediation="as an administrator, apply `tidegate rollout render --part admission`; it needs Kubernetes 1.30",
 )
 def _admission_differs(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     kinds = [kind for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if snapshot.unread(kind) != Unread.FORBIDDEN]

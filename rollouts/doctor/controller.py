@@ -28,9 +28,8 @@ LEASE_HELD = timedelta(minutes=1)
 
 @error(
     "controller-absent",
-    cause="no pod of the controller is ready, or it ends soon after each start, most often at a traffic plugin "
-    "that cannot be downloaded or a wrong argo-rollouts-config: nobody acts on Rollouts, and their status stays "
-    "what it was",
+    cause="no pod of the controller is ready, or it ends soon after each start, most often at a traffic plugin that "
+    "it cannot download: nobody acts on Rollouts, and their status stays what it was",
     remediation="install the controller, or correct what its last words or its Deployment name; "
     "--controller-namespace says where it is",
 )
@@ -129,9 +128,8 @@ RECENT_EVENT = timedelta(minutes=30)
 
 @error(
     "plugin-fails",
-    cause="the plugin's process does not start or does not answer: no file at its location (a 404 page is saved as "
-    "the program), another processor's binary, or no access to routes. `exec: Stdout already set` hides the first "
-    "failure",
+    cause="the plugin's process does not start or answer: no file at its location (a 404 page saved as the program), "
+    "another processor's binary, or no access to routes; `exec: Stdout already set` hides the first failure",
     remediation="check the plugin's location and checksum in argo-rollouts-config and the controller's RBAC for "
     "routes; restart the controller",
 )
@@ -207,8 +205,7 @@ def step_of(ro: Rollout) -> str:
 @note(
     "write-lost",
     cause="Argo Rollouts up to 1.9.1 loses about half of the writes that come within 50 ms after its own, those of "
-    "`kubectl argo rollouts promote` and `abort` too: they show and nothing follows (argo-rollouts#3316, #4073, "
-    "#4694)",
+    "`kubectl argo rollouts promote` too: they show and nothing follows (argo-rollouts#3316, #4073, #4694)",
     remediation="install 1.10 or later; until then tidegate writes again by itself, and a promote or abort of "
     "yours that does nothing needs any other write: kubectl annotate rollout NAME woken=1 --overwrite",
 )

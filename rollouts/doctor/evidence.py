@@ -12,8 +12,7 @@ from tidegate.core.model import Json
 
 @error(
     "prometheus-away",
-    cause="the region's Prometheus does not answer, or its certificate is not trusted: every gate would end "
-    "inconclusive",
+    cause="the region's Prometheus does not answer, or its certificate is not trusted: no gate could decide",
     remediation="check its address and `ca` in the spec, and that it runs",
 )
 def _prometheus_away(snapshot: Snapshot, _: Json) -> Iterator[Observation]:

@@ -210,20 +210,14 @@ async def _with_answers(seen: Snapshot, prometheus: PrometheusReader, target: Di
         for question in target.questions:
             answers.append(await _answer(prometheus, question))
         if target.scraping:
-            told["scraped_every"] = target.scraping.seen(await _intervals(prometheus, target.scraping.query))
+            # Some servers that speak PromQL have no subqueries, and refuse it.
+            interval = await _answer(prometheus, EvidenceQuery(asked_by="the spec", query=target.scraping.query))
+            told["scraped_every"] = target.scraping.seen(interval.samples)
     except Unreachable as error:
         is_credential = isinstance(error, PrometheusCredentialMissing | PrometheusCredentialRefused)
         words = (str(error), *([error.detail] if error.detail and is_credential else ()))
         told["credential" if is_credential else "away"] = words
     return seen.model_copy(update={**told, "answers": tuple(answers)})
-
-
-async def _intervals(prometheus: PrometheusReader, query: str) -> tuple[float, ...]:
-    """None where the query cannot be evaluated: some servers that speak PromQL have no subqueries."""
-    try:
-        return await prometheus.ask(query)
-    except QueryRefused:
-        return ()
 
 
 async def _answer(prometheus: PrometheusReader, question: EvidenceQuery) -> QueryResult:

@@ -103,9 +103,9 @@ class DiagnosisTarget(Value):
     objects: tuple[Json, ...] = ()
     """What a delivery and its set-up bring here, as rendered."""
 
-    def rendered(self, *kinds: Resource) -> tuple[Json, ...]:
-        """Those of the objects that are of these kinds."""
-        return tuple(each for each in self.objects if each["kind"] in {kind.kind for kind in kinds})
+    def rendered(self, kind: Resource) -> tuple[Json, ...]:
+        """Those of the objects that are of that kind."""
+        return tuple(each for each in self.objects if each["kind"] == kind.kind)
 
 
 class Snapshot(Value):
@@ -164,7 +164,7 @@ class Snapshot(Value):
 
     @property
     def is_unscraped(self) -> bool:
-        """Whether the first delivery, which brings what scrapes engines, is still to come; an adopted Rollout too."""
+        """Whether the first delivery, which brings what scrapes engines, is still to come; so it is after adoption."""
         monitors = [each["metadata"]["name"] for each in self.target.rendered(POD_MONITORS)]
         missing = self.unread(POD_MONITORS) is None and not all(self.named(POD_MONITORS, name) for name in monitors)
         return self.is_empty or (missing and is_adopted(self.rollout))

@@ -71,8 +71,7 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
     "pods-unschedulable",
     cause="the scheduler finds no node for pods of this Rollout: GPUs that are taken, labels that no node has, or "
     "a taint that the pods do not tolerate",
-    remediation="read the scheduler's message; free or add nodes of the kind that it names, or correct the pod "
-    "template",
+    remediation="free or add nodes of the kind that the scheduler's message names, or correct the pod template",
 )
 def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     newest = Rollout(rollout).pod_hash

@@ -79,7 +79,7 @@ def _progress_deadline_exceeded(_: Snapshot, rollout: Json) -> Iterator[Observat
 
 @warning(
     "paused",
-    cause="a rollout was left at a pause, or an analysis had too little evidence: two versions run, and nobody decides",
+    cause="a rollout was left at a pause, or an analysis had too little evidence: two versions run, nobody decides",
     remediation="look at the analysis run, if there is one; then `kubectl argo rollouts promote` or `abort`",
 )
 def _paused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:

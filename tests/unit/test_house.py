@@ -65,7 +65,7 @@ LINES = {
     "gates": 13897,
     "pipelines": 20577,
     "registry": 5792,
-    "rollouts": 18815,
+    "rollouts": 18797,
     "slo": 4203,
     "tidegate": 17865,
     "tests": 84888,
