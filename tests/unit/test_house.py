@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20592,
     "registry": 5813,
-    "rollouts": 21025,
+    "rollouts": 21005,
     "slo": 4203,
     "tidegate": 17993,
-    "tests": 85894,
+    "tests": 85628,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
