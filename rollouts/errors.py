@@ -12,7 +12,7 @@ FleetError (OutsideError)
 ├── NoAccess              no credentials for a cluster were found, or they could not be got
 │   └── KubeconfigWrong       there is no kubeconfig, it cannot be read, or it lacks the context (exit code 2)
 ├── ApiError              a Kubernetes API server said no; carries its status and reason
-│   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong; carries the causes
+│   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong
 │   ├── Unauthorized          401: it does not know who asks
 │   ├── Forbidden             403: it knows, and does not allow it
 │   ├── NotFound              404
@@ -36,17 +36,6 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
-from tidegate.core.model import Value
-
-
-class Cause(Value):
-    """One thing that is wrong in what was sent."""
-
-    field: str
-    """Its path, such as `spec.strategy.canary.steps[0]`; empty when the server does not say."""
-    message: str
-    reason: str = ""
-    """The server's one word, such as `FieldValueInvalid`."""
 
 
 class FleetError(OutsideError):
@@ -158,8 +147,6 @@ class ApiError(FleetError):
 
 class Invalid(ApiError):
     """The request itself is wrong (400, 422; 500 for an apply with an unknown field); repeated, it stays wrong."""
-
-    causes: tuple[Cause, ...] = ()
 
 
 class Unauthorized(ApiError):

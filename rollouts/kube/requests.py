@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
+from rollouts.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
 from rollouts.kube.model import MANAGER, AccessReview, Body, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, PODS, resource_of
 from tidegate.core.durations import read_retry_after
@@ -182,21 +182,14 @@ def refusal(description: str, status: int, body: bytes, retry_after: str | None 
         )
     status = int(reply.get("code") or status)
     details = reply.get("details") or {}
-    causes = tuple(
-        Cause(field=cause.get("field", ""), message=cause.get("message", ""), reason=cause.get("reason", ""))
-        for cause in details.get("causes") or ()
-    )
     kind = Invalid if _no_such_field(status, reply) else KINDS.get(status, ApiError)
     asked = read_retry_after(retry_after)
-    error = kind(
+    return kind(
         f"{description}: {reply.get('message') or reply.get('reason') or 'no reason given'}",
         status=status,
         reason=reply.get("reason") or "",
         retry_after_seconds=asked if asked is not None else read_retry_after(details.get("retryAfterSeconds")),
     )
-    if isinstance(error, Invalid):
-        error.causes = causes
-    return error
 
 
 def _no_such_field(status: int, reply: Json) -> bool:

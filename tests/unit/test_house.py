@@ -65,10 +65,10 @@ LINES = {
     "gates": 13897,
     "pipelines": 20577,
     "registry": 5792,
-    "rollouts": 18797,
+    "rollouts": 18777,
     "slo": 4203,
     "tidegate": 17865,
-    "tests": 84888,
+    "tests": 84622,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

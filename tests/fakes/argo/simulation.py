@@ -1,8 +1,8 @@
 """A simulated Argo Rollouts controller on a `FakeCluster`, with the parts of Kubernetes that it lives on.
 
 It follows the source of argo-rollouts (about v1.9, and v1.10 where noted); every module and, where it is not evident,
-every function names the upstream file whose rule it stands for. Experiments, step plugins, ping-pong services and
-routers other than the Gateway API plugin and Istio are not simulated: a Rollout with such a step raises
+every function names the upstream file whose rule it stands for. Experiments, step plugins, ping-pong
+services and routers other than the Gateway API plugin and Istio are not simulated: a Rollout with such a step raises
 NotImplementedError. Pods have no grace period.
 
 There are two ways to run it.
@@ -29,8 +29,8 @@ let a task look every 50 ms::
     simulation = Simulation(cluster, start_seconds=0.2, reacts=False)
     task = asyncio.create_task(simulation.run())
 
-What goes wrong is switched on and off at any time: `plugin_broken`, `controller_down`, `unschedulable(...)`,
-`crash(...)`, `image_pull_fails(...)`, `slow(...)`, `analysis(phase)`.
+What goes wrong is switched on and off at any time: `plugin_broken`, `controller_down`, `crash(...)`,
+`image_pull_fails(...)`, `slow(...)`, `analysis(phase)`.
 """
 
 from __future__ import annotations
@@ -163,10 +163,6 @@ class Simulation:
             return
         self._down = down
         self._again(ROLLOUTS)
-
-    def unschedulable(self, what: str, on: bool = True) -> None:
-        """New pods of this version or image find no node."""
-        self._switch(self.machines.unschedulable, what, on)
 
     def crash(self, what: str, on: bool = True, *, last_words: str = "") -> None:
         """Containers of this image, or of pods of this version, end with an error again and again."""

@@ -69,7 +69,6 @@ class Machines:
     start_seconds: float = 20.0
     slow: dict[str, float] = field(default_factory=dict)
     """Seconds until ready of some versions or images."""
-    unschedulable: set[str] = field(default_factory=set)
     image_pull_fails: set[str] = field(default_factory=set)
     crashes: set[str] = field(default_factory=set)
     last_words: dict[str, str] = field(default_factory=dict)
@@ -95,8 +94,7 @@ def run_pod(world: World, pod: Json, machines: Machines) -> None:
     """Place it, start it, make it ready in its time; one that fails says why in the words of the kubelet."""
     names = names_of(pod)
     if not pod["spec"].get("nodeName"):
-        lacks = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." if names & machines.unschedulable else ""
-        node, why = ("", lacks) if lacks else place(world, pod)
+        node, why = place(world, pod)
         if not node:
             _wait_for_node(world, pod, why)
             return

@@ -1,12 +1,11 @@
-"""Those who write a region's objects back from elsewhere: Argo CD, `kubectl apply`, an upgrade of a Helm release.
+"""Those who write a region's objects back from elsewhere: Argo CD, `kubectl apply`.
 
-Each as its documentation and source have it, on what the simulated API server does with patches and applies. Lists are
-written whole, as in any custom resource; of Services, whose lists kubectl merges by key, no list changes here.
+Each as its documentation and source have it, on what the simulated API server does with patches and applies; what they
+applied before and apply no more is left out. The real kubectl tells the same story in `tests/cluster/reverted.py`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,7 +17,6 @@ from fakes.kube.store import Event, copied
 from rollouts.kube.resources import HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES, resource_of
 from tidegate.core.model import Json
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL, ARGO_CD, HELM = "kubectl-client-side-apply", "argocd-controller", "helm"
 """Field managers, as each names itself."""
 
@@ -37,84 +35,19 @@ def merge_patch(before: Json, after: Json) -> Json:
     return patch
 
 
-def three_way(last: Json, wanted: Json, live: Json) -> Json:
-    """What is wanted and is not so, and what was said last and is not wanted any more; fields of others stay."""
-    set_ = _without_nulls(merge_patch(live, wanted))
-    gone = _nulls_only(merge_patch(last, wanted))
-    return _joined(set_, gone)
-
-
-def _without_nulls(patch: Json) -> Json:
-    result: Json = {}
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            if inner := _without_nulls(value):
-                result[key] = inner
-        elif value is not None:
-            result[key] = value
-    return result
-
-
-def _nulls_only(patch: Json) -> Json:
-    result: Json = {}
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            if inner := _nulls_only(value):
-                result[key] = inner
-        elif value is None:
-            result[key] = None
-    return result
-
-
-def _joined(one: Json, other: Json) -> Json:
-    result = dict(one)
-    for key, value in other.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = _joined(result[key], value) if both else value
-    return result
-
-
 def kubectl_apply(cluster: FakeCluster, manifests: Sequence[Json], *, manager: str = KUBECTL) -> list[str]:
-    """`kubectl apply -f`, client-side: a three-way merge with what was applied last; says what it changed."""
+    """`kubectl apply -f`, client-side, for the first time: what is wanted is merged in; says what it changed."""
     changed = []
     for wanted in manifests:
-        said = json.dumps(wanted, separators=(",", ":"))
-        metadata = {**wanted["metadata"], "annotations": {**_annotations(wanted), LAST_APPLIED: said}}
-        noted = {**wanted, "metadata": metadata}
-        live = cluster.find(resource_of(wanted), wanted["metadata"]["name"])
-        if live is None:
-            cluster.create(resource_of(wanted), noted, manager=manager)
+        resource, name = resource_of(wanted), wanted["metadata"]["name"]
+        if (live := cluster.find(resource, name)) is None:
+            cluster.create(resource, wanted, manager=manager)
             changed.append(_name(wanted))
             continue
-        last = json.loads(_annotations(live).get(LAST_APPLIED, "{}"))
-        if _patched(cluster, wanted, three_way(last, noted, live), manager):
+        after = cluster.patch(resource, name, wanted, manager=manager)
+        if after["metadata"].get("generation") != live["metadata"].get("generation"):
             changed.append(_name(wanted))
     return changed
-
-
-def helm_upgrade(cluster: FakeCluster, before: Sequence[Json], after: Sequence[Json]) -> list[str]:
-    """`helm upgrade` of Helm 3 from one release's manifests to the next.
-
-    Of custom resources it sends what changed between the two releases, whatever is there (`createPatch` in
-    pkg/kube/client.go: `jsonpatch.CreateMergePatch`); of built-in kinds a three-way merge with what is there.
-    """
-    changed = []
-    for old, new in zip(before, after, strict=True):
-        live = cluster.get(resource_of(new), new["metadata"]["name"])
-        custom = "." in resource_of(new).group and not resource_of(new).group.endswith(".k8s.io")
-        custom = custom or resource_of(new).group == HTTP_ROUTES.group
-        if _patched(cluster, new, merge_patch(old, new) if custom else three_way(old, new, live), HELM):
-            changed.append(_name(new))
-    return changed
-
-
-def _patched(cluster: FakeCluster, wanted: Json, patch: Json, manager: str) -> bool:
-    if not patch:
-        return False
-    resource, name = resource_of(wanted), wanted["metadata"]["name"]
-    before = cluster.get(resource, name)
-    after = cluster.patch(resource, name, patch, manager=manager)
-    return bool(after["metadata"].get("generation") != before["metadata"].get("generation"))
 
 
 class ArgoCd:
@@ -153,8 +86,8 @@ class ArgoCd:
         live = self._live(wanted)
         if live is None:
             return True
-        last = json.loads(_annotations(live).get(LAST_APPLIED, "{}"))
-        return bool(three_way(self._normal(last), self._normal(wanted), self._normal(live)))
+        here = self._normal(live)
+        return merged(here, self._normal(wanted)) != here
 
     def _target(self, wanted: Json) -> Json:
         live = self._live(wanted)
@@ -167,8 +100,6 @@ class ArgoCd:
         return self._cluster.find(resource_of(wanted), wanted["metadata"]["name"])
 
     def _normal(self, body: Json) -> Json:
-        if not body:
-            return body
         result = _plain(body)
         for rule in self._ignored:
             if _is_meant(rule, result):
@@ -188,11 +119,9 @@ def _is_meant(rule: Mapping[str, Any], body: Json) -> bool:
 
 
 def _plain(body: Json) -> Json:
-    """Without what the API server alone writes; of what was applied last Argo CD's own note is no field."""
+    """Without what the API server alone writes."""
     mine = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
     metadata = {key: copied(value) for key, value in body["metadata"].items() if key not in mine}
-    if LAST_APPLIED in metadata.get("annotations", {}):
-        metadata["annotations"] = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}
     return {**{key: copied(value) for key, value in body.items() if key != "status"}, "metadata": metadata}
 
 
@@ -203,10 +132,6 @@ def _remove(body: Json, path: Sequence[str]) -> None:
             return
         body = body[key]
     body.pop(last, None)
-
-
-def _annotations(body: Json) -> Mapping[str, str]:
-    return body["metadata"].get("annotations") or {}
 
 
 def _name(body: Json) -> str:

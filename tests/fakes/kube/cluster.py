@@ -178,10 +178,6 @@ class FakeCluster:
             raise no_such_path()
         return kind
 
-    def install(self, kind: Kind) -> None:
-        """Serve it from now on."""
-        self._kinds[kind.key] = kind
-
     def uninstall(self, resource: Resource) -> None:
         """Serve it no more, as if its CustomResourceDefinition had never been there."""
         self._kinds.pop((resource.group, resource.plural), None)
@@ -224,8 +220,7 @@ class FakeCluster:
     ) -> Iterator[Json]:
         """As `list`, of objects to be read only."""
         kind = self.served(resource.group, resource.plural)
-        chosen = reads.both(labels, fields, kind.plural)
-        return filter(chosen, self.store.all(kind, self._where(kind, namespace)))
+        return filter(reads.selected(labels, fields), self.store.all(kind, self._where(kind, namespace)))
 
     def existing(self) -> Iterator[Event]:
         """Everything that is there, as if it had just come."""

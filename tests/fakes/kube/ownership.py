@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fakes.kube.refusal import Cause, Refusal
+from fakes.kube.refusal import Refusal
 from fakes.kube.store import Kind, copied
 
 from tidegate.core.model import Json
@@ -66,12 +66,10 @@ def applied(kind: Kind, live: Json, config: Json, *, manager: str, subresource: 
         (name, path) for (name, *_), (_, fields) in owners.items() for path in sorted(fields & contested) if not force
     ]
     if conflicts:
-        causes = tuple(
-            Cause("FieldManagerConflict", f'conflict with "{name}"', "".join(f".{part[2:]}" for part in path))
-            for name, path in conflicts
+        said = "; ".join(
+            f'conflict with "{name}": {"".join(f".{part[2:]}" for part in path)}' for name, path in conflicts
         )
-        said = "; ".join(f"{cause.message}: {cause.field}" for cause in causes)
-        raise Refusal(409, "Conflict", f"Apply failed with {len(causes)} conflict(s): {said}", causes=causes)
+        raise Refusal(409, "Conflict", f"Apply failed with {len(conflicts)} conflict(s): {said}")
     owners = {key: (time, fields - contested) for key, (time, fields) in owners.items()}
     result = copied(live)
     for path in mine - wanted.keys() - {path for _, fields in owners.values() for path in fields}:

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegate.core.model import Json
-
-
-@dataclass(frozen=True)
-class Cause:
-    """One wrong field (`StatusCause`): why, in words, and its path with a leading field name."""
-
-    reason: str
-    message: str
-    field: str
 
 
 class Refusal(Exception):
@@ -28,7 +17,6 @@ class Refusal(Exception):
         reason: str,
         message: str,
         *,
-        causes: tuple[Cause, ...] = (),
         retry_after: int | None = None,
         details: Json | None = None,
     ) -> None:
@@ -36,15 +24,12 @@ class Refusal(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.causes = causes
         self.retry_after = retry_after
         self.details = details or {}
 
     def status(self) -> Json:
         """The body of the answer."""
         details = dict(self.details)
-        if self.causes:
-            details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes]
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
         status: Json = {
@@ -82,13 +67,9 @@ def conflict(qualified: str, name: str) -> Refusal:
     return Refusal(409, "Conflict", message, details=_details(qualified, name))
 
 
-def invalid(kind: str, group: str, name: str, causes: tuple[Cause, ...]) -> Refusal:
-    """`NewInvalid`: 422 with a cause for each wrong field."""
-    said = [f"{cause.field}: {cause.message}" for cause in causes]
-    joined = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
-    qualified = f"{kind}.{group}" if group else kind
-    details: Json = {"name": name, "group": group, "kind": kind}
-    return Refusal(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', causes=causes, details=details)
+def invalid(name: str, said: str) -> Refusal:
+    """`NewInvalid`."""
+    return Refusal(422, "Invalid", f'"{name}" is invalid: {said}')
 
 
 def bad_request(message: str) -> Refusal:

@@ -45,10 +45,6 @@ class Call:
     subresource: str = ""
     path: str = ""
 
-    @property
-    def writes(self) -> bool:
-        return self.verb in ("create", "update", "patch", "delete")
-
 
 def call_of(asked: Asked) -> Call:
     """`/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB[/MORE]]]`, or `/api/v1/…` for the core group."""

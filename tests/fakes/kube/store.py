@@ -1,6 +1,6 @@
 """Kinds, objects and their changes: what etcd is to an API server.
 
-What goes with an object: its dependents (Kubernetes, "Garbage Collection"), and what a namespace holds.
+What goes with an object: its dependents (Kubernetes, "Garbage Collection").
 """
 
 from __future__ import annotations
@@ -257,10 +257,3 @@ def collect(store: Store, owner: Json, *, orphan: bool) -> None:
             store.put(kind, kept)
         else:
             collect(store, store.remove(kind, found), orphan=False)
-
-
-def empty(store: Store, kinds: Iterable[Kind], namespace: str) -> None:
-    """Remove what a deleted namespace held: the namespace controller, without its moment of Terminating."""
-    for kind in kinds:
-        for found in tuple(store.all(kind, namespace)) if kind.namespaced else ():
-            store.remove(kind, found)

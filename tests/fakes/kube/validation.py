@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakes.kube.refusal import Cause, Refusal, bad_request, invalid
+from fakes.kube.refusal import Refusal, bad_request
 from fakes.kube.store import Kind
 
 from rollouts.manifests.schema import SchemaProblem, problems_in
@@ -31,19 +31,11 @@ def require_typed(kind: Kind, config: Json) -> None:
 def require_valid(kind: Kind, body: Json, before: Json | None) -> None:
     """
     Raises:
-        Refusal: there are fields that the kind does not know (400), or values that the schema does not allow (422; 400
-            for built-in kinds, whose objects cannot even be decoded then).
+        Refusal: there are fields that the kind does not know, or values that the schema does not allow (400).
     """
-    problems = _new_problems(kind, body, before)
-    unreadable = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
-    if unknown := [problem for problem in problems if problem.unknown]:
-        said = ", ".join(f'unknown field "{problem.path}"' for problem in unknown)
-        raise bad_request(f"{unreadable}: strict decoding error: {said}")
-    if problems and kind.custom:
-        name = str(body.get("metadata", {}).get("name", ""))
-        raise invalid(kind.kind, kind.group, name, tuple(_cause(problem) for problem in problems))
-    if problems:
-        raise bad_request(f"{unreadable}: {'; '.join(str(problem) for problem in problems)}")
+    if problems := _new_problems(kind, body, before):
+        said = "; ".join(f'unknown field "{each.path}"' if each.unknown else str(each) for each in problems)
+        raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {said}')
 
 
 def without_nulls(value: Any) -> Any:
@@ -58,9 +50,3 @@ def _new_problems(kind: Kind, body: Json, before: Json | None) -> list[SchemaPro
         return []
     old = set() if before is None else {str(problem) for problem in problems_in(without_nulls(before))}
     return [problem for problem in problems_in(body) if str(problem) not in old]
-
-
-def _cause(problem: SchemaProblem) -> Cause:
-    if "required" in problem.message:
-        return Cause("FieldValueRequired", "Required value", problem.path)
-    return Cause("FieldValueInvalid", f"Invalid value: {problem.message}", problem.path)

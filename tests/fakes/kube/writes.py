@@ -7,7 +7,6 @@ Defaulting"; for built-in kinds, the defaults of their Go types), as far as tide
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from datetime import datetime
 
 from fakes.clock import Time
 from fakes.kube import ownership, store, validation
-from fakes.kube.refusal import Cause, Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
+from fakes.kube.refusal import Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
 from fakes.kube.store import Kind, Store, copied, copied_from_store
 
 from tidegate.core.model import Json
@@ -84,11 +83,6 @@ _RULES: Mapping[tuple[str, str], Callable[[Json], None]] = {
 }
 
 
-_SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-_NAME_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character"
-)
 _SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 """Only the server writes these; what a writer says in their place is ignored."""
 
@@ -127,15 +121,10 @@ def placed(kind: Kind, body: Json, namespace: str) -> Json:
 
 
 def born(kind: Kind, body: Json, *, now: datetime, seed: int) -> Json:
-    """A new object: named, with a uid and generation 1, without a status where that has its own path.
-
-    Raises:
-        Refusal: no name, or none that a URL can carry (422).
-    """
+    """A new object: named, with a uid and generation 1, without a status where that has its own path."""
     metadata = body["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + format(seed % 36**5, "05x")[-5:]
-    _check_name(kind, metadata.get("name", ""))
     metadata["uid"] = str(uuid.UUID(int=seed, version=4))
     metadata["creationTimestamp"] = timestamp(now)
     metadata["generation"] = 1
@@ -144,15 +133,6 @@ def born(kind: Kind, body: Json, *, now: datetime, seed: int) -> Json:
     if kind.status:
         body.pop("status", None)
     return body
-
-
-def _check_name(kind: Kind, name: str) -> None:
-    if not name:
-        cause = Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
-        raise invalid(kind.kind, kind.group, name, (cause,))
-    if len(name) > 253 or not _SUBDOMAIN.match(name):
-        cause = Cause("FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}', "metadata.name")
-        raise invalid(kind.kind, kind.group, name, (cause,))
 
 
 def rewritten(kind: Kind, old: Json, new: Json) -> Json:
@@ -197,18 +177,6 @@ def kept(old: Json, new: Json) -> Json:
         result["managedFields"] = old["managedFields"]
     result["resourceVersion"] = old["resourceVersion"]
     return result
-
-
-def without_status(config: Json) -> Json:
-    """What of an applied configuration belongs to the main resource (`resetFields` of the strategy)."""
-    return {key: value for key, value in config.items() if key != "status"}
-
-
-def status_only(config: Json) -> Json:
-    """What of an applied configuration belongs to `/status`."""
-    identity = {key: value for key, value in config["metadata"].items() if key in ("name", "namespace")}
-    kept_parts = {key: value for key, value in config.items() if key in ("apiVersion", "kind", "status")}
-    return kept_parts | {"metadata": identity}
 
 
 CONTROLLER = "controller"
@@ -273,9 +241,7 @@ class Writes:
         new = placed(kind, copied(body), namespace)
         old = self.existing(kind, new["metadata"].get("name", ""), namespace)
         if kind.custom and not new["metadata"].get("resourceVersion"):
-            said = "Invalid value: 0: must be specified for an update"
-            cause = Cause("FieldValueInvalid", said, "metadata.resourceVersion")
-            raise invalid(kind.kind, kind.group, old["metadata"]["name"], (cause,))
+            raise invalid(old["metadata"]["name"], "metadata.resourceVersion: must be specified for an update")
         return self.rewrite(kind, old, new, how)
 
     def rewrite(self, kind: Kind, old: Json, new: Json, how: How, *, owned: bool = False) -> Json:
@@ -301,10 +267,8 @@ class Writes:
             validation.require_typed(kind, config)
         fill(kind, config)
         old = self._store.get(kind, namespace, name)
-        if old is None and how.subresource:
-            raise not_found(kind.qualified, name)
         if kind.status:
-            config = status_only(config) if how.subresource else without_status(config)
+            config = {key: value for key, value in config.items() if key != "status"}
         live = old or {"metadata": {}}
         settled = ownership.applied(
             kind, live, config, manager=how.manager, subresource=how.subresource, force=force, now=self._now
@@ -344,6 +308,4 @@ class Writes:
         """End it."""
         gone = self._store.remove(kind, found)
         store.collect(self._store, gone, orphan=propagation == "Orphan")
-        if kind.key == ("", "namespaces"):
-            store.empty(self._store, self._kinds.values(), gone["metadata"]["name"])
         return copied_from_store(gone)

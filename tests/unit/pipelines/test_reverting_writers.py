@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from fakes.clusters.region import ClusterRegion, Endpoints, an_image
-from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL, ArgoCd, Unserved, helm_upgrade, kubectl_apply
+from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL, ArgoCd, Unserved, kubectl_apply
 from fakes.clusters.world import REGIONS, ClusterWorld, demo_on_clusters
 from fakes.delivery.world import CHALLENGER, CHAMPION
 
 from pipelines.model import Ending
+from rollouts.kube.resources import ROLLOUTS
 from rollouts.model import RegionPhase
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Json
@@ -45,11 +46,13 @@ def _kubectl(region: ClusterRegion) -> list[str]:
 
 
 def _helm(region: ClusterRegion) -> list[str]:
-    """Another image in the values of a chart that has the objects as they were rendered for the champion."""
-    before = _in_git(region)
-    after = deepcopy(before)
-    after[-1]["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/chart@sha256:" + "a" * 64
-    return helm_upgrade(region.cluster, before, after)
+    """Another image in the values of a chart: of a custom resource Helm 3 sends what changed, the list whole."""
+    wanted = deepcopy(_in_git(region)[-1])
+    containers = wanted["spec"]["template"]["spec"]["containers"]
+    containers[0]["image"] = "registry.example/chart@sha256:" + "a" * 64
+    patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+    region.cluster.patch(ROLLOUTS, wanted["metadata"]["name"], patch, manager=HELM)
+    return ["Rollout"]
 
 
 WRITERS: dict[str, tuple[Write, str]] = {

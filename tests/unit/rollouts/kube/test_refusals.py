@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.errors import ApiError, Cause, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
+from rollouts.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
 from rollouts.kube.requests import BODY_CHARACTERS, refusal
 from tidegate.core.errors import ExitCode
 
@@ -41,15 +41,6 @@ def test_each_refusal_has_its_kind(code: int, reason: str, kind: type[ApiError])
     assert type(error) is kind
     assert (error.status, error.reason, error.message) == (code, reason, f"{ASKED}: no")
     assert error.exit_code is ExitCode.OUTSIDE
-
-
-def test_what_is_wrong_is_told_field_by_field() -> None:
-    causes = [{"reason": "FieldValueInvalid", "message": "must be at most 100", "field": "spec.steps[0].setWeight"}]
-    error = refusal(ASKED, 422, body(422, "Invalid", "the Rollout is invalid", causes=causes))
-    assert isinstance(error, Invalid)
-    assert error.causes == (
-        Cause(field="spec.steps[0].setWeight", message="must be at most 100", reason="FieldValueInvalid"),
-    )
 
 
 @pytest.mark.parametrize(
