@@ -41,7 +41,7 @@ def test_each_part_of_tidegate_has_a_room_and_the_rest_is_tested_by_commands() -
 
 
 def test_a_fake_means_all_that_stands_on_it() -> None:
-    assert "rollouts/kube/test_watch.py" in chosen("tests/fakes/kube/store.py")
+    assert "rollouts/kube/test_client.py" in chosen("tests/fakes/kube/store.py")
 
 
 def test_what_is_of_everybody_means_everything() -> None:

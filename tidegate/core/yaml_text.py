@@ -31,9 +31,6 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
-# What reads YAML 1.1 to the letter takes these for truth values, as Go's first readers do; PyYAML does not.
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?0o[0-7]+$"), list("-+0"))
 
 
 def yaml_text(document: Mapping[str, object]) -> str:
@@ -42,15 +39,16 @@ def yaml_text(document: Mapping[str, object]) -> str:
     It is what libyaml writes. Of texts that are plainly plain we know how, and write them at a fraction of its cost.
     """
     if type(document) is not dict or not document:
-        return _dumped(document)
+        return by_libyaml(document)
     lines: list[str] = []
     _write_mapping(document, 0, "", lines)
     text = "".join(lines)
     # A last text that ends in empty lines keeps the document open, and only libyaml knows which one is the last.
-    return _dumped(document) if "...\n" in text else text
+    return by_libyaml(document) if "...\n" in text else text
 
 
-def _dumped(document: object) -> str:
+def by_libyaml(document: object) -> str:
+    """What libyaml writes; `yaml_text` writes the same, sooner."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=_NEVER_FOLD, allow_unicode=True))
 
 
@@ -67,7 +65,7 @@ def _line(text: str) -> str | None:
     """A text of one line as libyaml writes it, plain or quoted, wherever it stands; None for any other."""
     if _PLAIN.fullmatch(text) and ": " not in text and " #" not in text and text.lower() not in _UNLIKE_TEXT:
         return text
-    return _dumped([text])[len("- ") : -1] if text.isascii() and text.isprintable() else None
+    return by_libyaml([text])[len("- ") : -1] if text.isascii() and text.isprintable() else None
 
 
 def _write_mapping(mapping: dict[str, object], depth: int, first: str, lines: list[str]) -> None:
@@ -115,7 +113,7 @@ def _asked(part: dict[object, object] | list[object], depth: int) -> str:
     whole: object = part
     for _ in range(above):
         whole = {"a": whole}
-    return _dumped(whole)[sum(len("a:\n") + 2 * level for level in range(above)) + 2 * depth :]
+    return by_libyaml(whole)[sum(len("a:\n") + 2 * level for level in range(above)) + 2 * depth :]
 
 
 class Unclear(str):
@@ -150,6 +148,8 @@ PlainLoader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _tag, _firsts, _pattern in _SCALARS:
+    # A text that any reader takes for another value is quoted: Go's read `y` and `0E0` so, and PyYAML does not.
+    _Dumper.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_firsts))
     for _first in _firsts:
         PlainLoader.yaml_implicit_resolvers.setdefault(_first, []).append((_tag, re.compile(f"^(?:{_pattern})$")))
 

@@ -144,7 +144,7 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
         ended = a_pod("build", "Failed", 3, at="2026-01-01T09:00:00Z")
         hub.report(name, "Failed", ended, a_pod("close", "Failed", 1, template="close", at="2026-01-01T09:05:00Z"))
 
-    reported = hub.once_asked("get", WORKFLOWS, 1, controller)
+    reported = hub.once_asked("get", WORKFLOWS, 2, controller)
     said = tidegate("workflow", "watch", name, "-f", SPEC)
     reported.result()
     assert said.out.splitlines()[0] == f"{name}: pending"
@@ -166,7 +166,7 @@ def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) 
         hub.report(name, "Running", pending)
         hub.has_pod(name, "build", said=[missing, missing])
 
-    reported = hub.once_asked("get", WORKFLOWS, 1, controller)
+    reported = hub.once_asked("get", WORKFLOWS, 2, controller)
     ended = {**a_pod("build", "Failed", 4), "message": ""}
     told = hub.once_asked("list", EVENTS, 2, lambda: hub.report(name, "Failed", ended))
     said = tidegate("workflow", "watch", name, "-f", SPEC)

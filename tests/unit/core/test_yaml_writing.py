@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,30 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.yaml_text import PlainLoader, all_composed, content_of, yaml_text
+from tidegate.core.yaml_text import PlainLoader, all_composed, by_libyaml, content_of, yaml_text
 
 FILES = sorted(path for path in (Path(__file__).parents[2] / "golden").rglob("*.yaml"))
 """Rules, manifests and workflows, and the specs that they are made of."""
-
-
-class GeneralDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """As `yaml_text` promises: every label written out, texts of several lines as such."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
-
-
-GeneralDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
-# PyYAML takes these for text, and others do not.
-GeneralDumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
-GeneralDumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?0o[0-7]+$"), list("-+0"))
-
-
-def general(document: object) -> str:
-    return str(yaml.dump(document, Dumper=GeneralDumper, sort_keys=False, width=2**31 - 1, allow_unicode=True))
 
 
 def documents() -> st.SearchStrategy[dict[str, object]]:
@@ -41,7 +20,24 @@ def documents() -> st.SearchStrategy[dict[str, object]]:
     anything = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
     odd = st.text(st.sampled_from("ab1 \n\t:#-'\"|>{}[],&*!%@`=.~<?\\é\x85\u2028\ufeff"), max_size=12)
     words = st.sampled_from(
-        ["yes", "No", "Y", "n", "NULL", "~", "1e3", "0x1f", "0o17", "1:30", "2026-01-01", "=", "<<", "---", "a" * 200]
+        [
+            "yes",
+            "No",
+            "Y",
+            "n",
+            "NULL",
+            "~",
+            "1e3",
+            "0E0",
+            "0x1f",
+            "0o17",
+            "1:30",
+            "2026-01-01",
+            "=",
+            "<<",
+            "---",
+            "a" * 200,
+        ]
     )
     lines = st.lists(st.text("(sum a:#}) \t", max_size=6), min_size=1, max_size=4).map("\n".join)
     texts = st.one_of(anything, odd, words, lines, lines.map(lambda text: f"{text}\n"))
@@ -54,7 +50,14 @@ def documents() -> st.SearchStrategy[dict[str, object]]:
 
 @given(documents())
 def test_any_document_is_written_as_libyaml_writes_it(document: dict[str, object]) -> None:
-    assert yaml_text(document) == general(document)
+    assert yaml_text(document) == by_libyaml(document)
+
+
+@given(st.from_regex(r"[-+.0-9a-zA-Z_:]{1,8}", fullmatch=True))
+def test_no_text_is_another_value_for_any_reader(text: str) -> None:
+    (root,) = all_composed(yaml_text({"said": text}))
+    found = content_of(root)
+    assert isinstance(found, dict) and (found, type(found["said"])) == ({"said": text}, str)
 
 
 @pytest.mark.parametrize("path", FILES[::4], ids=lambda path: "/".join(path.parts[-3:]))
@@ -64,7 +67,7 @@ def test_a_golden_document_is_read_and_written_as_by_pyyaml_itself(path: Path) -
     assert found == expected
     for document in found:
         assert isinstance(document, dict)
-        assert yaml_text(document) == general(document)
+        assert yaml_text(document) == by_libyaml(document)
 
 
 def test_reading_what_is_merged_leaves_every_key_where_it_was() -> None:

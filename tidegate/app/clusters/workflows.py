@@ -123,17 +123,21 @@ def watch_workflow(name: str, spec_path: Path, context: str | None, tell: Tell) 
 
 async def _watch(name: str, namespace: str, context: str | None, tell: Tell) -> WorkflowState:
     last, warnings = None, dict[str, dict[str, None]]()
+    async with cluster_client(context, namespace) as client:
+        # An API server that does not answer at first is rather a wrong address than one that is away.
+        try:
+            await client.get(WORKFLOWS, name)
+        except NotFound as error:
+            raise UsageError(
+                f"there is no workflow {name} here", hint="see `kubectl get workflows`, or name another --context"
+            ) from error
     async with cluster_client(context, namespace, retry_seconds=AWAY_SECONDS) as client:
         while True:
             try:
                 found = await client.get(WORKFLOWS, name)
             except NotFound as error:
-                if last is not None:
-                    raise OutsideError(
-                        f"workflow {name} was deleted", hint="its delivery's ledger says how far it came"
-                    ) from error
-                raise UsageError(
-                    f"there is no workflow {name} here", hint="see `kubectl get workflows`, or name another --context"
+                raise OutsideError(
+                    f"workflow {name} was deleted", hint="its delivery's ledger says how far it came"
                 ) from error
             state = workflow_state(found)
             await _add_warnings(client, name, _pending(state) & _pending(last), warnings)
