@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from registry.errors import ConnectionBroken, RegistryError, StoreUnreachable
+from registry.errors import ConnectionBroken, StoreUnreachable
 from registry.model import StoredObject
 from registry.ports import ObjectContainer
 
@@ -29,10 +29,7 @@ class ObjectFiles:
     def listed(self, address: str) -> Mapping[str, int]:
         container, root = self._place_of(address)
         start = f"{root}/" if root else ""
-        found = {key.removeprefix(start): size for key, size in container.objects(start) if not key.endswith("/")}
-        for path in found:
-            _refuse_leading_out(address, path)
-        return dict(sorted(found.items()))
+        return {key.removeprefix(start): size for key, size in container.objects(start) if not key.endswith("/")}
 
     def parts(self, address: str, path: str) -> Iterator[bytes]:
         container, root = self._place_of(address)
@@ -64,11 +61,3 @@ class ObjectFiles:
 
 def _key(root: str, path: str) -> str:
     return f"{root}/{path}" if root else path
-
-
-def _refuse_leading_out(address: str, path: str) -> None:
-    """Any text may be a key, and files are written here by their paths."""
-    if {"", ".", ".."} & set(path.split("/")) or "\\" in path:
-        raise RegistryError(
-            f"{address} has an object named {path!r}", hint="log the version again with plain file names"
-        )

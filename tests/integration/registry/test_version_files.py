@@ -176,7 +176,7 @@ def test_an_object_whose_name_leads_out_of_the_folder_is_refused(
     kept = at("s3")
     with written(tmp_path, b"x") as file:
         kept.files.put(kept.address, key, file)
-    with pytest.raises(RegistryError, match="has an object named"):
+    with pytest.raises(RegistryError, match="has a file named"):
         kept.files.listed(kept.address)
 
 
