@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
@@ -315,18 +316,19 @@ def store_errors(tracking_uri: str) -> Iterator[None]:
         # What is missing of an extra is told by its name.
         import sqlalchemy  # noqa: F401
 
+    handled = sys.exc_info()[1]
     try:
         yield
     except Exception as error:
         ours = isinstance(error, (MlflowException, OSError, ImportError))
         if isinstance(error, TidegateError) or not (ours or type(error).__module__.startswith("sqlalchemy")):
             raise
-        raise _said(error, tracking_uri) from error
+        raise _said(error, _first_cause(error, handled), tracking_uri) from error
 
 
-def _said(error: Exception, uri: str) -> StoreUnreachable:
+def _said(error: Exception, cause: BaseException, uri: str) -> StoreUnreachable:
     """In one line what MLflow's client raises in many; nothing in it is secret."""
-    place, cause = f"MLflow store {redacted(uri)}", list(_causes(error))[-1]
+    place = f"MLflow store {redacted(uri)}"
     said = (_without_secrets(str(cause), uri).splitlines() or [type(cause).__name__])[0][:200]
     if is_server(uri):
         from registry.adapters.mlflow_requests import what_failed
@@ -338,10 +340,12 @@ def _said(error: Exception, uri: str) -> StoreUnreachable:
     return StoreUnreachable(f"{place}: {said}", hint=CHECK, detail=_without_secrets(str(error), uri)[:MOST_DETAIL])
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _first_cause(error: BaseException, handled: BaseException | None) -> BaseException:
+    """What led to an error, apart from what its caller was handling."""
+    while (cause := error.__cause__ or error.__context__) not in (None, handled):
+        error = cause
+    inner = error.args[-1] if error.args else None
+    return inner if isinstance(inner, BaseException) else error
 
 
 def _without_secrets(text: str, uri: str) -> str:

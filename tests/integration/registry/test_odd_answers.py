@@ -17,6 +17,7 @@ from fakes.services.scripted_mlflow import Answer, scripted
 from pipelines.events.spool import passes
 from registry.adapters import mlflow_requests
 from registry.adapters.mlflow_calls import MOST_PAGES, all_pages, bounded
+from registry.adapters.mlflow_library import LibraryStore
 from registry.adapters.mlflow_store import Store, open_store
 from registry.adapters.version_files import library
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
@@ -291,6 +292,16 @@ def test_no_secret_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
         told = f"{caught.value} {caught.value.detail} {caught.value!r}"
         assert not any(secret in told for secret in ("correct-horse", "battery-staple"))
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_caller_was_handling_is_not_what_went_wrong() -> None:
+    with scripted(Answer()) as there:
+        pass
+    try:
+        int("of the caller")
+    except ValueError:
+        with pytest.raises(StoreUnreachable, match="Connection refused"):
+            LibraryStore(there.uri).run("a")
 
 
 @pytest.mark.parametrize("kept", ["hunt3r2\n", "[mlflow\nhunt3r2", "[mlflow]\nhunt3r2\n", "[a]\n[a]\nhunt3r2"])

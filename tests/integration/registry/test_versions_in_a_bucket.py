@@ -135,7 +135,7 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     write_example(tmp_path / "example")
     spec = tmp_path / "example/delivery.yaml"
     spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
-    said = {"TEST_NOT_INSTALLED": "mlflow boto3", **S3_KEYS}
+    said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}
     lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
     planned = tidegate(uri, "plan", str(spec), **said)
     assert f"`deliver` would not begin: {lacks}" in planned.stdout
