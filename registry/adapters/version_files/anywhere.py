@@ -1,59 +1,35 @@
-"""Which way to the files at an address is taken: a folder, a provider's own client, or MLflow's.
+"""Which way to the files at an address is taken: a folder of this machine, or MLflow's client.
 
 So it is of files of versions, of runs, and of versions that are being registered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.version_files.azure import AzureContainer
 from registry.adapters.version_files.folder import FolderFiles, folder_of
-from registry.adapters.version_files.gcs import GoogleBucket
-from registry.adapters.version_files.objects import ObjectFiles, Place
-from registry.adapters.version_files.s3 import S3Bucket
+from registry.adapters.version_files.library import PROVIDERS
 from registry.errors import RegistryError, StoreRefused
 from registry.model import StoredRun
 from registry.ports import ArtifactFiles
 
 HTTP_NOT_FOUND = 404
-PROVIDERS: Mapping[str, Callable[[str], Place]] = {
-    "s3": S3Bucket.at,
-    "gs": GoogleBucket.at,
-    "wasb": AzureContainer.at,
-    "wasbs": AzureContainer.at,
-    "abfs": AzureContainer.at,
-    "abfss": AzureContainer.at,
-}
-"""By the scheme of an address."""
-CLIENTS: Mapping[Callable[[str], Place], tuple[str, ...]] = {
-    S3Bucket.at: ("boto3",),
-    GoogleBucket.at: ("google.cloud.storage",),
-    AzureContainer.at: ("azure.storage.blob", "azure.identity"),
-}
-"""The packages by which each provider is asked; extras of tidegate bring them."""
 
 
 def clients_of(address: str) -> tuple[str, ...]:
     """The packages that read what lies there, of those that not everybody has."""
     provider = PROVIDERS.get(urlsplit(address).scheme)
-    return CLIENTS[provider] if provider else ()
-
-
-def is_in_object_store(address: str) -> bool:
-    """Whether a provider's own client has what lies there."""
-    return urlsplit(address).scheme in PROVIDERS
+    return provider.packages if provider else ()
 
 
 class FilesAnywhere:
     """An `ArtifactFiles`."""
 
     def __init__(self, elsewhere: ArtifactFiles) -> None:
-        """What is in no folder and no object store is read `elsewhere`."""
-        self._folders, self._objects, self._elsewhere = FolderFiles(), ObjectFiles(_place_of()), elsewhere
+        """What is in no folder is read `elsewhere`."""
+        self._folders, self._elsewhere = FolderFiles(), elsewhere
 
     def listed(self, address: str) -> Mapping[str, int]:
         found = self._at(address).listed(address)
@@ -61,16 +37,14 @@ class FilesAnywhere:
             _refuse_leading_out(address, path)
         return dict(sorted(found.items()))
 
-    def parts(self, address: str, path: str) -> Iterator[bytes]:
+    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:
         _refuse_leading_out(address, path)
-        return self._at(address).parts(address, path)
+        return self._at(address).parts(address, path, near)
 
     def put(self, address: str, path: str, file: Path) -> None:
         self._at(address).put(address, path, file)
 
     def _at(self, address: str) -> ArtifactFiles:
-        if is_in_object_store(address):
-            return self._objects
         return self._folders if folder_of(address) else self._elsewhere
 
 
@@ -78,16 +52,6 @@ def _refuse_leading_out(address: str, path: str) -> None:
     """Any text may be a name in a store, and files are written here by theirs."""
     if {"", ".", ".."} & set(path.split("/")) or "\\" in path:
         raise RegistryError(f"{address} has a file named {path!r}", hint="log the version again with plain file names")
-
-
-def _place_of() -> Callable[[str], Place]:
-    """A client is made once for each address: it holds connections, and credentials that it renews."""
-
-    @lru_cache(maxsize=16)
-    def place(address: str) -> Place:
-        return PROVIDERS[urlsplit(address).scheme](address)
-
-    return place
 
 
 class RunArtifacts:
@@ -111,6 +75,6 @@ class RunArtifacts:
         return {f"{folder}/{path}".lstrip("/"): size for path, size in found.items()}
 
     def download(self, run: StoredRun, path: str, target: Path) -> None:
-        parts = self._files.parts(run.artifacts, path)
+        parts = self._files.parts(run.artifacts, path, target.parent)
         with target.open("wb") as file:
             file.writelines(parts)

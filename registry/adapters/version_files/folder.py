@@ -32,7 +32,7 @@ class FolderFiles:
         )
         return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(found)}
 
-    def parts(self, address: str, path: str) -> Iterator[bytes]:
+    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:  # noqa: ARG002
         folder = folder_of(address)
         try:
             with (folder or Path()).joinpath(path).open("rb") as file:
