@@ -9,11 +9,9 @@ UnfitModel (UsageError)                                   a folder or version th
 DeliveryRuns (Refused)                                    another delivery of the model is alive
 RegistryError (OutsideError)
 ├── StoreUnreachable   the tracking store did not answer
-│   ├── StoreRefused       it answered no; `code` says why in MLflow's words
-│   └── ConnectionBroken   an object store's answer ended in its middle
+│   └── StoreRefused       it answered no; `code` says why in MLflow's words
 ├── HubAway            Hugging Face's hub did not answer
 ├── DigestMismatch     files are not the registered ones; names each
-│   └── ObjectChanged  one changed while it was read
 └── DeliveryLost       somebody else closed this delivery while we were away
 StopAsked (Interrupted)                                   somebody asks us to end the delivery that we carry
 """
@@ -76,20 +74,12 @@ class StoreRefused(StoreUnreachable):
         self.code, self.status = code, status
 
 
-class ConnectionBroken(StoreUnreachable):
-    """An object store began to answer, and did not end."""
-
-
 class HubAway(RegistryError):
     """Hugging Face's hub did not answer, or not as it should."""
 
 
 class DigestMismatch(RegistryError):
     """Files differ from what was registered; nothing of them was kept."""
-
-
-class ObjectChanged(DigestMismatch):
-    """An object changed while it was read."""
 
 
 class StopAsked(Interrupted):

@@ -250,15 +250,6 @@ class StoredVersion(Value):
     tags: Mapping[str, str]
 
 
-class StoredObject(Value):
-    """An object of a container, at one moment."""
-
-    key: str
-    size_bytes: int
-    tag: str
-    """Another one after each write, as the container says it: an entity tag, or a generation."""
-
-
 class NewVersion(Value):
     """What becomes the next version of a registered model."""
 

@@ -14,7 +14,6 @@ from registry.model import (
     PendingVersion,
     StoredMetric,
     StoredModel,
-    StoredObject,
     StoredRun,
     StoredVersion,
 )
@@ -75,39 +74,14 @@ class ArtifactFiles(Protocol):
         """The size in bytes of every file below it, by its relative path."""
         ...
 
-    def parts(self, address: str, path: str) -> Iterator[bytes]:
-        """The bytes of one of these files, in order. Nothing keeps more than one file of a version on a disk."""
+    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:
+        """The bytes of one of these files, in order. A file that no stream brings is kept in the folder `near` until
+        then, by default in that of temporary files.
+        """
         ...
 
     def put(self, address: str, path: str, file: Path) -> None:
         """Keep a file there, in the place of one that has this path."""
-        ...
-
-
-class ObjectContainer(Protocol):
-    """A bucket, or what another provider calls so, by its provider's own client.
-
-    A connection that breaks in the middle of an answer is a `ConnectionBroken`, once the client's own tries are over.
-    """
-
-    def objects(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """The key and the size in bytes of each object whose key begins so, however many there are."""
-        ...
-
-    def state(self, key: str) -> StoredObject:
-        """What an object is now."""
-        ...
-
-    def part(self, found: StoredObject, begin: int, length: int) -> bytes:
-        """So many of its bytes.
-
-        Raises:
-            ObjectChanged: it is no longer what was found.
-        """
-        ...
-
-    def put(self, key: str, file: Path) -> None:
-        """Keep a file under that key."""
         ...
 
 

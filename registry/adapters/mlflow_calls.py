@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from registry.adapters.mlflow_address import unreadable_credentials
+from registry.adapters.mlflow_address import RETRIES, TIMEOUT, TIMEOUT_SECONDS, default, unreadable_credentials
 from registry.errors import StoreUnreachable
 from tidegate.core.errors import TidegateError
 from tidegate.core.text import failure_line, redacted
@@ -15,6 +15,18 @@ from tidegate.core.threads import call_within
 
 MOST_PAGES = 1000
 """Of one list. MLflow gives up to 1000 runs or versions on each."""
+
+_SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # MLflow's own 7 retries take four minutes to say that nobody is there; 3 wait about 15 seconds.
+    RETRIES: "3",
+    TIMEOUT: str(TIMEOUT_SECONDS),
+}
+MOVE_FILES = frozenset({"upload", "download", "put", "parts"})
+"""Calls whose time depends on what they move; a request of theirs must not stand still."""
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
@@ -26,9 +38,19 @@ def bounded(part: Part, uri: str, *, seconds: float | None = None) -> Part:
     Args:
         part: implements a Protocol of `registry.ports`.
         uri: of the store.
-        seconds: of one call with all that it asks; None for calls that move files.
+        seconds: of one call with all that it asks, if it does not move files; None for no limit.
     """
     return cast("Part", _Bounded(part, f"MLflow store {redacted(uri)}", seconds))
+
+
+def load_mlflow() -> None:
+    """Import MLflow's client: a second of a processor.
+
+    It reads its settings from the environment then, so this sets them first; those that a user has set stay.
+    """
+    for name, value in _SETTINGS.items():
+        default(name, value)
+    import mlflow  # noqa: F401
 
 
 class _Bounded:
@@ -40,20 +62,22 @@ class _Bounded:
 
         def whole(*args: object, **named: object) -> object:
             with _odd_answers(self._place):
-                answer = self._in_time(lambda: call(*args, **named))
+                answer = self._in_time(lambda: call(*args, **named), None if name in MOVE_FILES else self._seconds)
             return self._each(answer) if isinstance(answer, Iterator) else answer
 
         return whole
 
-    def _in_time(self, call: Callable[[], object]) -> object:
-        if self._seconds is None:
+    def _in_time(self, call: Callable[[], object], seconds: float | None) -> object:
+        if seconds is None:
             return call()
+        # The time that a busy machine needs for it is not the store's.
+        load_mlflow()
         try:
             # The time limits of HTTP libraries are of one read: a byte a second never ends.
-            return call_within(self._seconds, call)
+            return call_within(seconds, call)
         except TimeoutError:
             raise StoreUnreachable(
-                f"{self._place}: no whole answer in {self._seconds:g} s",
+                f"{self._place}: no whole answer in {seconds:g} s",
                 hint="check the tracking URI and what answers there",
             ) from None
 

@@ -1,6 +1,6 @@
-"""A store that MLflow's own library opens: a file of this machine, a database, a bucket behind a server.
+"""A store as MLflow's own client opens it: a server, a file of this machine, a database.
 
-The library takes seconds to load. Nothing of it is loaded before the store is asked.
+The client takes a second to load. Nothing of it is loaded before the store is asked.
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import tempfile
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from registry.adapters.mlflow_address import TIMEOUT, TRANSFER_SECONDS
-from registry.adapters.mlflow_calls import all_pages
+from registry.adapters.mlflow_address import CHECK, TAKES_NOT, is_server
+from registry.adapters.mlflow_calls import all_pages, load_mlflow
 from registry.conventions import in_filter, runs_filter
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.model import NewVersion, StoredMetric, StoredModel, StoredRun, StoredVersion
-from tidegate.core.errors import without_credentials
+from tidegate.core.errors import TidegateError, without_credentials
 from tidegate.core.files import file_lock
 from tidegate.core.text import redacted
 
@@ -37,27 +36,16 @@ LOGGERS = ("mlflow", "alembic", "sqlalchemy")
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 MALFORMED = "INVALID_PARAMETER_VALUE"
 HTTP_BAD_REQUEST = 400
-TAKES_NOT = "MLflow answers, and takes no such value: change what the message names"
-PAGE_RUNS = 1000
-"""Asked for at once at most; MLflow's own default."""
-
-_SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # MLflow's own 7 retries take four minutes to say that nobody is there; 3 wait about 15 seconds.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
-    # Of one request; MLflow's own are two minutes.
-    TIMEOUT: "10",
-}
-_moving: list[str] = []
-"""What the limit of a request was before each transfer of files that goes on."""
-_counting = Lock()
+SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD")
+LEAST = 6
+"""Characters of a secret that is taken out; a shorter one would be a common word."""
+MOST_DETAIL = 2000
+PAGE_RUNS = 100
+"""Asked for at once at most: a run has all events of its delivery."""
 
 
 class LibraryStore:
-    """A `RunStore`, an `ArtifactStore` and a `ModelStore`, by one client that is opened when it is first asked.
+    """A `RunStore` and a `ModelStore`, by one client that is opened when it is first asked.
 
     A SQLite file that is not there is a store without entries: reading makes none.
     """
@@ -128,27 +116,6 @@ class LibraryStore:
         with store_errors(self._uri):
             self._client.delete_run(run)
 
-    def upload(self, run: StoredRun, path: Path, folder: str) -> None:
-        with store_errors(self._uri), files_move():
-            self._client.log_artifact(run.id, str(path), folder or None)
-
-    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
-        with store_errors(self._uri):
-            from mlflow.exceptions import MlflowException
-
-            try:
-                return dict(sorted(self._below(run.id, folder)))
-            except MlflowException as error:
-                if error.error_code != NOT_FOUND:
-                    raise
-                return {}
-
-    def download(self, run: StoredRun, path: str, target: Path) -> None:
-        within = tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-")
-        with store_errors(self._uri), files_move(), within as folder:
-            # Whether MLflow keeps an artifact's folders depends on the store.
-            Path(self._client.download_artifacts(run.id, path, folder)).replace(target)
-
     def names_like(self, part: str, most: int) -> Sequence[str]:
         if _is_unwritten(self._uri):
             return []
@@ -217,13 +184,6 @@ class LibraryStore:
         with store_errors(self._uri):
             return list(all_pages(page))
 
-    def _below(self, run: str, folder: str) -> Iterator[tuple[str, int]]:
-        for file in self._client.list_artifacts(run, folder):
-            if file.is_dir:
-                yield from self._below(run, file.path)
-            else:
-                yield file.path, int(file.file_size or 0)
-
 
 def open_client(tracking_uri: str) -> MlflowClient:
     """MLflow's own client of that store; makes a SQLite store, and migrates it, on first use (about 3 seconds).
@@ -239,7 +199,12 @@ def open_client(tracking_uri: str) -> MlflowClient:
 
         hide_names()
         client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
-        client.search_registered_models(max_results=1)
+        if is_server(tracking_uri):
+            from registry.adapters.mlflow_requests import limit_requests
+
+            limit_requests()
+        else:
+            client.search_registered_models(max_results=1)
     return client
 
 
@@ -317,6 +282,8 @@ def create_version(client: MlflowClient, new: NewVersion) -> str:
             tags=dict(new.tags),
             description=new.description,
             model_id=new.logged or None,
+            # Only Databricks makes one later than it says.
+            await_creation_for=0,
         )
     return str(made.version)
 
@@ -341,47 +308,52 @@ def as_global_store(tracking_uri: str) -> Iterator[None]:
 
 @contextmanager
 def store_errors(tracking_uri: str) -> Iterator[None]:
-    """Say in one line that the store did not answer, whatever MLflow raised; details go to `--debug`.
-
-    MLflow reads its settings from the environment when it is imported, so this sets them first; those that a
-    user has set are left as they are.
-    """
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    place = redacted(tracking_uri)
+    """Say in one line that the store did not answer, whatever MLflow raised; details go to `--debug`."""
+    load_mlflow()
     from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
 
+    if not is_server(tracking_uri):
+        # What is missing of an extra is told by its name.
+        import sqlalchemy  # noqa: F401
+
+    handled = sys.exc_info()[1]
     try:
         yield
-    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        reason = _first_line(error).replace(tracking_uri, place)
-        if getattr(error, "error_code", "") == MALFORMED:
-            raise StoreRefused(
-                f"MLflow store {place}: {reason}", hint=TAKES_NOT, code=MALFORMED, status=HTTP_BAD_REQUEST
-            ) from error
-        raise StoreUnreachable(
-            f"MLflow store {place}: {reason}",
-            hint="check the tracking URI and that the store is running",
-            detail=str(error).replace(tracking_uri, place),
-        ) from error
+    except Exception as error:
+        ours = isinstance(error, (MlflowException, OSError, ImportError))
+        if isinstance(error, TidegateError) or not (ours or type(error).__module__.startswith("sqlalchemy")):
+            raise
+        raise _said(error, _first_cause(error, handled), tracking_uri) from error
 
 
-@contextmanager
-def files_move() -> Iterator[None]:
-    """Let a request take as long as a file may stand still: MLflow's library has one limit for both."""
-    with _counting:
-        _moving.append(os.environ[TIMEOUT])
-        os.environ[TIMEOUT] = f"{max(TRANSFER_SECONDS, float(os.environ[TIMEOUT])):g}"
-    try:
-        yield
-    finally:
-        with _counting:
-            # Of several at once the last to end puts back what the first has found.
-            usual = _moving[0]
-            _moving.pop()
-            if not _moving:
-                os.environ[TIMEOUT] = usual
+def _said(error: Exception, cause: BaseException, uri: str) -> StoreUnreachable:
+    """In one line what MLflow's client raises in many; nothing in it is secret."""
+    place = f"MLflow store {redacted(uri)}"
+    said = (_without_secrets(str(cause), uri).splitlines() or [type(cause).__name__])[0][:200]
+    if is_server(uri):
+        from registry.adapters.mlflow_requests import what_failed
+
+        if found := what_failed(place, said, cause):
+            return found
+    if getattr(error, "error_code", "") == MALFORMED:
+        return StoreRefused(f"{place}: {said}", hint=TAKES_NOT, code=MALFORMED, status=HTTP_BAD_REQUEST)
+    return StoreUnreachable(f"{place}: {said}", hint=CHECK, detail=_without_secrets(str(error), uri)[:MOST_DETAIL])
+
+
+def _first_cause(error: BaseException, handled: BaseException | None) -> BaseException:
+    """What led to an error, apart from what its caller was handling."""
+    while (cause := error.__cause__ or error.__context__) not in (None, handled):
+        error = cause
+    inner = error.args[-1] if error.args else None
+    return inner if isinstance(inner, BaseException) else error
+
+
+def _without_secrets(text: str, uri: str) -> str:
+    """Also of a header that cannot be sent: a token that ends with its file's line break is quoted whole."""
+    for name in SECRETS:
+        if len(value := os.environ.get(name, "").strip()) >= LEAST:
+            text = text.replace(value, "***")
+    return text.replace(uri, redacted(uri))
 
 
 def _to_run(run: Run) -> StoredRun:
@@ -416,9 +388,3 @@ def _own_location(tracking_uri: str) -> str | None:
     if not tracking_uri.startswith(SQLITE):
         return None
     return (_file_of(tracking_uri).absolute().parent / "artifacts").as_uri()
-
-
-def _first_line(error: BaseException) -> str:
-    if "Max retries exceeded" in str(error) or "Connection" in type(error).__name__:
-        return "no answer"
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,4 +1,4 @@
-"""Which way to an MLflow store is taken: a server's REST API, or MLflow's own client."""
+"""An MLflow store: its runs, versions and files, by MLflow's own client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from registry.adapters.mlflow_address import access_to, asked_by_rest, call_seconds
+from registry.adapters.mlflow_address import call_seconds
 from registry.adapters.mlflow_calls import bounded
 from registry.adapters.mlflow_library import SQLITE, LibraryStore
 from registry.adapters.registering.elsewhere import VersionsElsewhere
 from registry.adapters.registering.library import LibraryVersions
-from registry.adapters.version_files.anywhere import FilesAnywhere, ObjectArtifacts, ObjectVersions
+from registry.adapters.version_files.anywhere import FilesAnywhere, RunArtifacts
 from registry.adapters.version_files.library import LibraryFiles
 from registry.errors import UnfitModel
 from registry.model import MlflowAddresses
@@ -71,15 +71,20 @@ def open_store(tracking_uri: str, registry_uri: str | None = None) -> Store:
 
 def bounded_store(store: Store) -> Store:
     """The same, with calls that end in time and raise nothing but the errors that a command ends with."""
-    at, seconds = store.at, call_seconds(os.environ)
+    seconds = call_seconds(os.environ)
+
+    # A file answers at once, or is being made.
+    def limit(uri: str) -> float | None:
+        return None if uri.startswith(SQLITE) else seconds
+
+    at = store.at
     return Store(
         at,
-        # A file answers at once, or is being made.
-        bounded(store.runs, at.tracking, seconds=None if at.tracking.startswith(SQLITE) else seconds),
-        bounded(store.artifacts, at.tracking),
-        bounded(store.models, at.registry, seconds=None if at.registry.startswith(SQLITE) else seconds),
-        bounded(store.files, at.registry),
-        bounded(store.log, at.registry),
+        bounded(store.runs, at.tracking, seconds=limit(at.tracking)),
+        bounded(store.artifacts, at.tracking, seconds=seconds),
+        bounded(store.models, at.registry, seconds=limit(at.registry)),
+        bounded(store.files, at.tracking, seconds=seconds),
+        bounded(store.log, at.registry, seconds=limit(at.registry)),
     )
 
 
@@ -89,37 +94,11 @@ def _chosen(tracking_uri: str, registry_uri: str) -> Store:
         return tracking
     at = MlflowAddresses(tracking=tracking_uri, registry=registry_uri)
     registry = _opened(registry_uri)
-    log = VersionsElsewhere(tracking.runs, tracking.artifacts, registry.models)
+    log = VersionsElsewhere(tracking.runs, tracking.files, registry.models)
     return replace(tracking, at=at, models=registry.models, log=log)
 
 
-def _opened(tracking_uri: str) -> Store:
-    if asked_by_rest(tracking_uri, os.environ):
-        return _by_rest(tracking_uri)
-    at = MlflowAddresses(tracking=tracking_uri, registry=tracking_uri)
-    library = LibraryStore(tracking_uri)
-    return Store(at, library, library, library, _anywhere(tracking_uri), LibraryVersions(tracking_uri))
-
-
-def _by_rest(tracking_uri: str) -> Store:
-    # A third of a second that no file needs.
-    from registry.adapters.mlflow_http import MlflowServer
-    from registry.adapters.mlflow_rest import ProxiedArtifacts, RestModels, RestRuns
-    from registry.adapters.registering.server import ServerVersions
-    from registry.adapters.version_files.server import ServerFiles
-
-    server = MlflowServer(access_to(tracking_uri, os.environ, Path.home()))
-    anywhere = _anywhere(tracking_uri)
-    return Store(
-        MlflowAddresses(tracking=tracking_uri, registry=tracking_uri),
-        RestRuns(server),
-        ProxiedArtifacts(server, ObjectArtifacts(anywhere, LibraryStore(tracking_uri))),
-        RestModels(server),
-        ServerFiles(server, anywhere),
-        ObjectVersions(anywhere, ServerVersions(server, LibraryVersions(tracking_uri))),
-    )
-
-
-def _anywhere(tracking_uri: str) -> FilesAnywhere:
-    by_library = LibraryFiles(tracking_uri)
-    return FilesAnywhere(by_library, by_library.resolved)
+def _opened(uri: str) -> Store:
+    files, library = FilesAnywhere(LibraryFiles(uri)), LibraryStore(uri)
+    at = MlflowAddresses(tracking=uri, registry=uri)
+    return Store(at, library, RunArtifacts(files), library, files, LibraryVersions(uri, files))

@@ -64,11 +64,11 @@ LINES = {
     "engine_images": 12036,
     "gates": 13897,
     "pipelines": 20577,
-    "registry": 5792,
+    "registry": 4666,
     "rollouts": 18777,
     "slo": 4203,
     "tidegate": 17869,
-    "tests": 84625,
+    "tests": 84398,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -1,12 +1,11 @@
-"""What MLflow keeps next to a model's files, as `mlflow.transformers` writes it, without torch or MLflow's library."""
+"""What MLflow keeps next to a model's files, as `mlflow.transformers` writes it, without torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ TASK = "text-generation"
 PYTHON_VERSION = "3.11"
 OLDEST_TRANSFORMERS = "4.56.0"
 """Assumed for a config.json that does not say which version wrote it."""
-FORMAT = "3.17.2"
-"""The MLflow whose MLmodel this is; a test holds it to the library's own."""
+MLFLOW = version("mlflow-skinny")
 TEXT = json.dumps([{"type": "string", "required": True}])
 """The schema of what goes in and of what comes out."""
 
@@ -52,7 +50,7 @@ def _mlmodel(card: ModelCard, pending: PendingVersion) -> dict[str, Any]:
         "artifact_path": pending.artifacts,
         "flavors": {"transformers": _transformers_flavor(card), "python_function": python_function},
         "is_signature_from_type_hint": False,
-        "mlflow_version": _mlflow_version(),
+        "mlflow_version": MLFLOW,
         **({"model_id": None, "run_id": pending.id} if pending.run_folder else {"model_id": pending.id}),
         "model_uuid": pending.id,
         "prompts": None,
@@ -81,7 +79,7 @@ def _transformers_flavor(card: ModelCard) -> dict[str, Any]:
 def _write_environment(staging: Path, card: ModelCard) -> None:
     """What MLflow installs to serve the version by itself."""
     requirements = [
-        f"mlflow=={_mlflow_version()}",
+        f"mlflow=={version('mlflow-skinny')}",
         f"transformers>={card.transformers_version or OLDEST_TRANSFORMERS}",
         "torch",
         "accelerate",
@@ -95,12 +93,3 @@ def _write_environment(staging: Path, card: ModelCard) -> None:
     }
     (staging / "python_env.yaml").write_text(yaml.safe_dump(python, sort_keys=False))
     (staging / "conda.yaml").write_text(yaml.safe_dump(conda, sort_keys=False))
-
-
-@cache
-def _mlflow_version() -> str:
-    """That of the library where it is installed."""
-    try:
-        return version("mlflow-skinny")
-    except PackageNotFoundError:
-        return FORMAT

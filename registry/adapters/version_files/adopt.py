@@ -73,7 +73,7 @@ def fetch(store: Store, version: ModelVersion, target: Path) -> dict[str, str]:
         digest, file = hashlib.sha256(), target / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as kept:
-            for part in store.files.parts(address, places[path]):
+            for part in store.files.parts(address, places[path], target.parent):
                 digest.update(part)
                 kept.write(part)
         return digest.hexdigest()

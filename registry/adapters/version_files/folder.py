@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from registry.errors import StoreUnreachable
+from registry.errors import StoreRefused, StoreUnreachable
 
 PART_BYTES = 1 << 20
 UNFINISHED = ".artifact.uploading."
@@ -21,7 +21,9 @@ class FolderFiles:
     def listed(self, address: str) -> Mapping[str, int]:
         folder = folder_of(address)
         if folder is None or not folder.is_dir():
-            raise StoreUnreachable(f"{address}: no such folder on this machine", hint="artifacts lie elsewhere?")
+            raise StoreRefused(
+                f"{address}: no such folder on this machine", hint="artifacts lie elsewhere?", code="", status=404
+            )
         found = (
             Path(place, name)
             for place, _, names in os.walk(folder)
@@ -30,7 +32,7 @@ class FolderFiles:
         )
         return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(found)}
 
-    def parts(self, address: str, path: str) -> Iterator[bytes]:
+    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:  # noqa: ARG002
         folder = folder_of(address)
         try:
             with (folder or Path()).joinpath(path).open("rb") as file:

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
@@ -35,7 +35,6 @@ class Line:
     cuts: int = 0
     answered: int = 0
     """Bytes."""
-    asked: bytearray = field(default_factory=bytearray)
 
     def cut(self, after: int) -> None:
         """Break the next connection over which more bytes than that come back."""
@@ -76,7 +75,6 @@ def _forward(client: socket.socket, server: socket.socket, line: Line) -> None:
             if not content:
                 return
             if ready is client:
-                line.asked += content
                 server.sendall(content)
                 continue
             came += len(content)

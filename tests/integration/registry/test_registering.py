@@ -17,14 +17,11 @@ from mlflow.artifacts import download_artifacts
 from mlflow.models import Model, ModelSignature
 from mlflow.models.model import get_model_info
 from mlflow.types import ColSpec, DataType, Schema
-from mlflow.version import VERSION
 
 from registry.adapters.mlflow_library import as_global_store
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
-from registry.adapters.registering.description import FORMAT
 from registry.adapters.registering.library import LibraryVersions
-from registry.adapters.registering.server import ServerVersions
 from registry.conventions import experiment_name
 
 FIRST_COMMAND = """
@@ -143,8 +140,7 @@ def test_what_was_not_uploaded_to_its_end_is_deleted(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for kind in (LibraryVersions, ServerVersions):
-        monkeypatch.setattr(kind, "upload", interrupted)
+    monkeypatch.setattr(LibraryVersions, "upload", interrupted)
     client = MlflowClient(uri, registry_uri=uri)
     with pytest.raises(KeyboardInterrupt):
         MlflowRegistry(uri).register(name, folder)
@@ -157,9 +153,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.registering import library, server
-for kind in (library.LibraryVersions, server.ServerVersions):
-    kind.upload = lambda *_: os.kill(os.getpid(), 9)
+from registry.adapters.registering.library import LibraryVersions
+LibraryVersions.upload = lambda *_: os.kill(os.getpid(), 9)
 MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]))
 """
 
@@ -177,20 +172,6 @@ def test_what_a_killed_command_had_begun_is_deleted_by_the_next_one(
     MlflowRegistry(uri).register(name, folder)
     assert [str(each.status) for each in client.search_logged_models([experiment.experiment_id])] == ["READY"]
     assert not list(tmp_path.glob("tidegate-*"))
-
-
-def test_the_description_is_that_of_the_installed_mlflow() -> None:
-    assert VERSION == FORMAT
-
-
-def test_a_server_gets_a_version_without_mlflows_library(server: str, name: str, folder: Path) -> None:
-    MlflowRegistry(server).register(name, folder)
-    script = "import sys; from pathlib import Path; from registry.adapters.mlflow_models import MlflowRegistry\n"
-    script += "MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]), alias='champion')\n"
-    script += "print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
-    command = [sys.executable, "-c", script, server, name, str(folder)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
-    assert MlflowRegistry(server).resolve(name, "champion").version == "2"
 
 
 @pytest.mark.slow(reason="processes import MLflow and make its tables")

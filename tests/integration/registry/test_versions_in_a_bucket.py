@@ -1,4 +1,4 @@
-"""Where MLflow keeps files in a bucket, versions are registered, adopted and brought without MLflow's library."""
+"""Where MLflow keeps files in a bucket, versions are registered, adopted and brought by the bucket's own client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from registry.model_files import digest_files
 from tidegate.cli.commands.init import write_example
 
 pytestmark = pytest.mark.timeout(300)
-WITHOUT_LIBRARY = """
+WITHOUT = """
 import os, sys
 for name in os.environ["TEST_NOT_INSTALLED"].split():
     sys.modules[name] = None  # as where it is not installed
@@ -51,11 +51,11 @@ def access(bucket: tuple[Line, Mapping[str, str]], monkeypatch: pytest.MonkeyPat
 
 
 def tidegate(uri: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process without MLflow's library; of AWS' variables it has these alone."""
+    """A command in a process without what opens databases, as in a pod; of AWS' variables it has these alone."""
     ours = {name: value for name, value in os.environ.items() if name not in S3_KEYS}
     return subprocess.run(
-        [sys.executable, "-P", "-c", WITHOUT_LIBRARY, *arguments],
-        env=ours | NO_MACHINE | {"MLFLOW_TRACKING_URI": uri, "TEST_NOT_INSTALLED": "mlflow"} | environment,
+        [sys.executable, "-P", "-c", WITHOUT, *arguments],
+        env=ours | NO_MACHINE | {"MLFLOW_TRACKING_URI": uri, "TEST_NOT_INSTALLED": "pandas sqlalchemy"} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -136,7 +136,7 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     write_example(tmp_path / "example")
     spec = tmp_path / "example/delivery.yaml"
     spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
-    said = {"TEST_NOT_INSTALLED": "mlflow boto3", **S3_KEYS}
+    said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}
     lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
     planned = tidegate(uri, "plan", str(spec), **said)
     assert f"`deliver` would not begin: {lacks}" in planned.stdout

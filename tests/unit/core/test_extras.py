@@ -31,7 +31,7 @@ BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_cor
     ("module", "extra"),
     [
         ("locust", "load"),
-        ("mlflow.exceptions", "mlflow"),
+        ("sqlalchemy.exc", "mlflow"),
         ("starlette.applications", "server"),
         ("envoy", "local"),
         ("cyclonedx.model", "images"),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rollouts.model import Engine
 
 
-FILE_LIMIT_SECONDS = 60.0
-"""For one to a file: it does not hang, but MLflow's library takes its time to load."""
+LOAD_SECONDS = 60.0
+"""Besides, for a question: MLflow's client takes its time to load."""
 
 
 Said = TypeVar("Said")
@@ -97,7 +97,7 @@ class RollbackLedger:
         if self.tracking_uri is None and not (self.state / "mlflow.db").exists():
             message = "no MLflow is named here, and there is none in the state folder"
             raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
-        limit = self.limit_seconds if (self.tracking_uri or "").startswith("http") else FILE_LIMIT_SECONDS
+        limit = self.limit_seconds + LOAD_SECONDS
 
         def asked() -> Said:
             try:
