@@ -64,11 +64,11 @@ LINES = {
     "engine_images": 12036,
     "gates": 13897,
     "pipelines": 20589,
-    "registry": 5141,
+    "registry": 4651,
     "rollouts": 21363,
     "slo": 4203,
     "tidegate": 18024,
-    "tests": 87809,
+    "tests": 87727,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
