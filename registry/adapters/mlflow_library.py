@@ -250,7 +250,7 @@ def create_version(client: MlflowClient, new: NewVersion) -> str:
     # Every version but the first finds its model there.
     with _refused_by(EXISTS):
         client.create_registered_model(new.name)
-    with as_global_store(client.tracking_uri):
+    with nullcontext() if is_server(client.tracking_uri) else as_global_store(client.tracking_uri):
         made = client.create_model_version(
             new.name,
             new.source,
