@@ -39,7 +39,7 @@ CORE_COMMANDS: Mapping[tuple[str, ...], int] = {
 }
 """What the core must do alone, with the exit code: the evidence is of a slow version, and no MLflow answers."""
 NOBODY = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
-LEFT_OUT = {("serve",): "starlette", ("setup",): "uv", ("workflow", "image", "x", "--base", "y"): "cyclonedx"}
+LEFT_OUT = {("setup",): "uv", ("workflow", "image", "x", "--base", "y"): "cyclonedx"}
 """Commands that an extra brings, with the module that they miss."""
 
 

@@ -85,8 +85,8 @@ class ArtifactFiles(Protocol):
         ...
 
 
-class ModelCatalogue(Protocol):
-    """Registered models and their versions, to look at."""
+class ModelStore(Protocol):
+    """Registered models and their versions."""
 
     def names_like(self, part: str, most: int) -> Sequence[str]:
         """Of models that have `part` in their names, sorted; no more than so many, of one page."""
@@ -107,10 +107,6 @@ class ModelCatalogue(Protocol):
     def address(self, name: str, version: str) -> str:
         """Where the version's files are."""
         ...
-
-
-class ModelStore(ModelCatalogue, Protocol):
-    """The same, to write on."""
 
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
         """Point an alias at a version, wherever it pointed before; None takes it away."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SQLITE = "sqlite:///"
 LOGGERS = ("mlflow", "alembic", "sqlalchemy")
 """Whose handlers MLflow makes; what they say may quote an address."""
-NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+NOT_FOUND, EXISTS = "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"
 MALFORMED = "INVALID_PARAMETER_VALUE"
 HTTP_BAD_REQUEST = 400
 SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD")
@@ -72,15 +72,10 @@ class LibraryStore:
         if _is_unwritten(self._uri):
             return None
         with store_errors(self._uri):
-            from mlflow.exceptions import MlflowException
-
-            try:
+            # An id that MLflow would not give is refused in other words.
+            with _refused_by(NOT_FOUND, MALFORMED):
                 return _to_run(self._client.get_run(run))
-            except MlflowException as error:
-                # An id that MLflow would not give is refused in other words.
-                if error.error_code not in (NOT_FOUND, MALFORMED):
-                    raise
-                return None
+            return None
 
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
@@ -127,27 +122,17 @@ class LibraryStore:
         if _is_unwritten(self._uri):
             return None
         with store_errors(self._uri):
-            from mlflow.exceptions import MlflowException
-
-            try:
-                found = self._client.get_registered_model(name)
-            except MlflowException as error:
-                if error.error_code != NOT_FOUND:
-                    raise
-                return None
-            # Some stores give the number as an integer, others as text.
-            return StoredModel(name=name, aliases={alias: str(number) for alias, number in found.aliases.items()})
+            with _refused_by(NOT_FOUND):
+                aliases = self._client.get_registered_model(name).aliases
+                # Some stores give the number as an integer, others as text.
+                return StoredModel(name=name, aliases={alias: str(number) for alias, number in aliases.items()})
+            return None
 
     def version(self, name: str, version: str) -> StoredVersion | None:
         with store_errors(self._uri):
-            from mlflow.exceptions import MlflowException
-
-            try:
+            with _refused_by(NOT_FOUND):
                 return _to_version(self._client.get_model_version(name, version))
-            except MlflowException as error:
-                if error.error_code != NOT_FOUND:
-                    raise
-                return None
+            return None
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
         found = map(_to_version, self._listed(name))
@@ -249,16 +234,12 @@ def _without_names(record: logging.LogRecord) -> bool:
 
 def experiment_id(client: MlflowClient, name: str) -> str:
     """The id of the experiment with that name, made when there is none yet."""
-    from mlflow.exceptions import MlflowException
-
     found = client.get_experiment_by_name(name)
     if found is None:
-        try:
+        # Somebody else may make it meanwhile.
+        with _refused_by(EXISTS):
             return str(client.create_experiment(name, artifact_location=_own_location(client.tracking_uri)))
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            found = client.get_experiment_by_name(name)
+        found = client.get_experiment_by_name(name)
     if found is None or found.lifecycle_stage != "active":
         raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
     return str(found.experiment_id)
@@ -266,15 +247,10 @@ def experiment_id(client: MlflowClient, name: str) -> str:
 
 def create_version(client: MlflowClient, new: NewVersion) -> str:
     """The next version of a registered model, which is made when there is none; returns its number."""
-    from mlflow.exceptions import MlflowException
-
-    try:
+    # Every version but the first finds its model there.
+    with _refused_by(EXISTS):
         client.create_registered_model(new.name)
-    except MlflowException as error:
-        # Every version but the first finds its model there.
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-    with as_global_store(client.tracking_uri):
+    with nullcontext() if is_server(client.tracking_uri) else as_global_store(client.tracking_uri):
         made = client.create_model_version(
             new.name,
             new.source,
@@ -286,6 +262,18 @@ def create_version(client: MlflowClient, new: NewVersion) -> str:
             await_creation_for=0,
         )
     return str(made.version)
+
+
+@contextmanager
+def _refused_by(*codes: str) -> Iterator[None]:
+    """Go on behind the block when MLflow refuses it by one of these names of errors."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code not in codes:
+            raise
 
 
 @contextmanager

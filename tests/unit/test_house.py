@@ -64,7 +64,7 @@ LINES = {
     "engine_images": 12036,
     "gates": 13897,
     "pipelines": 20577,
-    "registry": 4666,
+    "registry": 4651,
     "rollouts": 18777,
     "slo": 4203,
     "tidegate": 17869,

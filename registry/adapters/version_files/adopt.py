@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Event, Lock
 
@@ -51,9 +51,10 @@ def adopt(store: Store, found: StoredVersion, seen: Survey, progress: AdoptionPr
     described = {path: reader.content(path) for path in seen.sizes if is_described_by(path)}
     card_of(seen.uri, list(seen.sizes), described)
     rest = [path for path in sorted(seen.sizes, key=seen.sizes.__getitem__, reverse=True) if path not in described]
-    with ThreadPoolExecutor(TOGETHER) as pool:
+    # Its threads hold up no Ctrl-C.
+    with ThreadPool(TOGETHER) as pool:
         try:
-            files = dict(zip(rest, pool.map(reader.digest, rest), strict=True))
+            files = dict(zip(rest, pool.imap(reader.digest, rest), strict=True))
         except BaseException:
             reader.stop()
             raise
@@ -79,8 +80,8 @@ def fetch(store: Store, version: ModelVersion, target: Path) -> dict[str, str]:
         return digest.hexdigest()
 
     there = [path for path in version.files if path in places]
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        return dict(zip(there, pool.map(fetched, there), strict=True))
+    with ThreadPool(TOGETHER) as pool:
+        return dict(zip(there, pool.imap(fetched, there), strict=True))
 
 
 class _Reader:

@@ -47,8 +47,8 @@ MODULES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 """Every command and every use case."""
-OF_AN_EXTRA = re.compile(r"^tidegate\.(cli\.commands\.|app\.)(.+\.)?(engine_build|build|images|serve|web)$")
-"""Those of `serve` and of engine images; all others must load with what `pip install tidegate` brings."""
+OF_AN_EXTRA = re.compile(r"^tidegate\.(cli\.commands\.|app\.)(.+\.)?(engine_build|build|images)$")
+"""Those of engine images; all others must load with what `pip install tidegate` brings."""
 WITHOUT_EXTRAS = """
 import importlib, sys
 allowed, installed, modules = (line.split() for line in sys.stdin.read().splitlines())
@@ -132,7 +132,7 @@ def test_core_commands_load_nothing_of_an_extra() -> None:
     ended = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert [module for module in ended.stdout.split() if not OF_AN_EXTRA.match(module)] == []
-    assert "tidegate.app.serve" in ended.stdout.split()
+    assert "tidegate.app.engines.images" in ended.stdout.split()
 
 
 def test_a_step_in_a_cluster_asks_a_server_with_mlflows_client_alone(tmp_path: Path) -> None:
