@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.services.mlflow_server import mlflow_server
-from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, Line, require_known_keys, s3
+from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, require_known_keys, s3
 
 from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
@@ -31,13 +31,13 @@ ROLE = "arn:aws:iam::123456789012:role/engines"
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Line, Mapping[str, str]]]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Mapping[str, str]]]:
     with s3(tmp_path_factory.mktemp("s3")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def uri(bucket: tuple[Line, Mapping[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def uri(bucket: tuple[str, Mapping[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An MLflow server that leaves the bucket to those who ask."""
     root = f"s3://{BUCKET}/mlflow"
     with mlflow_server(tmp_path_factory.mktemp("mlflow"), bucket=root, settings=bucket[1]) as started:
@@ -45,7 +45,7 @@ def uri(bucket: tuple[Line, Mapping[str, str]], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(autouse=True)
-def access(bucket: tuple[Line, Mapping[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def access(bucket: tuple[str, Mapping[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in bucket[1].items():
         monkeypatch.setenv(name, value)
 
@@ -162,7 +162,7 @@ def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path
 
 @pytest.mark.long
 def test_keys_that_the_store_refuses_are_in_no_output(
-    bucket: tuple[Line, Mapping[str, str]], uri: str, name: str, folder: Path, tmp_path: Path
+    bucket: tuple[str, Mapping[str, str]], uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     MlflowRegistry(uri).register(name, folder)
     require_known_keys(bucket[0])
