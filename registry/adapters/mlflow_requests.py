@@ -20,7 +20,6 @@ from mlflow.utils import request_utils
 from requests import PreparedRequest, Response
 from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, SSLError
 from urllib3.response import BaseHTTPResponse
-from urllib3.util import Retry
 
 from registry.adapters.mlflow_address import CHECK, TAKES_NOT, TIMEOUT, TRANSFER_SECONDS
 from registry.errors import StoreRefused, StoreUnreachable
@@ -65,7 +64,7 @@ class UnboundedAnswer(OSError):
     """What answers does not come to an end in time, or in size."""
 
 
-class Retries(Retry):
+class Retries(request_utils.Retry):  # type: ignore[name-defined, misc]  # MLflow's own name: without it no limit holds
     """As MLflow chose them, until a request's time is over."""
 
     _until: float | None = None
@@ -83,7 +82,7 @@ class Retries(Retry):
         *context: Any,
         **named: Any,
     ) -> Retries:
-        again = super().increment(method, url, response, error, *context, **named)
+        again: Retries = super().increment(method, url, response, error, *context, **named)
         now = time.monotonic()
         again._until = self._until or now + float(os.environ[TIMEOUT])
         untouched = response.status == UNTOUCHED if response else error and self._is_connection_error(error)

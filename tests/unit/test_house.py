@@ -64,7 +64,7 @@ LINES = {
     "engine_images": 12036,
     "gates": 13897,
     "pipelines": 20577,
-    "registry": 4651,
+    "registry": 4650,
     "rollouts": 18777,
     "slo": 4203,
     "tidegate": 17869,
