@@ -108,12 +108,6 @@ def test_a_base_that_lost_a_layer_is_said(tmp_path: Path) -> None:
         small_engine(tmp_path / "engine", base=base)
 
 
-def test_an_image_may_stand_on_nothing(tmp_path: Path) -> None:
-    manifest = OciLayout(tmp_path).read(small_engine(tmp_path, base=Base(platform=AMD64)))
-
-    assert len(manifest["layers"]) == 3
-
-
 def test_a_full_disk_leaves_no_image(small_disk: Path) -> None:
     before = small_engine(small_disk)
 

@@ -221,7 +221,7 @@ def test_a_registry_that_goes_away_in_mid_push_gets_the_rest_from_the_next_push(
     image = small_engine(layout.root, model={"model.safetensors": large})
     pauses: list[float] = []
 
-    with pytest.raises(RegistryUnavailable, match="does not answer"):
+    with pytest.raises(RegistryUnavailable, match=r"^127\.0\.0\.1:\d+ does not answer: no connection"):
         push(layout, registry, progress=killing(registry), sleep=pauses.append)
 
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
@@ -374,11 +374,3 @@ def test_a_registry_with_a_certificate_of_its_own_is_believed_by_those_who_know_
         pushed = push(layout, server, access=access)
 
     assert set(how(pushed).values()) == {TransferKind.SENT}
-
-
-def test_nobody_at_the_address_is_one_line(layout: OciLayout, registry: RegistryServer) -> None:
-    small_engine(layout.root)
-    registry.stop()
-
-    with pytest.raises(RegistryUnavailable, match=r"^127\.0\.0\.1:\d+ does not answer: no connection"):
-        push(layout, registry)

@@ -13,7 +13,6 @@ from fakes.engines.engine_image import AMD64, small_base
 
 from engine_images.adapters.oci_build import base_in_layout, build_toolchain, every_file
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.errors import BrokenImage
 from engine_images.oci.model import Descriptor
 
 pytestmark = pytest.mark.long
@@ -91,9 +90,3 @@ def test_the_same_folder_gives_the_same_image_and_a_release_changes_our_layer_al
     (installed / "gates/__init__.py").write_text("'''A new release.'''\n")
     after = layers(layout, build(tmp_path, installed)[1])
     assert (after["libraries"], after["tidegate"] != before["tidegate"]) == (before["libraries"], True)
-
-
-def test_a_folder_without_tidegate_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    with pytest.raises(BrokenImage, match="tidegate is not in that folder"):
-        build(tmp_path, tmp_path / "other")

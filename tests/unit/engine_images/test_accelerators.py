@@ -78,11 +78,6 @@ def test_a_driver_that_fails_names_none(tmp_path: Path, monkeypatch: pytest.Monk
         require_accelerator(Accelerator.L4, 1)
 
 
-def test_a_cpu_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    require_accelerator(Accelerator.CPU, 1)
-
-
 def test_the_guide_names_every_accelerator() -> None:
     guide = Path("docs/guides/gpu.md").read_text(encoding="utf-8")
     assert [str(each) for each in Accelerator if f"`{each}`" not in guide] == []

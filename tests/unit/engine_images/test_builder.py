@@ -182,6 +182,7 @@ async def test_a_build_compiles_and_then_proves_what_it_packed(machine: Machine)
     built = await machine.build(machine.order())
 
     assert machine.behaviour.starts == ["cold", "eager", "built"]
+    assert machine.golden.asked == [], "nothing is quantized"
     assert built.record.agreement is not None
     assert built.record.agreement.largest == 0
     manifest = json.loads((built.root / "manifest.json").read_bytes())
@@ -299,24 +300,6 @@ async def test_an_engine_below_the_floor_fails_the_build_also_when_it_was_built_
     assert first.record.built.timing.speedup == 1.25
 
 
-@pytest.mark.parametrize(
-    ("compiled", "starts"), [(True, ["cold", "eager", "built", "original"]), (False, ["eager", "original"])]
-)
-async def test_a_quantized_engine_is_compared_with_the_version_as_it_is(
-    machine: Machine, compiled: bool, starts: list[str]
-) -> None:
-    order = machine.quantized(compiled=compiled)
-    machine.behaviour.original = -1.25
-
-    built = await machine.build(order)
-
-    assert machine.behaviour.starts == starts
-    effect = built.record.quantization
-    assert effect is not None
-    assert (effect.mean, effect.largest, effect.same_choice, effect.tokens) == (0.25, 0.25, 1.0, 6)
-    assert (await machine.build(order)).found
-
-
 async def test_more_than_is_accepted_of_quantization_fails_the_build(machine: Machine) -> None:
     machine.behaviour.original = -1.25
     with pytest.raises(NotProven, match=r"differ by 0\.25 in the mean .* 0\.2 is accepted by engine\.compile\.quant"):
@@ -346,14 +329,18 @@ async def test_an_original_that_is_too_large_for_the_machine_is_not_compared_unl
 @pytest.mark.parametrize(
     ("compiled", "starts"), [(True, ["cold", "eager", "built", "original"]), (False, ["eager", "original"])]
 )
-async def test_a_golden_set_is_asked_in_the_starts_that_are_compared_anyway(
+async def test_a_quantized_engine_is_compared_with_the_version_as_it_is_and_asked_a_golden_set_meanwhile(
     machine: Machine, compiled: bool, starts: list[str]
 ) -> None:
     order = machine.quantized(compiled=compiled, golden=GoldenTerms(digest="set", max_drop=0.25))
+    machine.behaviour.original = -1.25
 
     built = await machine.build(order)
 
     assert machine.behaviour.starts == starts
+    effect = built.record.quantization
+    assert effect is not None
+    assert (effect.mean, effect.largest, effect.same_choice, effect.tokens) == (0.25, 0.25, 1.0, 6)
     assert machine.golden.asked == ["eager", "original"]
     assert built.record.golden == GoldenEffect(digest="set", prompts=2, original=1.0, quantized=0.75)
     assert (await machine.build(order)).found
@@ -394,9 +381,3 @@ async def test_an_original_that_is_too_large_is_asked_no_golden_set_either(machi
     assert (await machine.build(order)).record.golden is None
     # It is not tried again with every delivery.
     assert (await machine.build(order)).found
-
-
-async def test_without_quantization_no_golden_set_is_asked(machine: Machine) -> None:
-    await machine.build(machine.order())
-
-    assert machine.golden.asked == []

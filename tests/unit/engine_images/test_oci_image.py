@@ -66,12 +66,6 @@ def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
     assert manifest["annotations"] == {"org.opencontainers.image.version": "7"}
 
 
-def test_a_descriptor_survives_its_own_document() -> None:
-    descriptor = Descriptor.of(b"x", LAYER).model_copy(update={"annotations": {"a": "b"}})
-
-    assert Descriptor.read(descriptor.to_dict()) == descriptor
-
-
 FOREIGN = {"mediaType": LAYER, "digest": "sha512:" + "0" * 128, "size": 1}
 LESS_THAN_NOTHING = {**ENGINE.descriptor.to_dict(), "size": -1}
 

@@ -5,7 +5,7 @@ from fakes.engines.engine_image import contents
 
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import Contents, annotations_of, manifest_bytes, planned_layers
-from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
+from engine_images.oci.inspect import EngineImage, engine_image
 from engine_images.oci.model import (
     CONFIG,
     LAYER,
@@ -65,11 +65,6 @@ def test_everything_of_ours_is_listed_by_its_path_in_the_image() -> None:
 
 def test_weights_that_are_elsewhere_are_no_files_of_the_image() -> None:
     assert not any("/model/" in path for path in image(contents(with_weights=False)).files)
-
-
-def test_an_image_that_tidegate_did_not_make_is_said() -> None:
-    with pytest.raises(BrokenImage, match="no image of an engine"):
-        engine_layer({"layers": [BASE.layers[0].to_dict()]})
 
 
 @pytest.mark.parametrize(

@@ -74,14 +74,6 @@ def test_users_are_refused_while_it_warms_up(tmp_path: Path, start: Start) -> No
     assert engine.get("/tidegate/health").json() == {"healthy": False, "by": "warming"}
 
 
-async def test_probes_of_health_do_not_load_the_engine(tmp_path: Path, start: Start) -> None:
-    engine = start(write_engine_root(tmp_path, warm_up=[1]), "--health-every", "30").until_ready()
-    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
-        answers = await asyncio.gather(*(client.get("/tidegate/health") for _ in range(50)))
-        assert {(answer.status_code, answer.json()["by"]) for answer in answers} == {(200, "inference")}
-        assert (await client.get("/prompts")).json().count("health") == 1
-
-
 async def test_answers_that_flow_are_proof_enough(tmp_path: Path, start: Start) -> None:
     engine = start(write_engine_root(tmp_path), "--health-every", "1").until_ready()
     async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
