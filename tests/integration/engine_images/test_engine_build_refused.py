@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.engines.vllm_home import STOCK
 from fakes.services.http import QuietHandler, answering
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
-from engine_images.environment.found import EnvironmentFacts
 from engine_images.errors import BrokenImage, EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
@@ -23,16 +23,7 @@ from tidegate.app.wiring.engines.images import environment_made_here, this_platf
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.core.errors import OutsideError, UsageError
 
-SITE = "/usr/local/lib/python3.12/dist-packages"
-STOCK = EnvironmentFacts(
-    python="3.12.11",
-    packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
-    vllm="vllm",
-    requires=("torch==2.13.0",),
-    cuda="13.0",
-    compiler="gcc",
-    site_packages=(SITE,),
-)
+SITE = STOCK.site_packages[0]
 
 
 def program(path: Path, script: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.engines.models import LLAMA_8B, tensors_of
+from fakes.engines.models import LLAMA_8B, SMOLLM2, tensors_of
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, Accelerator
 from engine_images.arguments.values import ArgumentValue
@@ -12,19 +12,6 @@ from engine_images.checks.servable import footprint_of, problems_of, share_of, s
 from engine_images.choices import CompileMode
 from engine_images.model import GpuShare
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
-
-SMOLLM2 = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "max_position_embeddings": 8192,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": True,
-}
 
 
 def version(config: dict[str, object] = SMOLLM2) -> VersionFiles:
