@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fakes.engines.engine_image import AMD64
+from fakes.engines.engine_image import AMD64, base_with
 
 from engine_images.adapters.oci_build import base_in_layout, build_environment, require_environment
-from engine_images.adapters.oci_layout import OciLayout, write_layer
+from engine_images.adapters.oci_layout import OciLayout
 from engine_images.errors import BrokenImage
 from engine_images.model import EngineEnvironment
-from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, Source, canonical, config_of, manifest_of
+from engine_images.oci.model import Base, Source
 
 pytestmark = pytest.mark.long
 
@@ -42,12 +42,9 @@ def environment(tmp_path: Path) -> EngineEnvironment:
 
 def system(root: Path, *places: str, libraries: Mapping[str, Source] | None = None) -> Base:
     """An operating system: libraries of this one, and files at other places, in which nobody looks."""
-    layout, libraries = OciLayout(root), _libraries() if libraries is None else libraries
-    files = {**libraries, **dict.fromkeys(places, b"")}
-    layer = write_layer(layout, "system", files, executable=frozenset(libraries))
-    config = layout.put(canonical(config_of({}, [layer], Runtime(entrypoint=("/bin/sh",)), AMD64)), CONFIG)
-    layout.name(layout.put(canonical(manifest_of(config, (), [layer], {})), MANIFEST), "system")
-    return base_in_layout(root, "system", AMD64)
+    libraries = _libraries() if libraries is None else libraries
+    base_with(root, {**libraries, **dict.fromkeys(places, b"")}, executable=libraries)
+    return base_in_layout(root, "base", AMD64)
 
 
 @cache
