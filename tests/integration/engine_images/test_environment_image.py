@@ -12,14 +12,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from alike import long
-from fakes.engines.engine_image import AMD64
+from fakes.engines.engine_image import AMD64, base_with
 
 from engine_images.adapters.oci_build import base_in_layout, build_environment, require_environment
-from engine_images.adapters.oci_layout import OciLayout, write_layer
+from engine_images.adapters.oci_layout import OciLayout
 from engine_images.errors import BrokenImage
 from engine_images.model import EngineEnvironment
-from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, Source, canonical, config_of, manifest_of
+from engine_images.oci.model import Base, Source
 
 pytestmark = pytest.mark.long
 
@@ -43,12 +42,9 @@ def environment(tmp_path: Path) -> EngineEnvironment:
 
 def system(root: Path, *places: str, libraries: Mapping[str, Source] | None = None) -> Base:
     """An operating system: libraries of this one, and files at other places, in which nobody looks."""
-    layout, libraries = OciLayout(root), _libraries() if libraries is None else libraries
-    files = {**libraries, **dict.fromkeys(places, b"")}
-    layer = write_layer(layout, "system", files, executable=frozenset(libraries))
-    config = layout.put(canonical(config_of({}, [layer], Runtime(entrypoint=("/bin/sh",)), AMD64)), CONFIG)
-    layout.name(layout.put(canonical(manifest_of(config, (), [layer], {})), MANIFEST), "system")
-    return base_in_layout(root, "system", AMD64)
+    libraries = _libraries() if libraries is None else libraries
+    base_with(root, {**libraries, **dict.fromkeys(places, b"")}, executable=libraries)
+    return base_in_layout(root, "base", AMD64)
 
 
 @cache
@@ -88,21 +84,12 @@ def test_what_an_operating_system_lacks_is_named(tmp_path: Path, environment: En
     assert not (layout.root / "index.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "told"),
-    [
-        ("vllm", "0.33.0", "vllm 0.32.0 where 0.33.0 is expected"),
-        long("recipe", "two", "recipe one where two is expected"),
-        long("platform", "cuda", "platform cpu where cuda is expected"),
-    ],
-)
-def test_a_base_with_another_environment_is_refused(
-    tmp_path: Path, environment: EngineEnvironment, field: str, value: str, told: str
-) -> None:
+def test_a_base_with_another_environment_is_refused(tmp_path: Path, environment: EngineEnvironment) -> None:
     layout = OciLayout(tmp_path / "images")
     build_environment(layout, name="b:1", base=system(tmp_path / "os", GCC), environment=environment)
-    with pytest.raises(BrokenImage, match=f"another engine environment: {told}"):
-        require_environment(base_in_layout(layout.root, "b:1", AMD64), environment.model_copy(update={field: value}))
+    other = environment.model_copy(update={"recipe": "two"})
+    with pytest.raises(BrokenImage, match="another engine environment: recipe one where two is expected"):
+        require_environment(base_in_layout(layout.root, "b:1", AMD64), other)
 
 
 def test_a_base_of_somebody_else_is_looked_into(tmp_path: Path, environment: EngineEnvironment) -> None:

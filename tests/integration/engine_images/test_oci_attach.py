@@ -3,13 +3,12 @@
 import base64
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fakes.engines.engine_image import real_engine, small_engine
+from fakes.engines.engine_image import new_signing_key, real_engine, small_engine
 from fakes.services.oci_registry import RegistryServer
 
 from engine_images.adapters.oci_layout import OciLayout
@@ -23,12 +22,6 @@ from engine_images.oci.reference import ImageReference
 from engine_images.signature import SigningKey
 
 pytestmark = pytest.mark.usefixtures("tools")
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[RegistryServer]:
-    with RegistryServer(tmp_path / "registry") as server:
-        yield server
 
 
 @pytest.fixture
@@ -46,11 +39,6 @@ def image(tmp_path: Path, where: ImageReference) -> Descriptor:
 
 def openly(_: ImageReference) -> RegistryAccess:
     return RegistryAccess()
-
-
-def new_key(path: Path) -> SigningKey:
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path)], check=True)
-    return SigningKey(path.read_bytes())
 
 
 def believed(registry: RegistryServer, image: Descriptor, key: SigningKey, folder: Path) -> bool:
@@ -74,20 +62,21 @@ def believed(registry: RegistryServer, image: Descriptor, key: SigningKey, folde
     return False
 
 
-def test_an_image_is_believed_to_be_of_the_key_that_signed_it(
+def test_an_image_is_believed_to_be_of_the_keys_that_signed_it_which_stand_there_once_each(
     where: ImageReference, image: Descriptor, registry: RegistryServer, tmp_path: Path
 ) -> None:
-    key = new_key(tmp_path / "engine.key")
-
-    tag = sign_image(image, where, key, openly)
+    one, two, other = (new_signing_key() for _ in range(3))
+    for key in (one, two, one):
+        tag = sign_image(image, where, key, openly)
 
     assert tag == f"{image.digest.replace(':', '-')}.sig"
-    assert believed(registry, image, key, tmp_path / "own")
-    assert not believed(registry, image, new_key(tmp_path / "other.key"), tmp_path / "other")
+    assert len(manifest(registry, tag)["layers"]) == 2
+    found = [believed(registry, image, key, tmp_path / str(number)) for number, key in enumerate((one, two, other))]
+    assert found == [True, True, False]
 
 
 def test_an_image_in_a_registry_is_proven_whole(where: ImageReference, tmp_path: Path) -> None:
-    key, layout = new_key(tmp_path / "engine.key"), OciLayout(tmp_path / "real")
+    key, layout = new_signing_key(), OciLayout(tmp_path / "real")
     image = real_engine(layout.root, key=key)
     push_image(layout, image, where, openly)
     by_digest = where.model_copy(update={"digest": image.digest, "tag": ""})
@@ -98,22 +87,10 @@ def test_an_image_in_a_registry_is_proven_whole(where: ImageReference, tmp_path:
         sign_image(image, where, key, openly)
 
         proof = prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
-        other = {"other.pub": new_key(tmp_path / "other.key").public_pem}
+        other = {"other.pub": new_signing_key().public_pem}
         with pytest.raises(BadSignature, match="another key"):
             prove_image(InRegistry(repository), other)
     assert (proof.image.digest, proof.manifest_by, proof.image_by) == (image.digest, "engine.pub", "engine.pub")
-
-
-def test_signatures_of_several_keys_stand_side_by_side_and_each_once(
-    where: ImageReference, image: Descriptor, tmp_path: Path, registry: RegistryServer
-) -> None:
-    one, two = new_key(tmp_path / "one.key"), new_key(tmp_path / "two.key")
-    for key in (one, two, one):
-        tag = sign_image(image, where, key, openly)
-
-    assert len(manifest(registry, tag)["layers"]) == 2
-    assert believed(registry, image, one, tmp_path / "one")
-    assert believed(registry, image, two, tmp_path / "two")
 
 
 def test_an_sbom_is_in_the_list_of_what_refers_to_the_image(

@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from fakes.engines.engine_image import AMD64, MODEL, RUNTIME, contents, small_base, small_engine
+from fakes.engines.engine_image import AMD64, MODEL, RUNTIME, contents, new_signing_key, small_base, small_engine
 
 from engine_images.adapters.oci_build import base_in_layout, build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
@@ -14,17 +14,10 @@ from engine_images.entrypoint.manifest import prove_signature
 from engine_images.errors import BrokenImage, DiskFull
 from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.model import INDEX, Base, Descriptor, canonical
-from engine_images.signature import SigningKey
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> SigningKey:
-    command = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(tmp_path / "engine.key")]
-    subprocess.run(command, check=True)
-    return SigningKey((tmp_path / "engine.key").read_bytes())
-
-
-def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path, key: SigningKey) -> None:
+def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path) -> None:
+    key = new_signing_key()
     one, two = (small_engine(tmp_path / name, key=key) for name in ("one", "two"))
 
     assert one == two
@@ -65,10 +58,8 @@ def test_another_weight_changes_only_the_layers_that_hold_or_name_it(tmp_path: P
     assert same == [False, True, False]
 
 
-def test_openssl_and_the_entrypoint_accept_the_signature_of_the_manifest_in_the_image(
-    tmp_path: Path, key: SigningKey
-) -> None:
-    layout = OciLayout(tmp_path / "layout")
+def test_openssl_and_the_entrypoint_accept_the_signature_of_the_manifest_in_the_image(tmp_path: Path) -> None:
+    layout, key = OciLayout(tmp_path / "layout"), new_signing_key()
     engine = Descriptor.read(layout.read(small_engine(layout.root, key=key))["layers"][0])
     with tarfile.open(layout.path(engine)) as tar:
         tar.extractall(tmp_path, filter="data")

@@ -26,12 +26,6 @@ pytestmark = pytest.mark.usefixtures("tools")
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[RegistryServer]:
-    with RegistryServer(tmp_path / "registry") as server:
-        yield server
-
-
-@pytest.fixture
 def layout(tmp_path: Path) -> OciLayout:
     return OciLayout(tmp_path / "layout")
 

@@ -32,19 +32,20 @@ def helper(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
-@pytest.mark.parametrize("key", ["registry.example", "https://registry.example"])
-def test_user_and_password_of_docker_login(config: Path, key: str) -> None:
-    found = find_credentials("registry.example", wrote(config, {"auths": {key: {"auth": AUTH}}}))
+@pytest.mark.parametrize(
+    ("registry", "key"),
+    [
+        ("registry.example", "registry.example"),
+        ("registry.example", "https://registry.example"),
+        ("docker.io", "https://index.docker.io/v1/"),
+    ],
+)
+def test_user_and_password_of_docker_login(config: Path, registry: str, key: str) -> None:
+    found = find_credentials(registry, wrote(config, {"auths": {key: {"auth": AUTH}}}))
 
     assert found is not None
     assert (found.username, found.password.get_secret_value()) == ("pusher", SECRET)
     assert SECRET not in f"{found} {found!r} {found.model_dump_json()}"
-
-
-def test_docker_hub_has_a_name_of_its_own(config: Path) -> None:
-    settings = {"auths": {"https://index.docker.io/v1/": {"auth": AUTH}}}
-
-    assert find_credentials("docker.io", wrote(config, settings)) is not None
 
 
 @pytest.mark.parametrize("settings", [{}, {"auths": {"other.example": {"auth": AUTH}}}, {"auths": {"r.example": {}}}])

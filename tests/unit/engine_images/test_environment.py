@@ -22,37 +22,25 @@ def test_the_environment_is_at_one_fixed_path(monkeypatch: pytest.MonkeyPatch) -
     assert environment.engine_home() == Path("/opt/tidegate/engine")
 
 
-def test_a_machine_without_the_environment_is_told_how_to_make_it(home: Path) -> None:
-    with pytest.raises(EnvironmentMissing, match="run: tidegate setup"):
-        environment.find_engine_environment()
+CPU, CUDA = EnginePlatform
 
 
-def test_a_half_made_environment_is_not_used(home: Path) -> None:
-    (home / "bin").mkdir(parents=True)
-    (home / "bin" / "python").touch()
-    with pytest.raises(EnvironmentMissing, match="no engine environment"):
-        environment.find_engine_environment()
-
-
-def test_an_environment_made_from_another_lock_is_not_used(home: Path) -> None:
-    home.mkdir()
-    (home / environment.STAMP).write_text("0" * 64)
-    with pytest.raises(EnvironmentMissing, match="for this tidegate"):
-        environment.find_engine_environment()
+@pytest.mark.parametrize("left", [None, "bin/python", environment.STAMP])
+@pytest.mark.parametrize(("platform", "how"), [(None, "setup"), (CUDA, "setup --platform cuda")])
+def test_no_half_made_one_nor_one_of_another_lock_is_used(
+    home: Path, left: str | None, platform: EnginePlatform | None, how: str
+) -> None:
+    if left:
+        (home / left).parent.mkdir(parents=True)
+        (home / left).write_text("0" * 64)
+    with pytest.raises(EnvironmentMissing, match=f"^no engine environment for this tidegate at .*run: .* {how}$"):
+        environment.find_engine_environment(platform)
 
 
 def test_a_path_that_cannot_be_written_gives_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(environment.HOME_VARIABLE, "/proc/tidegate/engine")
     with pytest.raises(EnvironmentMissing, match=r"sudo install -d .* /proc/tidegate .*TIDEGATE_ENGINE_HOME"):
         environment.ensure_engine_environment(lambda _: None)
-
-
-CPU, CUDA = EnginePlatform
-
-
-def test_the_refusal_says_how_the_platforms_environment_is_made(home: Path) -> None:
-    with pytest.raises(EnvironmentMissing, match="tidegate setup --platform cuda"):
-        environment.find_engine_environment(CUDA)
 
 
 def test_an_environment_for_another_platform_is_neither_used_nor_replaced(home: Path) -> None:

@@ -7,6 +7,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from fakes.engines.vllm_home import STOCK
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
@@ -17,17 +18,6 @@ from engine_images.errors import EnvironmentMissing
 from engine_images.oci.entrypoint_files import PLUGIN, entrypoint_files
 
 CPU, CUDA = EnginePlatform
-
-STOCK = EnvironmentFacts(
-    python="3.12.11",
-    packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
-    vllm="vllm",
-    requires=("torch==2.13.0", "numpy", 'helion==1.1; extra == "helion"'),
-    cuda="13.0",
-    compiler="gcc",
-    site_packages=("/usr/local/lib/python3.12/dist-packages",),
-)
-"""As `vllm/vllm-openai` has it, as far as its Containerfile and the wheels' metadata tell."""
 
 
 def without(*names: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.engines.models import DEEPSEEK, LLAMA_8B, LLAMA_70B, MIXTURE, big_model
+from fakes.engines.models import DEEPSEEK, LLAMA_8B, LLAMA_70B, MIXTURE, SMOLLM2, big_model
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,15 +49,6 @@ def test_an_engine_needs_its_process_its_cache_and_its_weights() -> None:
     assert estimate_memory(weights, {"kv-cache-memory-bytes": 7}) == PROCESS_BYTES + 7 + 40
 
 
-SMOLLM2 = {
-    "hidden_size": 576,
-    "num_attention_heads": 9,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "head_dim": 64,
-    "dtype": "bfloat16",
-}
 CPU = Accelerator.CPU
 
 

@@ -32,11 +32,8 @@ def test_what_changes_together_lies_together() -> None:
     )
 
 
-def test_weights_that_are_pulled_at_start_are_no_layer() -> None:
+def test_weights_that_are_pulled_at_start_and_a_cache_that_an_eager_engine_has_not_are_no_layers() -> None:
     assert [layer.title for layer in planned_layers(contents(with_weights=False), None)] == ["engine", "compile cache"]
-
-
-def test_an_eager_engine_has_no_cache_layer() -> None:
     assert [layer.title for layer in planned_layers(contents(cache={}, with_weights=False), None)] == ["engine"]
 
 

@@ -69,8 +69,9 @@ def test_a_base_without_labels_says_nothing() -> None:
 def test_labels_tell_what_is_other() -> None:
     labels = environment_labels(ENVIRONMENT)
     assert other_environment(base(**labels), ENVIRONMENT) == ""
-    told = other_environment(base(**labels | {"dev.tidegate.environment.vllm": "0.31.1"}), ENVIRONMENT)
-    assert told == "vllm 0.31.1 where 0.32.0 is expected"
+    for name, expected in {"vllm": "0.32.0", "recipe": "f00d", "platform": "cuda"}.items():
+        told = other_environment(base(**labels | {f"dev.tidegate.environment.{name}": "other"}), ENVIRONMENT)
+        assert told == f"{name} other where {expected} is expected"
 
 
 def test_python_and_a_compiler_are_asked_for() -> None:

@@ -8,12 +8,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
-from fakes.engines.engine_image import Process1, until_open, until_refused, write_engine_root
+from fakes.engines.engine_image import Process1, open_streams, until_open, until_refused, write_engine_root
 from fakes.engines.stand_in_vllm import UNTIL
 
 Start = Callable[..., Process1]
@@ -23,46 +21,17 @@ TOKENS = 40
 PACE = 0.05
 
 
-@dataclass
-class Received:
-    """One streamed answer as its client saw it."""
-
-    status: int
-    events: list[str]
-
-    @property
-    def whole(self) -> bool:
-        return self.status == 200 and self.events[-1] == "data: [DONE]" and len(self.events) == TOKENS + 1
-
-    @property
-    def error(self) -> dict[str, object]:
-        """The error that the stream ended with."""
-        name, data = self.events[-2:]
-        assert name == "event: error"
-        error: dict[str, object] = json.loads(data.removeprefix("data: "))["error"]
-        return error
+def whole(events: list[str]) -> bool:
+    """Whether a stream, as its client saw it, was not cut."""
+    return events[-1] == "data: [DONE]" and len(events) == TOKENS + 1
 
 
-async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int, prompt: str) -> Received:
-    body = {"prompt": prompt, "max_tokens": tokens, "stream": True}
-    async with client.stream("POST", "/v1/completions", json=body) as response:
-        opened.release()
-        return Received(response.status_code, [line async for line in response.aiter_lines() if line])
-
-
-async def open_streams(
-    client: httpx.AsyncClient, number: int, tokens: int = TOKENS, prompt: str = "count"
-) -> list[asyncio.Task[Received]]:
-    opened = asyncio.Semaphore(0)
-    streams = [asyncio.create_task(read_stream(client, opened, tokens, prompt)) for _ in range(number)]
-    for _ in streams:
-        await opened.acquire()
-    return streams
-
-
-def client_of(engine: Process1) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=None)
-    return httpx.AsyncClient(base_url=engine.url, timeout=90, trust_env=False, limits=limits)
+def error_of(events: list[str]) -> dict[str, object]:
+    """The error that a stream ended with."""
+    name, data = events[-2:]
+    assert name == "event: error"
+    error: dict[str, object] = json.loads(data.removeprefix("data: "))["error"]
+    return error
 
 
 @pytest.fixture
@@ -72,8 +41,8 @@ def root(tmp_path: Path) -> Path:
 
 async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path, start: Start, tmp_path: Path) -> None:
     engine, go = start(root).until_ready(), tmp_path / "go"
-    async with client_of(engine) as client:
-        streams = await open_streams(client, STREAMS, prompt=f"{UNTIL}{go}")
+    async with engine.users() as client:
+        streams = await open_streams(client, STREAMS, max_tokens=TOKENS, prompt=f"{UNTIL}{go}")
         engine.terminate()
         refused = await until_refused(client)
         # However busy the machine is, none of them ended before new ones were refused.
@@ -82,7 +51,7 @@ async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert refused.headers["connection"] == "close"
     assert "being stopped" in refused.json()["error"]["message"]
-    assert [answer for answer in received if not answer.whole] == []
+    assert [events for events in received if not whole(events)] == []
     assert engine.wait() == 0
     drained = engine.event("drained")
     # One who asked just before is finished too.
@@ -92,19 +61,18 @@ async def test_fifty_open_streams_finish_and_new_requests_are_refused(root: Path
 
 async def test_past_the_grace_period_the_rest_ends_with_an_error(root: Path, start: Start) -> None:
     engine = start(root, "--grace", "1").until_ready()
-    async with client_of(engine) as client:
-        slow = await open_streams(client, 10, tokens=1000)
-        whole = asyncio.create_task(client.post("/v1/completions", json={"prompt": "hang", "max_tokens": 1}))
+    async with engine.users() as client:
+        slow = await open_streams(client, 10, max_tokens=1000)
+        hung = asyncio.create_task(client.post("/v1/completions", json={"prompt": "hang", "max_tokens": 1}))
         await until_open(client, 11)
-        quick = await open_streams(client, 1, tokens=10)
+        quick = await open_streams(client, 1, max_tokens=10)
         engine.terminate()
         ended = await asyncio.gather(*slow)
-        answer = await whole
-        assert (await quick[0]).events[-1] == "data: [DONE]"
-    for received in ended:
-        assert received.status == 200
-        assert received.error["code"] == 503
-        assert "data: [DONE]" not in received.events
+        answer = await hung
+        assert (await quick[0])[-1] == "data: [DONE]"
+    for events in ended:
+        assert error_of(events)["code"] == 503
+        assert "data: [DONE]" not in events
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert engine.wait() == 8
     drained = engine.event("drained")
@@ -113,11 +81,11 @@ async def test_past_the_grace_period_the_rest_ends_with_an_error(root: Path, sta
 
 async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, start: Start) -> None:
     engine = start(root).until_ready()
-    async with client_of(engine) as client:
-        streams = await open_streams(client, 3)
+    async with engine.users() as client:
+        streams = await open_streams(client, 3, max_tokens=TOKENS)
         assert await asyncio.to_thread(engine.drain) == 0
         # What the engine has sent is read a moment later.
-        assert all(received.whole for received in await asyncio.gather(*streams))
+        assert all(whole(events) for events in await asyncio.gather(*streams))
         assert engine.process.poll() is None
         assert (await client.get("/tidegate/ready")).status_code == 503
         assert (await client.get("/health")).status_code == 200
@@ -130,27 +98,27 @@ async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, st
 @pytest.mark.slow(reason="an engine lingers for some seconds")
 async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
     engine = start(root, "--linger", "2").until_ready()
-    async with client_of(engine) as client:
+    async with engine.users() as client:
         # Without it the engine would be gone before anybody can be refused.
-        open_stream = (await open_streams(client, 1, tokens=120))[0]
+        open_stream = (await open_streams(client, 1, max_tokens=120))[0]
         engine.terminate()
         while (await client.get("/tidegate/ready")).status_code != 503:
             await asyncio.sleep(0.02)
         late = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
         assert (late.status_code, late.headers["connection"]) == (200, "close")
         assert (await until_refused(client)).status_code == 503
-        assert (await open_stream).events[-1] == "data: [DONE]"
+        assert (await open_stream)[-1] == "data: [DONE]"
     assert engine.wait() == 0
 
 
 async def test_a_second_signal_cuts_short_what_the_first_one_drains(root: Path, start: Start) -> None:
     engine = start(root).until_ready()
-    async with client_of(engine) as client:
-        streams = await open_streams(client, 2, tokens=1000)
+    async with engine.users() as client:
+        streams = await open_streams(client, 2, max_tokens=1000)
         engine.terminate()
         await until_refused(client)
         engine.terminate()
-        assert [received.error["code"] for received in await asyncio.gather(*streams)] == [503, 503]
+        assert [error_of(events)["code"] for events in await asyncio.gather(*streams)] == [503, 503]
     assert engine.wait() == 8
 
 

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
-from fakes.engines.engine_image import Process1, until_refused, write_engine_root
+from fakes.engines.engine_image import Process1, open_streams, until_refused, write_engine_root
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.entrypoint.journal import Died
@@ -45,40 +44,16 @@ def start_vllm(start: Start) -> Start:
     return lambda root, *options, **others: start(root, *options, python=python, server=None, **others)
 
 
-async def read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, tokens: int) -> list[str]:
-    body = {"model": "tiny", "prompt": "count", "max_tokens": tokens, "temperature": 0, "stream": True}
-    async with client.stream("POST", "/v1/completions", json=body) as response:
-        assert response.status_code == httpx.codes.OK
-        lines = aiter(response.aiter_lines())
-        first = await anext(lines)
-        opened.release()
-        return [first, *[line async for line in lines if line]]
-
-
-async def open_streams(client: httpx.AsyncClient, number: int, tokens: int) -> list[asyncio.Task[list[str]]]:
-    """Streams of which each has begun to answer."""
-    opened = asyncio.Semaphore(0)
-    streams = [asyncio.create_task(read_stream(client, opened, tokens)) for _ in range(number)]
-    for _ in streams:
-        await opened.acquire()
-    return streams
-
-
 def text_of(lines: list[str]) -> str:
     """What the events of a stream say; vLLM puts several tokens into one when a client lags."""
     events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     return "".join(event["choices"][0]["text"] for event in events)
 
 
-def client_of(engine: Process1) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=None)
-    return httpx.AsyncClient(base_url=engine.url, timeout=60, trust_env=False, limits=limits)
-
-
 async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: Path, start_vllm: Start) -> None:
     # On a busy machine they take longer than half a minute, the usual time.
     engine = start_vllm(root, "--grace", "180").until_ready()
-    async with client_of(engine) as client:
+    async with engine.users() as client:
         status = (await client.get("/tidegate/status")).json()
         assert (status["state"], status["model"]["version"]) == ("ready", "7")
         assert (await client.get("/tidegate/health")).json()["healthy"]
@@ -88,7 +63,7 @@ async def test_fifty_streams_of_vllm_finish_and_new_requests_are_refused(root: P
         assert 0 < started["load_seconds"] < started["start_seconds"]
         assert started["compile_cache"] == "none"
         assert 'tidegate_engine_start_seconds{compile_cache="none"}' in metrics
-        streams = await open_streams(client, STREAMS, TOKENS)
+        streams = await open_streams(client, STREAMS, model="tiny", max_tokens=TOKENS, temperature=0)
         engine.terminate()
         refused = await until_refused(client)
         still_open = sum(not stream.done() for stream in streams)

@@ -158,7 +158,6 @@ def test_until_users_may_ask_nothing_is_told_of_the_start(tmp_path: Path, start:
 @pytest.mark.parametrize(
     ("cache", "vllm", "said"),
     [
-        (COMPILED, [], "found"),
         long(COMPILED, ["--compiles=again.so"], "missed"),
         ({}, ["--compiles=first.so"], "missed"),
         long(COMPILED, ["--compiles=notes.txt"], "found"),

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from fakes.engines.models import LLAMA_8B, tensors_of
+from fakes.engines.models import LLAMA_8B, SMOLLM2, tensors_of
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, Accelerator
 from engine_images.arguments.values import ArgumentValue
 from engine_images.checks.files import VersionFiles
-from engine_images.checks.servable import footprint_of, problems_of, share_of, sharing_gpus
+from engine_images.checks.servable import footprint_of, share_of, sharing_gpus
 from engine_images.choices import CompileMode
 from engine_images.model import GpuShare
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
-
-SMOLLM2 = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "max_position_embeddings": 8192,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": True,
-}
 
 
 def version(config: dict[str, object] = SMOLLM2) -> VersionFiles:
@@ -97,14 +84,3 @@ def test_an_engine_over_several_gpus_takes_its_share_on_each() -> None:
 def test_an_engine_on_a_cpu_shares_no_gpu() -> None:
     assert share_of(version(), settings(Accelerator.CPU)) is None
     assert sharing_gpus(settings(Accelerator.CPU)) == settings(Accelerator.CPU)
-
-
-def test_a_small_kv_cache_is_refused_for_long_answers_with_what_would_do() -> None:
-    long = settings(max_model_len=8192 * 4)
-    config = LLAMA_8B | {"max_position_embeddings": 8192 * 4}
-    assert [str(each) for each in problems_of(version(config), sharing_gpus(long))] == [
-        "engine.vllm.args.kv-cache-memory-bytes: found 1.0 GiB, but one answer of 32768 tokens takes 4.0 GiB; "
-        "expected 4294967296 or more, or max-model-len: 8192"
-    ]
-    # Alone on its GPU it has room.
-    assert problems_of(version(config), long) == ()

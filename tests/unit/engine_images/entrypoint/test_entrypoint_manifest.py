@@ -35,10 +35,6 @@ def test_what_a_build_writes_is_read() -> None:
     assert (engine.drain_seconds, engine.factors, engine.cache) == (30.0, {"torch": "2.13.0"}, {"aot/model": "ef"})
 
 
-def test_an_eager_engine_has_no_key() -> None:
-    assert parse(manifest_bytes(BUILT.model_copy(update={"key": None, "cache": {}}))).factors == {}
-
-
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x"])
 def test_no_file_leaves_its_folder(path: str) -> None:
     document = json.loads(manifest_bytes(BUILT))
