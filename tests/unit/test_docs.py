@@ -13,7 +13,7 @@ from typing import Any
 import markdown
 import pytest
 import yaml
-from cluster.quickstart import Merged, Typed, merged, shows, steps_of
+from cluster.quickstart import Merged, merged, steps_of
 
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
@@ -249,11 +249,3 @@ def test_what_the_quickstart_decides_is_all_that_its_draft_leaves_open() -> None
     for block in blocks:
         drafted = merged(drafted, block.keys)
         Delivery.model_validate(drafted)
-
-
-def test_a_page_shows_a_line_with_anything_in_place_of_dots() -> None:
-    assert shows("   0:22  main: 10% on 1-e0, 90% on 1\n", "... main: 10% on 1-..., 90% on 1")
-    assert not shows("   0:22  main: 10% on 2-e0, 90% on 1\n", "main: 10% on 1-..., 90% on 1")
-    assert list(steps_of("```console\n$ a \\\n    b\nsaid\n$ echo $?\n1\n```\n")) == [
-        Typed("a     b", ("said",)), Typed("echo $?", ("1",)),
-    ]  # fmt: skip

@@ -192,10 +192,8 @@ class Api:
         self.access.check(call, asked.headers.get("authorization", ""))
         if asked.method == "GET" and asked.path in self.texts:
             return Reply(200, self.texts[asked.path]().encode(), self._headers("text/plain; charset=utf-8"))
-        if not call.plural and asked.path != "/version":
-            raise no_such_path()
         if not call.plural:
-            return self._json(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.1"})
+            return self._json(200, _discovered(self.cluster, asked.path.strip("/").split("/")))
         if call.plural == "pods" and call.subresource == "proxy":
             return self._proxied(call, asked)
         return self._json(*self._verbs.serve(call, asked))
@@ -222,3 +220,26 @@ class Api:
         now = self.cluster.time.now()
         skewed = type(now).fromtimestamp(now.timestamp() + self.clock_skew_seconds, now.tzinfo)
         return {"content-type": content_type, "date": format_datetime(skewed, usegmt=True)}
+
+
+def _discovered(cluster: FakeCluster, path: list[str]) -> Json:
+    """What the server says of itself and, to kubectl, of its kinds."""
+    if path == ["version"]:
+        return {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
+    if path == ["api"]:
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if path == ["apis"]:
+        groups = sorted({(kind.group, kind.version) for kind in cluster.kinds if kind.group})
+        served = [{"groupVersion": f"{group}/{version}", "version": version} for group, version in groups]
+        listed = [{"name": of, "versions": [one]} for (of, _), one in zip(groups, served, strict=True)]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+    found = [kind for kind in cluster.kinds if kind.api_version == "/".join(path[1:])]
+    if not found:
+        raise no_such_path()
+    resources: list[Json] = []
+    for kind in found:
+        one: Json = {"kind": kind.kind, "singularName": kind.kind.lower(), "namespaced": kind.namespaced}
+        resources += [
+            one | {"name": name, "verbs": ["get", "patch"]} for name in (kind.plural, f"{kind.plural}/status")
+        ]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": found[0].api_version, "resources": resources}

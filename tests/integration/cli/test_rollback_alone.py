@@ -13,7 +13,7 @@ import yaml
 from alike import long
 from fakes.clusters.region import NAMESPACE, moved_in
 from fakes.clusters.served import Clusters, clusters, delivery_to
-from fakes.kube.requests import Call
+from fakes.kube.requests import WRITES, Call
 
 pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
 
@@ -54,7 +54,7 @@ def rollback(spec: Path, there: Clusters, *more: str, mlflow: str = "") -> subpr
 
 def writes(there: Clusters) -> list[Call]:
     """Whatever changed anything, in all regions."""
-    return [call for each in REGIONS for call in there.servers.api(each).calls if call.writes]
+    return [call for each in REGIONS for call in there.servers.api(each).calls if call.verb in WRITES]
 
 
 @pytest.mark.parametrize("away", [long("nowhere"), long("refuses"), "mute", "full"])

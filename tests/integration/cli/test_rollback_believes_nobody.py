@@ -13,6 +13,7 @@ from fakes.clusters.region import an_image
 from fakes.clusters.served import Clusters, clusters, delivery_to
 from fakes.engines.local_fleet import delivery as delivery_runs
 from fakes.engines.local_fleet import stand_in
+from fakes.kube.requests import WRITES
 from fakes.terminal import Said, Tidegate
 from mlflow import MlflowClient
 
@@ -41,7 +42,7 @@ class Scene:
         return self.tidegate("rollback", "delivery.yaml", *options)
 
     def writes(self) -> int:
-        return sum(call.writes for region in REGIONS for call in self.there.servers.api(region).calls)
+        return sum(call.verb in WRITES for region in REGIONS for call in self.there.servers.api(region).calls)
 
     def images(self) -> set[str]:
         """That regions ask for."""

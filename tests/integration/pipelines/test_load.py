@@ -21,6 +21,8 @@ from pipelines.adapters.load.process import LoadProcess, start_load
 from pipelines.adapters.load.prompts import fit_topics, topics_file
 from tidegate.core.errors import OutsideError, UsageError
 
+pytestmark = pytest.mark.slow(reason="Locust's processes")
+
 
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
@@ -158,8 +160,6 @@ from pathlib import Path
 from statistics import median
 from gates.adapters.text_models import WordEmbeddings
 from pipelines.adapters.load.process import start_load
-
-pytestmark = pytest.mark.slow(reason="Locust's processes")
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
 print(load.pids[0], flush=True)

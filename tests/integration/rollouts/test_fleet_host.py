@@ -23,6 +23,8 @@ from rollouts.errors import HostGone, NotPossible, PortInUse
 from rollouts.model import RegionPhase
 from tidegate.core.errors import ExitCode, OutsideError, Refused
 
+pytestmark = pytest.mark.slow(reason="a fleet host, Envoy and Prometheus, which scrapes every second")
+
 OWNER = """
 import asyncio, sys
 from pathlib import Path
@@ -46,8 +48,6 @@ from pipelines.delivery_lock import delivery_lock
 from rollouts.cluster.carrier import Carrier
 from rollouts.adapters import host_client
 from tidegate.app.wiring.backends import fleet_heartbeat
-
-pytestmark = pytest.mark.slow(reason="a fleet host, Envoy and Prometheus, which scrapes every second")
 
 async def main():
     state = Path(sys.argv[1])

@@ -42,11 +42,6 @@ def test_a_call_may_ask_for_another(time: SimulatedTime) -> None:
     assert called == [10, 20, 30]
 
 
-async def test_two_that_sleep_at_once_wake_together(time: SimulatedTime) -> None:
-    await asyncio.gather(time.sleep(10), time.sleep(10))
-    assert time.monotonic() == 10
-
-
 async def test_nobody_oversleeps_what_another_does_meanwhile(time: SimulatedTime) -> None:
     seen: list[tuple[str, float]] = []
 
