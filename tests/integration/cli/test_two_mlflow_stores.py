@@ -19,7 +19,7 @@ from registry.model import Event
 from tidegate.core.clock import SystemClock
 from tidegate.testing import write_tiny_model
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow(reason="two stores, one of them made for each test")]
 
 
 @pytest.fixture

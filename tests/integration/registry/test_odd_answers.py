@@ -160,6 +160,7 @@ open_store(sys.argv[1]).models.model("m")
 """
 
 
+@pytest.mark.slow(reason="a process imports MLflow")
 def test_ctrl_c_ends_a_command_while_a_server_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")
     never = Event()

@@ -159,6 +159,7 @@ MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]))
 """
 
 
+@pytest.mark.slow(reason="processes import MLflow")
 def test_what_a_killed_command_had_begun_is_deleted_by_the_next_one(
     uri: str, name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

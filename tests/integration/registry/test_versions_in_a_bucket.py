@@ -18,7 +18,7 @@ from registry.adapters.mlflow_store import open_store
 from registry.model_files import digest_files
 from tidegate.cli.commands.init import write_example
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
 WITHOUT = """
 import os, sys
 for name in os.environ["TEST_NOT_INSTALLED"].split():
@@ -71,7 +71,6 @@ def logged_by_others(uri: str, name: str, folder: Path) -> None:
     client.create_model_version(name, f"{run.artifact_uri}/export")
 
 
-@pytest.mark.slow(reason="a bucket's server, and a process for each command")
 def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
