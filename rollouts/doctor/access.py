@@ -7,17 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
-from rollouts.doctor.strategy import gateway_plugins, virtual_services
+from rollouts.doctor.strategy import ARGO_ROLLOUTS, gateway_plugins, virtual_services
 from rollouts.kube.objects import at, name_of, said
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
     CUSTOM_RESOURCE_DEFINITIONS,
-    EXPERIMENTS,
     HTTP_ROUTES,
-    ROLLOUTS,
     VIRTUAL_SERVICES,
 )
 from tidegate.core.model import Json
@@ -44,8 +40,7 @@ def _not_ours(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 )
 def _crd_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     complete = snapshot.unread(CUSTOM_RESOURCE_DEFINITIONS) is None and snapshot.all(CUSTOM_RESOURCE_DEFINITIONS)
-    # The controller of Argo Rollouts does not start without all of its own.
-    needed = [ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS]
+    needed = [*ARGO_ROLLOUTS]
     needed += [HTTP_ROUTES] if gateway_plugins(rollout) else []
     needed += [VIRTUAL_SERVICES] if virtual_services(rollout) else []
     for resource in needed:

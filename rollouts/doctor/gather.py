@@ -11,7 +11,7 @@ from typing import Protocol
 from rollouts.cluster.ownership import foreign_objects
 from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
 from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
-from rollouts.doctor.strategy import http_routes, route_namespace, services, virtual_services
+from rollouts.doctor.strategy import ARGO_ROLLOUTS, http_routes, route_namespace, services, virtual_services
 from rollouts.errors import (
     ApiError,
     Forbidden,
@@ -27,13 +27,10 @@ from rollouts.kube.ports import ClusterReader, find
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
-    EXPERIMENTS,
     HTTP_ROUTES,
     LEASES,
     POD_MONITORS,
@@ -92,7 +89,7 @@ async def gather(
     return seen if prometheus is None else await _with_answers(seen, prometheus, target)
 
 
-_DEFINED = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS, HTTP_ROUTES, VIRTUAL_SERVICES)
+_DEFINED = (*ARGO_ROLLOUTS, HTTP_ROUTES, VIRTUAL_SERVICES)
 
 
 def _names(rollout: Json, target: DiagnosisTarget) -> dict[Resource, tuple[str, ...]]:

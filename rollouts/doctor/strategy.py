@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from rollouts.argo.model import Rollout
 from rollouts.doctor.model import Snapshot
 from rollouts.kube.objects import at
-from rollouts.kube.resources import DEPLOYMENTS
+from rollouts.kube.resources import ANALYSIS_RUNS, ANALYSIS_TEMPLATES, DEPLOYMENTS, EXPERIMENTS, ROLLOUTS
 from tidegate.core.model import Json
 
+ARGO_ROLLOUTS = (ROLLOUTS, ANALYSIS_RUNS, ANALYSIS_TEMPLATES, EXPERIMENTS)
+"""Its kinds: the controller does not start without all of their definitions."""
 _ROLES = ("stableService", "canaryService")
 
 

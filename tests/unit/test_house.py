@@ -65,7 +65,7 @@ LINES = {
     "gates": 13897,
     "pipelines": 20577,
     "registry": 4650,
-    "rollouts": 18777,
+    "rollouts": 18771,
     "slo": 4203,
     "tidegate": 17869,
     "tests": 83999,
