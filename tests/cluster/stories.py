@@ -156,7 +156,7 @@ def forged(bed: Bed) -> Told:
         again = model.start("rollback", "delivery.yaml").finish()
         assert (again.code, "version 1" in again.out) == (0, True), f"{again.out}\n{again.err}"
         model.exactly(first)
-        opened = model.start("stage", "open", "-f", "delivery.yaml", "--key", "k", "--output", "json").finish()
+        opened = model.start("stage", "open", "delivery.yaml", "--key", "k", "--output", "json").finish()
         assert opened.code == 0, opened.err
         delivery = str(json.loads(opened.out)["delivery"])
         for step in ("build", f"deploy@{region}", f"smoke@{region}"):
@@ -165,7 +165,7 @@ def forged(bed: Bed) -> Told:
         met = len([asked for asked in model.asked(region) if asked.version == second])
         killed = model.start("stage", f"canary@{region}/50", "--delivery", delivery, "--key", "k")
         until("users are on the canary", lambda: sum(one.version == second for one in model.asked(region)) > met)
-        back.append(_back_in_spite_of(model, killed, "stage", "close", "-f", "delivery.yaml", "--key", "k"))
+        back.append(_back_in_spite_of(model, killed, "stage", "close", "delivery.yaml", "--key", "k"))
         model.exactly(first)
     return told_of(
         model, "exit 0", note=f"last user on the canary {back[0]:+.2f} and {back[1]:+.2f} s from the command"

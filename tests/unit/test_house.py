@@ -67,8 +67,8 @@ LINES = {
     "registry": 4650,
     "rollouts": 18771,
     "slo": 4203,
-    "tidegate": 17869,
-    "tests": 83999,
+    "tidegate": 17825,
+    "tests": 83991,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

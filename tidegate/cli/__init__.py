@@ -55,11 +55,11 @@ def _main(arguments: list[str]) -> int:
             return 0
 
         from tidegate.app.process import notes_to
-        from tidegate.cli.global_options import verbosity
+        from tidegate.cli.global_options import settings
 
         gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
         _leave_out()
-        with verbosity() as chosen, notes_to(chosen.note):
+        with settings() as chosen, notes_to(chosen.note):
             return _run(arguments or ["--help"])
     except KeyboardInterrupt:
         from tidegate.cli.endings import complain

@@ -1,4 +1,4 @@
-"""What every command and group has in common: the global options, `-h`, `-f`, and help that is never cut."""
+"""What every command and group has in common: the global options, `-h`, and help that is never cut."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tidegate.cli.global_options import global_options
-from tidegate.core.errors import ExitCode
+from tidegate.cli.global_options import given, global_options
+from tidegate.cli.output import Output
+from tidegate.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     Mixed = TyperCommand
@@ -23,8 +23,8 @@ else:
 HELP_NAMES = ["-h", "--help"]
 WHOLE = 1_000
 """Characters of a description: the list of commands wraps it, and cuts nothing."""
-FILES = ("spec", "gates")
-"""Arguments that `-f` may say too."""
+WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Duration": "DURATION"}
+"""What help calls a value, by its type, where the option has no word of its own."""
 SECTIONS = {
     "Start": ("init", "doctor", "setup", "completion"),
     "Deliver": ("plan", "deliver", "status", "history", "approve", "resume", "rollback", "report"),
@@ -33,7 +33,7 @@ SECTIONS = {
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
 NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
-HINT = "-q, --log-level, --no-color, --kubeconfig, --trust and --debug: see `tidegate --help`."
+HINT = "--state, --tracking-uri, --context, -o, -q and other global options: see `tidegate --help`."
 
 
 def _parameters(declared: Callable[..., None]) -> list[Any]:
@@ -62,29 +62,6 @@ def _version(
 ) -> None: ...
 
 
-def _use_file(ctx: typer.Context, value: Path | None) -> None:
-    """What `-f` names is the value of the argument where the argument is not given."""
-    if value is not None:
-        name = next(each.name for each in ctx.command.params if each.name in FILES)
-        ctx.default_map = {**(ctx.default_map or {}), name: value}
-
-
-def _file(
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "-f",
-            "--file",
-            metavar="FILE",
-            is_eager=True,
-            expose_value=False,
-            callback=_use_file,
-            help="In place of the argument.",
-        ),
-    ] = None,
-) -> None: ...
-
-
 @cache
 def _shown() -> list[Any]:
     return _parameters(global_options)
@@ -99,12 +76,29 @@ def _hidden() -> list[Any]:
     return hidden
 
 
+def _in_words(parameter: Any) -> None:
+    """Have help name a value by a word, not by its type in Python; choices stay listed."""
+    if parameter.param_type_name == "argument":
+        name = parameter.metavar = str(parameter.metavar or parameter.name).upper()
+        shown = name if parameter.required else f"[{name}]"
+        parameter.get_usage_pieces = lambda _: [shown]
+        if not parameter.type_descriptor.is_choice:
+            parameter.display_type_rich = lambda **_: None
+        return
+    kind = parameter.type_descriptor.annotation
+    (kind,) = get_args(kind) or (kind,)
+    if parameter.metavar is None and not parameter.is_flag:
+        parameter.metavar = WORDS.get(kind.__name__)
+
+
 class Everywhere(Mixed):
     """What commands and groups do alike."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With the options that no command declares itself."""
         *own, last = super().get_params(ctx)
+        for each in own:
+            _in_words(each)
         return [*own, *self.added_params(), last]
 
     def added_params(self) -> list[Any]:
@@ -123,30 +117,31 @@ class Everywhere(Mixed):
 class Command(Everywhere, TyperCommand):
     """A command of tidegate."""
 
-    def added_params(self) -> list[Any]:
-        """With `-f` where an argument is a file that it may name."""
-        takes_file = any(each.name in FILES and each.param_type_name == "argument" for each in self.params)
-        return [*(_file_option() if takes_file else ()), *_hidden()]
+    @property
+    def formats(self) -> tuple[Output, ...]:
+        """In which it prints its result; none where it prints none."""
+        return getattr(self.callback, "formats", ())
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse a file that is given twice: one of them would be ignored."""
-        rest = super().parse_args(ctx, args)
-        for name in ctx.default_map or {}:
-            source = ctx.get_parameter_source(name)
-            if source is not None and source.name == "COMMANDLINE":
-                ctx.fail(f"the {name} is given twice: {ctx.params[name]}, and {ctx.default_map[name]} by -f")
-        return rest
+    def added_params(self) -> list[Any]:
+        """The global options, hidden, but those that the command declares itself."""
+        own = {name for each in self.params for name in each.opts}
+        return [each for each in _hidden() if own.isdisjoint(each.opts)]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Refuse a format that the command does not print, before it does anything."""
+        output = given().output
+        if output is not Output.TEXT and output not in self.formats:
+            known = ", ".join(self.formats) or "text"
+            raise UsageError(f"-o: found {output}; `{ctx.command_path}` prints {known}")
+        return super().invoke(ctx)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """And where the other options are."""
+        """And the formats, and where the other options are."""
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
+        if len(self.formats) > 1:
+            formatter.write_text(f"Output (-o): {', '.join(self.formats)}.")
         formatter.write_text(HINT)
-
-
-@cache
-def _file_option() -> list[Any]:
-    return _parameters(_file)
 
 
 class Group(Everywhere, TyperGroup):

@@ -11,22 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.output import ListOutput, Output
-from tidegate.cli.preflight import kept_private
-
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
-State = Annotated[
-    Path,
-    typer.Option("--state", envvar="TIDEGATE_STATE", callback=kept_private, help="Folder of this machine's state."),
-]
-Tracking = Annotated[
-    str | None,
-    typer.Option(
-        "--tracking-uri", envvar="MLFLOW_TRACKING_URI", help="MLflow tracking URI; default: a store in --state."
-    ),
-]
-
-
 PrometheusAccessOption = Annotated[
     Path | None,
     typer.Option(
@@ -35,13 +20,10 @@ PrometheusAccessOption = Annotated[
         help="Tenant, CA and credentials of that Prometheus; secrets stand in files and variables that it names.",
     ),
 ]
-As = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
-AsList = Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")
 ]
 SPEC = Path("delivery.yaml")
-STATE = Path(".tidegate")
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:

@@ -12,50 +12,31 @@ from tidegate.core.text import one_line
 Data = Mapping[str, object] | Sequence[object]
 
 
-class OutputForm(StrEnum):
-    """How a command reports."""
-
-    @property
-    def is_data(self) -> bool:
-        """Whether a program reads it."""
-        return self.value in ("json", "yaml")
-
-
-class Output(OutputForm):
-    """How a command reports."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class ListOutput(OutputForm):
-    """How what has names is printed."""
+class Output(StrEnum):
+    """How a command prints its result."""
 
     TEXT = "text"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
-    """The name of each, one a line, for `xargs` and loops."""
-
-
-class PlanOutput(OutputForm):
-    """How a plan is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
+    """The name of each thing, one a line, for `xargs` and loops."""
     MARKDOWN = "markdown"
     """The comment under a merge request."""
+    JUNIT = "junit"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a program reads it."""
+        return self in (Output.JSON, Output.YAML)
 
 
-def print_data(data: Data, output: OutputForm) -> None:
+def print_data(data: Data, output: Output) -> None:
     """One document on stdout: YAML where that is asked for, else JSON."""
     text = json.dumps(data, indent=2, default=str)
     print(_yaml(text) if output.value == "yaml" else text, end="" if output.value == "yaml" else "\n")
 
 
-def data_line(data: Data, output: OutputForm) -> str:
+def data_line(data: Data, output: Output) -> str:
     """One of many documents in a stream: a line of JSON, or YAML with the line that begins it."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
     return f"---\n{_yaml(text).rstrip()}" if output.value == "yaml" else text
@@ -68,7 +49,7 @@ def _yaml(text: str) -> str:
     return yaml_text(json.loads(text))
 
 
-def print_objects(objects: Sequence[Mapping[str, object]], output: OutputForm) -> None:
+def print_objects(objects: Sequence[Mapping[str, object]], output: Output) -> None:
     """Kubernetes objects: YAML documents for `kubectl apply`, their names as kubectl writes them, or JSON."""
     from tidegate.core.yaml_text import yaml_text
 

@@ -82,7 +82,7 @@ def opened(
     for name in ("ann", "bob", "cy"):
         allow(tmp_path / "allowed_signers", f"{name}@example.com", keys[name], 'namespaces="tidegate"')
     allow(tmp_path / "allowed_signers", "bob@example.com", keys["late"], 'valid-before="20251231Z"')
-    said = tidegate("stage", "open", "-f", "delivery.yaml", "--ssh-key", str(keys["cy"]))
+    said = tidegate("stage", "open", "delivery.yaml", "--ssh-key", str(keys["cy"]))
     assert (said.code, said.err) == (0, "")
     return Opened(said.out.strip(), registered, state, keys)
 
@@ -178,7 +178,7 @@ def test_a_delivery_whose_requester_must_be_known_is_not_opened_by_nobody(
     tidegate: Tidegate, registered: Path, tmp_path: Path
 ) -> None:
     registered.write_text(registered.read_text() + APPROVALS)
-    for command in (["stage", "open", "-f", "delivery.yaml"], ["deliver", "delivery.yaml"]):
+    for command in (["stage", "open", "delivery.yaml"], ["deliver", "delivery.yaml"]):
         said = tidegate(*command)
         assert (said.code, "nobody can prove who they are; name `approvers` in trust.yaml" in said.err) == (2, True)
         (tmp_path / "operator.yaml").write_text(TRUST)

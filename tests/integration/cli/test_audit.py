@@ -30,7 +30,7 @@ EVENT = "mlflow.tidegate.event."
 @pytest.fixture
 def opened(tidegate: Tidegate, registered: Path) -> str:
     registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2, by: names}]\n")
-    said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+    said = tidegate("stage", "open", "delivery.yaml", "--key", "one")
     assert (said.code, said.err) == (0, "")
     return said.out.strip()
 
@@ -139,7 +139,7 @@ def test_with_keys_only_who_has_one_writes(
     (tmp_path / "trust.yaml").write_text("kind: Trust\nledger: {keys: [ledger.pub]}\n")
     monkeypatch.setenv("TIDEGATE_LEDGER_KEY", str(private))
     monkeypatch.setenv("TIDEGATE_TRUST", str(tmp_path / "trust.yaml"))
-    opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one").out.strip()
+    opened = tidegate("stage", "open", "delivery.yaml", "--key", "one").out.strip()
     assert "signed by " in tidegate("audit", "verify", opened).out
     assert tidegate("audit", "verify", opened).code == 0
     # A chain of the right shape by somebody without the key, which without keys would count.

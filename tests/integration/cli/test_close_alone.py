@@ -53,7 +53,7 @@ class Scene:
         return self.there.region(REGION)
 
     def close(self, *options: str, key: str = KEY) -> Said:
-        return self.tidegate("stage", "close", "-f", "delivery.yaml", "--key", key, *options)
+        return self.tidegate("stage", "close", "delivery.yaml", "--key", key, *options)
 
     def holder(self) -> str:
         name = lease("support-llm")
@@ -82,7 +82,7 @@ def scene(
         with clusters(spec, folder) as there:
             monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
             monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-            opened = tidegate("stage", "open", "-f", "delivery.yaml", "--key", KEY, "--output", "json")
+            opened = tidegate("stage", "open", "delivery.yaml", "--key", KEY, "--output", "json")
             assert opened.code == 0, opened.err
             for step in ("build", f"deploy@{REGION}"):
                 said = tidegate("stage", step, "--delivery", opened.json["delivery"], "--key", KEY)

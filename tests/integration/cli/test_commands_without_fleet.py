@@ -156,7 +156,7 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     assert line.startswith(f"{ledger.delivery}  2 ")
     assert line.endswith("  rolled-back: gate quality: ::debug::x")
     assert tidegate("history", "delivery.yaml", "-o", "name").out == f"{ledger.delivery}\n"
-    [past] = tidegate("history", "-f", "delivery.yaml", "-o", "json").json
+    [past] = tidegate("history", "delivery.yaml", "-o", "json").json
     assert (past["id"], past["outcome"], past["alive"]) == (ledger.delivery, "rolled-back", False)
 
 

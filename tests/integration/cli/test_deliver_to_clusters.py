@@ -68,7 +68,7 @@ def test_a_plan_and_a_dry_run_say_what_a_delivery_refuses(
     reason = said.err.split(": ", 1)[1]
     assert (said.code, "names its engine image by a tag" in reason) == (2, True)
     for words in (["plan"], ["deliver", "--dry-run"]):
-        told = tidegate(*words, "--file", "delivery.yaml")
+        told = tidegate(*words, "delivery.yaml")
         assert (told.code, f"`deliver` would not begin: {reason}" in told.out) == (2, True), told
     mark_images(registry, name)
 

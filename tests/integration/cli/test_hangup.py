@@ -15,7 +15,7 @@ DELIVERY = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from tidegate.app.process import cancelled_by_signals, note, notes_to
-from tidegate.cli.global_options import verbosity
+from tidegate.cli.global_options import settings
 
 async def delivery():
     async with cancelled_by_signals():
@@ -33,7 +33,7 @@ if "goes on" not in sys.argv:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # As a login shell: the terminal is this session's.
 os.open(sys.argv[1], os.O_RDWR)
-with verbosity() as chosen, notes_to(chosen.note):
+with settings() as chosen, notes_to(chosen.note):
     asyncio.run(delivery())
 """
 

@@ -40,7 +40,7 @@ def opened(tidegate: Tidegate, delivery: Path, name: str, server: AwayServer, mo
         assert tidegate("model", "register", name, str(folder), "--alias", alias).code == 0
     # What it makes first takes a busy server longer than a call may take from here on.
     with patch.dict(os.environ, {"MLFLOW_HTTP_REQUEST_TIMEOUT": "120"}):
-        said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+        said = tidegate("stage", "open", "delivery.yaml", "--key", "one")
     assert said.code == 0, said.err
     return said.out.strip()
 

@@ -24,7 +24,7 @@ COMMANDS = (
     ("report", "delivery.yaml"),
     ("model", "list", "support-llm"),
     ("resume", "0" * 32),
-    ("stage", "open", "--file", "delivery.yaml"),
+    ("stage", "open", "delivery.yaml"),
 )
 
 

@@ -17,7 +17,7 @@ from rollouts.local.watchdog import is_leased
 def opened(tidegate: Tidegate, registered: Path) -> str:
     """A delivery that asks before its second wave."""
     registered.write_text(registered.read_text() + "\napprovals: [{before: wave, wave: 2, by: names}]\n")
-    said = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one")
+    said = tidegate("stage", "open", "delivery.yaml", "--key", "one")
     assert (said.code, said.err) == (0, "")
     return said.out.strip()
 
@@ -25,15 +25,15 @@ def opened(tidegate: Tidegate, registered: Path) -> str:
 def test_a_delivery_is_opened_once_for_one_key_and_refused_to_others(
     tidegate: Tidegate, opened: str, name: str, state: Path
 ) -> None:
-    again = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "one", "--output", "json")
+    again = tidegate("stage", "open", "delivery.yaml", "--key", "one", "--output", "json")
     assert again.json["delivery"] == opened
     assert again.json["version"] == "2"
     assert [step["id"] for step in again.json["steps"] if step["approvals"] == ["wave@2"]] == ["deploy@us-east-1"]
-    other = tidegate("stage", "open", "-f", "delivery.yaml", "--key", "two")
+    other = tidegate("stage", "open", "delivery.yaml", "--key", "two")
     assert (other.code, other.out) == (2, "")
     carried = rf"delivery {opened} of {name} runs since \S+ \S+ UTC step by step, heard of at \S+ UTC"
     assert re.search(carried, other.err)
-    closed = tidegate("stage", "close", "-f", "delivery.yaml", "--key", "two")
+    closed = tidegate("stage", "close", "delivery.yaml", "--key", "two")
     assert closed.code == 0, closed.err
     assert is_leased(state)
     assert MlflowDeliveries(embedded_uri(state)).deliveries(name)[0].outcome is None
@@ -49,7 +49,7 @@ def test_a_step_does_nothing_for_the_one_who_has_another_key(tidegate: Tidegate,
 
 
 def test_a_delivery_names_its_version(tidegate: Tidegate, registered: Path) -> None:
-    said = tidegate("stage", "open", "-f", "delivery.yaml", "--version", "2", "--output", "json")
+    said = tidegate("stage", "open", "delivery.yaml", "--version", "2", "--output", "json")
     assert said.json["version"] == "2"
 
 

@@ -138,7 +138,7 @@ def scene(
 ) -> Iterator[Scene]:
     with TemporaryDirectory() as folder, clusters(spec, Path(folder)) as there:
         monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
-        opened = tidegate("stage", "open", "-f", "delivery.yaml")
+        opened = tidegate("stage", "open", "delivery.yaml")
         assert opened.code == 0, opened.err
         scene = Scene(tidegate, opened.out.strip(), name, state)
         for step in DONE:

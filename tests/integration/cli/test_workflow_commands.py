@@ -145,7 +145,7 @@ def test_watch_tells_every_step_and_exits_as_the_delivery_ended(tidegate: Tidega
         hub.report(name, "Failed", ended, a_pod("close", "Failed", 1, template="close", at="2026-01-01T09:05:00Z"))
 
     reported = hub.once_asked("get", WORKFLOWS, 2, controller)
-    said = tidegate("workflow", "watch", name, "-f", SPEC)
+    said = tidegate("workflow", "watch", name, SPEC)
     reported.result()
     assert said.out.splitlines()[0] == f"{name}: pending"
     assert said.out.splitlines()[-3:] == [
@@ -169,7 +169,7 @@ def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) 
     reported = hub.once_asked("get", WORKFLOWS, 2, controller)
     ended = {**a_pod("build", "Failed", 4), "message": ""}
     told = hub.once_asked("list", EVENTS, 2, lambda: hub.report(name, "Failed", ended))
-    said = tidegate("workflow", "watch", name, "-f", SPEC)
+    said = tidegate("workflow", "watch", name, SPEC)
     reported.result()
     told.result()
     assert said.out.splitlines()[1:] == [
@@ -182,7 +182,7 @@ def test_watch_tells_which_secret_a_pod_waits_for(tidegate: Tidegate, hub: Hub) 
 
 
 def test_watch_of_what_is_not_there(tidegate: Tidegate, hub: Hub) -> None:
-    said = tidegate("workflow", "watch", "support-llm-9-abcde", "-f", SPEC)
+    said = tidegate("workflow", "watch", "support-llm-9-abcde", SPEC)
     assert (said.code, said.err) == (
         2,
         "tidegate: there is no workflow support-llm-9-abcde here; "

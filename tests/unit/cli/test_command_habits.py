@@ -1,10 +1,11 @@
-"""What people type by habit works: `-h`, `-o`, `-f`, global options on either side of the command, completion."""
+"""What people type by habit works: `-h`, `-o`, global options on either side of the command, completion."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tidegate import __version__
 from tidegate.app.process import note
 from tidegate.cli import command_line, command_tree, main
 from tidegate.cli.command import SECTIONS
-from tidegate.cli.output import ListOutput, Output, data_line, print_data, print_objects
+from tidegate.cli.output import Output, data_line, print_data, print_objects
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 
@@ -169,43 +170,39 @@ def test_log_lines_of_others_hold_no_password(
     assert "s3cret" not in err
 
 
-@pytest.mark.parametrize("command", ["plan", "deliver", "status", "history", "rollback", "doctor", "report", "traffic"])
-def test_f_names_the_spec(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
-    assert main([command, "-f", str(tmp_path / "nowhere.yaml")]) == 2
-    assert capsys.readouterr().err.startswith(f"{tmp_path}/nowhere.yaml: found no such file")
+def test_state_and_mlflow_are_named_on_either_side_of_the_command_or_by_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def store(*arguments: str) -> str:
+        assert main(list(arguments)) == 2
+        (found,) = re.findall(r"no such model in (\S+),", capsys.readouterr().err)
+        return str(found).removeprefix(f"sqlite:///{tmp_path}/")
+
+    monkeypatch.setenv("TIDEGATE_STATE", f"{tmp_path}/a")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert store("model", "list", "m") == "a/mlflow.db"
+    assert store("--state", f"{tmp_path}/b", "model", "list", "m") == "b/mlflow.db"
+    assert store("model", "list", "m", "--state", f"{tmp_path}/b") == "b/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/c.db")
+    assert store("model", "list", "m", "--state", f"{tmp_path}/b") == "c.db"
+    assert store("--tracking-uri", f"sqlite:///{tmp_path}/d.db", "model", "list", "m") == "d.db"
 
 
-@pytest.mark.parametrize("words", [["stage", "open"], ["workflow", "watch", "name"]], ids=" ".join)
-def test_the_spec_stands_where_only_f_was(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]) -> None:
-    for named in (
-        [str(tmp_path / "no.yaml")],
-        ["-f", str(tmp_path / "no.yaml")],
-        ["--file", str(tmp_path / "no.yaml")],
-    ):
-        assert main([*words, *named]) == 2
-        assert capsys.readouterr().err.startswith(f"{tmp_path}/no.yaml: found no such file")
-
-
-def test_f_names_the_gates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["gate", "check", "-f", str(tmp_path / "no.yaml"), "--evidence", "e"]) == 2
-    assert capsys.readouterr().err.startswith(f"{tmp_path}/no.yaml: found no such file")
-
-
-def test_a_spec_is_not_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "a.yaml", "-f", "b.yaml"]) == 2
+def test_a_format_that_a_command_does_not_print_is_refused_before_it_begins(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["-o", "junit", "model", "list", "m", "--state", str(tmp_path / "state")]) == 2
     assert capsys.readouterr().err == (
-        "tidegate: the spec is given twice: a.yaml, and b.yaml by -f; see `tidegate plan --help`\n"
+        "tidegate: -o: found junit; `tidegate model list` prints text, json, yaml, name\n"
     )
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", leaves(), ids=" ".join)
-def test_o_is_output_wherever_a_command_reports(words: tuple[str, ...]) -> None:
+def test_o_is_the_format_wherever_a_command_prints_data(words: tuple[str, ...]) -> None:
     command = root().commands[words[0]]
     command = command.commands[words[1]] if len(words) > 1 else command
-    options = {option: each for each in command.params for option in each.opts}
-    if "--output" in options and words != ("slo", "export"):
-        assert options["-o"] is options["--output"]
-        assert {"json", "yaml"} <= {each.value for each in options["-o"].type_descriptor.choices} or words[0] == "gate"
+    assert not command.formats or command.formats[0] is Output.TEXT
 
 
 def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +223,7 @@ def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFi
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "llm"}},
         {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "llm"}},
     ]
-    print_objects(objects, ListOutput.NAME)
+    print_objects(objects, Output.NAME)
     assert capsys.readouterr().out == "service/llm\nrollout.argoproj.io/llm\n"
 
 
@@ -235,7 +232,7 @@ def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFi
     ("typed", "offered"),
     [
         (["tidegate", "hist"], {"history"}),
-        (["tidegate", "status", "--out"], {"--output"}),
+        (["tidegate", "deliver", "--keep"], {"--keep-fleet"}),
     ],
     ids=str,
 )

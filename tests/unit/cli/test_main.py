@@ -77,16 +77,16 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
             "tidegate: No such command 'registers'. Did you mean 'register'?; see `tidegate model --help`",
         ),
         (["plan", "--nope"], "tidegate: No such option: --nope; see `tidegate plan --help`"),
-        (["model", "list"], "tidegate: Missing argument 'name'; see `tidegate model list --help`"),
-        (["model", "alias", "m"], "tidegate: Missing argument 'version'; see `tidegate model alias --help`"),
+        (["model", "list"], "tidegate: Missing argument 'NAME'; see `tidegate model list --help`"),
+        (["model", "alias", "m"], "tidegate: Missing argument 'VERSION'; see `tidegate model alias --help`"),
         (
             ["report", "--last", "0"],
             "tidegate: Invalid value for '--last': expected greater than or equal to 1; see `tidegate report --help`",
         ),
         (
             ["deliver", "--output", "xml"],
-            "tidegate: Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json', 'yaml'; "
-            "see `tidegate deliver --help`",
+            "tidegate: Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json', 'yaml', "
+            "'name', 'markdown', 'junit'; see `tidegate deliver --help`",
         ),
         (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch"),
         (

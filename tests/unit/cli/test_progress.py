@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipelines.events.state import state_of
 from registry.model import Event
-from tidegate.cli.global_options import verbosity
+from tidegate.cli.global_options import settings
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.delivery import LiveProgress, PlainProgress, follow, screen, summary, visible
 from tidegate.testing import FakeClock
@@ -95,7 +95,7 @@ def test_a_step_that_begins_says_how_long_it_will_take() -> None:
 
 
 def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    with verbosity() as chosen:
+    with settings() as chosen:
         chosen.quiet = True
         with follow(PlainConsole(stderr=True), FakeClock(), {}) as progress:
             for event in bad_answers():

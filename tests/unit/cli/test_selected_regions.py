@@ -1,4 +1,4 @@
-"""`--region`, `--context` and `-n` say which regions of a spec are meant, and never another cluster than the spec's."""
+"""`--region` and `--context` say which regions of a spec are meant, and never another cluster than the spec's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.spec.delivery import Delivery
 from tidegate.cli import main
-from tidegate.cli.rollout_options import RegionOptions
+from tidegate.cli.rollout_options import selected_regions
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
 
@@ -23,35 +23,32 @@ def clusters() -> Delivery:
 
 
 def test_nothing_given_is_all_of_them(clusters: Delivery) -> None:
-    assert RegionOptions().selected(clusters) == ()
-    assert RegionOptions(namespace="serving").selected(clusters) == ()
+    assert selected_regions(clusters, (), None) == ()
 
 
 def test_a_context_is_the_region_that_it_reaches(clusters: Delivery) -> None:
-    assert RegionOptions(context="prod-us-east-1").selected(clusters) == ("us-east-1",)
-    assert RegionOptions(region=["us-east-1"], context="prod-us-east-1").selected(clusters) == ("us-east-1",)
+    assert selected_regions(clusters, (), "prod-us-east-1") == ("us-east-1",)
+    assert selected_regions(clusters, ["us-east-1"], "prod-us-east-1") == ("us-east-1",)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("named", "context", "said"),
     [
-        (RegionOptions(region=["mars"]), r"--region: found 'mars'; expected one of eu-west-1, us-east-1"),
-        (
-            RegionOptions(context="kind-dev"),
-            r"--context: found 'kind-dev'; the spec says prod-eu-west-1 for ",
-        ),
-        (RegionOptions(region=["eu-west-1"], context="prod-us-east-1"), r"--context: found 'prod-us-east-1'"),
-        (RegionOptions(namespace="default"), r"--namespace: found 'default'; the spec says 'serving'"),
+        (["mars"], None, r"--region: found 'mars'; expected one of eu-west-1, us-east-1"),
+        ([], "kind-dev", r"--context: found 'kind-dev'; the spec says prod-eu-west-1 for "),
+        (["eu-west-1"], "prod-us-east-1", r"--context: found 'prod-us-east-1'"),
     ],
 )
-def test_what_the_spec_does_not_say_is_refused(clusters: Delivery, asked: RegionOptions, said: str) -> None:
+def test_what_the_spec_does_not_say_is_refused(
+    clusters: Delivery, named: list[str], context: str | None, said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
-        asked.selected(clusters)
+        selected_regions(clusters, named, context)
 
 
 def test_a_fleet_of_this_machine_has_no_context() -> None:
     with pytest.raises(UsageError, match="no cluster"):
-        RegionOptions(context="kind-dev").selected(load_spec(LOCAL, Delivery))
+        selected_regions(load_spec(LOCAL, Delivery), (), "kind-dev")
 
 
 @pytest.mark.parametrize("command", ["status", "rollback", "doctor"])

@@ -33,9 +33,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "command", [["deliver"], ["plan"], ["stage", "open", "--file"], ["workflow", "render"], ["doctor"]]
-)
+@pytest.mark.parametrize("command", [["deliver"], ["plan"], ["stage", "open"], ["workflow", "render"], ["doctor"]])
 def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
     command: list[str], spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,9 +47,9 @@ def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
 
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
-    *("plan", "deliver", "status", "history", "report", "stage open --file", "workflow render", "doctor", "serve"),
-    *("rollout render", "rollback --to 1 --start --yes --file", "audit verify --all -f", "notify --file"),
-    *("engine build models:/m/1 --file", "fleet up", "slo export --out slo --file"),
+    *("plan", "deliver", "status", "history", "report", "stage open", "workflow render", "doctor", "serve"),
+    *("rollout render", "rollback --to 1 --start --yes", "audit verify --all -f", "notify"),
+    *("engine build models:/m/1 --file", "fleet up", "slo export --out slo"),
 )
 
 

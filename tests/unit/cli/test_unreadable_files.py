@@ -37,7 +37,7 @@ READERS = (
     "rollout diff {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "workflow render {}",
     "workflow submit {} --version 1",
-    "stage open --file {}",
+    "stage open {}",
 )
 
 

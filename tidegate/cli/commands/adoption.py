@@ -6,12 +6,10 @@ from pathlib import Path
 
 from rollouts.adoption.model import Write
 from tidegate.app.clusters.adoption import AdoptionReport, AdoptionRequest, adopt_rollout, release_rollout
-from tidegate.cli.output import OutputForm, print_data, say
+from tidegate.cli.output import Output, print_data, say
 
 
-def adopt(
-    asked: AdoptionRequest, *, version: str | None, state: Path, tracking_uri: str | None, output: OutputForm
-) -> int:
+def adopt(asked: AdoptionRequest, *, version: str | None, state: Path, tracking_uri: str | None, output: Output) -> int:
     """Take over, and print each write as it is sent."""
     tell = _silent if output.is_data or asked.dry_run else _say
     report = adopt_rollout(asked, version, state, tracking_uri, tell)
@@ -31,7 +29,7 @@ def adopt(
     return 0
 
 
-def release(asked: AdoptionRequest, *, output: OutputForm) -> int:
+def release(asked: AdoptionRequest, *, output: Output) -> int:
     """Give back, and print each write as it is sent."""
     tell = _silent if output.is_data or asked.dry_run else _say
     report = release_rollout(asked, tell)
@@ -44,7 +42,7 @@ def release(asked: AdoptionRequest, *, output: OutputForm) -> int:
     return 0
 
 
-def _print(report: AdoptionReport, output: OutputForm) -> int:
+def _print(report: AdoptionReport, output: Output) -> int:
     print_data(
         {
             "region": report.region,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.spec.delivery import Delivery
 from tidegate.app.clusters.doctor import RegionCheck, examine, exit_code
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import Output, print_data
 from tidegate.cli.views.console import PlainConsole
 from tidegate.cli.views.doctor import findings_text
 
@@ -17,7 +17,7 @@ def show_findings(
     select: Callable[[Delivery], tuple[str, ...]],
     controller_namespace: str,
     *,
-    output: OutputForm,
+    output: Output,
 ) -> int:
     """Print what was found, and return what the worst of it means."""
     regions = examine(spec_path, select, controller_namespace)

@@ -10,11 +10,11 @@ from tidegate.app.engines import build
 from tidegate.app.engines.build import EngineBuildOptions
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned
-from tidegate.cli.output import OutputForm, print_data, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.text import in_bytes
 
 
-def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: OutputForm) -> int:
+def build_engine(request: EngineBuildOptions, login: RegistryLogin, *, output: Output) -> int:
     """Print what was built, and its image."""
     packed = build.build_engine(request, login)
     built, image = packed.built, packed.image

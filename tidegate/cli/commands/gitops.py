@@ -8,7 +8,7 @@ from pathlib import Path
 from rollouts.adoption.gitops import DeliveredObject, argo_cd_settings, flux_settings
 from rollouts.manifests.conventions import GitOpsTool
 from tidegate.app.clusters.gitops import objects_of_deliveries
-from tidegate.cli.output import OutputForm, print_data, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.model import Json
 from tidegate.core.yaml_text import yaml_text
 
@@ -18,7 +18,7 @@ _SETTINGS: Mapping[GitOpsTool, tuple[str, Callable[[tuple[DeliveredObject, ...]]
 }
 
 
-def ignore_differences(spec: Path, tool: GitOpsTool, output: OutputForm) -> int:
+def ignore_differences(spec: Path, tool: GitOpsTool, output: Output) -> int:
     """Print it, as YAML with a line that says where it belongs."""
     found = objects_of_deliveries(spec)
     kind, settings = _SETTINGS[tool]

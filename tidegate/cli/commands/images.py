@@ -14,13 +14,13 @@ from tidegate.app.engines.images import BuiltBase, ToolchainOptions, prove_named
 from tidegate.app.process import note
 from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, short
-from tidegate.cli.output import OutputForm, print_data, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.text import in_bytes
 
 FILES = 40
 
 
-def show_image(name: str, login: RegistryLogin, *, output: OutputForm) -> int:
+def show_image(name: str, login: RegistryLogin, *, output: Output) -> int:
     """Print what it holds."""
     image = read_image(name, login)
     if output.is_data:
@@ -67,7 +67,7 @@ def push_engine(
     sign_key: Path | None,
     marks: VersionRegistry | None,
     *,
-    output: OutputForm,
+    output: Output,
 ) -> int:
     """Tell how the push goes, and print the reference."""
     pushed = images.push_engine(source, reference, login, sign_key, marks, tell=_tell)
@@ -91,7 +91,7 @@ BY_IMAGE = "everything: base, entrypoint, first process, user, variables, every 
 BY_LOOK = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
 
 
-def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputForm) -> int:
+def verify_image(name: str, key: Path, login: RegistryLogin, *, output: Output) -> int:
     """Say what was proven; anything else is an error."""
     proof = prove_named_image(name, key, login)
     if output.is_data:
@@ -104,17 +104,17 @@ def verify_image(name: str, key: Path, login: RegistryLogin, *, output: OutputFo
     return 0
 
 
-def build_engine_base(base: str, layout: Path, push: str | None, login: RegistryLogin, *, output: OutputForm) -> int:
+def build_engine_base(base: str, layout: Path, push: str | None, login: RegistryLogin, *, output: Output) -> int:
     """Print where the image is."""
     return _built(images.build_engine_base(base, layout, push, login, tell=_tell), output)
 
 
-def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, output: OutputForm) -> int:
+def build_step_image(request: ToolchainOptions, login: RegistryLogin, *, output: Output) -> int:
     """Print where the image is."""
     return _built(images.build_step_image(request, login), output)
 
 
-def _built(built: BuiltBase, output: OutputForm) -> int:
+def _built(built: BuiltBase, output: Output) -> int:
     if output.is_data:
         print_data({"image": str(built.place), "digest": built.digest, "pushed": built.pushed}, output)
     else:

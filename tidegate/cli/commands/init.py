@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import Output, print_data
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import write_atomically
 
@@ -35,7 +35,7 @@ def write_example(folder: Path) -> int:
     return 0
 
 
-def write_draft(asked: DraftRequest, *, output: OutputForm) -> int:
+def write_draft(asked: DraftRequest, *, output: Output) -> int:
     """Write a spec from what clusters have, and tell what was found, what is to be decided, and what does not fit."""
     from tidegate.app.clusters.draft import draft_from_clusters
 

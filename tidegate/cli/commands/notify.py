@@ -22,7 +22,7 @@ from pipelines.views.notifications import (
 from pipelines.views.samples import samples
 from tidegate.app.wiring.services import http_sender, places_of
 from tidegate.app.wiring.specs import read_spec
-from tidegate.cli.output import OutputForm, print_data, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError
 
@@ -31,7 +31,7 @@ def try_notifications(
     spec_path: Path,
     *,
     dry_run: bool,
-    output: OutputForm,
+    output: Output,
     sender: Sender | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
@@ -53,7 +53,7 @@ def try_notifications(
     return _try(spec, sender or http_sender(), environment, output=output)
 
 
-def _show(spec: Delivery, environment: Mapping[str, str], *, output: OutputForm) -> int:
+def _show(spec: Delivery, environment: Mapping[str, str], *, output: Output) -> int:
     told = [
         {
             "to": each.form,
@@ -86,7 +86,7 @@ def _about(place: NotifySpec, spec: Delivery) -> Iterator[Notification]:
     yield from (news for news in samples(subject, SystemClock().now()) if news.kind in place.about)
 
 
-def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, output: OutputForm) -> int:
+def _try(spec: Delivery, sender: Sender, environment: Mapping[str, str], *, output: Output) -> int:
     told: list[dict[str, object]] = []
     for place in places_of(spec.notify, environment):
         problem = None

@@ -24,7 +24,7 @@ from tidegate.app.wiring.engines.providers import require_gpus_here
 from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_registry
 from tidegate.app.wiring.trust import named_trust, trusted_images
-from tidegate.cli.output import OutputForm, PlanOutput, print_data, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.core.adapters.extras import NotInstalled
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError
@@ -55,7 +55,7 @@ class _Shown:
         return int(ExitCode.USAGE if self.foreign_objects else ExitCode.DELIVERED)
 
 
-def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, offline: bool, output: PlanOutput) -> int:
+def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, offline: bool, output: Output) -> int:
     """Print the plan with what stands in its way where clusters can be reached; `offline` asks nobody.
 
     Raises:
@@ -70,9 +70,7 @@ def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, offline
     return _show(found, spec_path, output)
 
 
-def show_dry_run(
-    spec: Delivery, spec_path: Path, plan: Plan, refusals: Sequence[TidegateError], output: OutputForm
-) -> int:
+def show_dry_run(spec: Delivery, spec_path: Path, plan: Plan, refusals: Sequence[TidegateError], output: Output) -> int:
     """Print the plan of a delivery, and every reason for which it would not begin now."""
     return _show(_Shown(spec, plan, refusals), spec_path, output)
 
@@ -103,11 +101,11 @@ def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | N
 
 
 @contextmanager
-def _no_plan_told(spec_path: Path, output: PlanOutput) -> Iterator[None]:
+def _no_plan_told(spec_path: Path, output: Output) -> Iterator[None]:
     try:
         yield
     except TidegateError as error:
-        if output is PlanOutput.MARKDOWN:
+        if output is Output.MARKDOWN:
             print(refusal_markdown(str(spec_path), str(error)), end="")
         elif output.is_data and isinstance(error, PlanRefused):
             proposals = [each.model_dump(mode="json") for each in error.proposals]
@@ -115,7 +113,7 @@ def _no_plan_told(spec_path: Path, output: PlanOutput) -> Iterator[None]:
         raise
 
 
-def _show(found: _Shown, spec_path: Path, output: OutputForm) -> int:
+def _show(found: _Shown, spec_path: Path, output: Output) -> int:
     if output.is_data:
         print_data(_as_data(found), output)
         return found.exit_code
@@ -127,7 +125,7 @@ def _show(found: _Shown, spec_path: Path, output: OutputForm) -> int:
     lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
     lines += [f"`deliver` would not begin: {error}" for error in found.refusals]
-    if output.value == PlanOutput.MARKDOWN.value:
+    if output.value == Output.MARKDOWN.value:
         print(plan_markdown(found.plan, str(spec_path), lines), end="")
         return found.exit_code
     print_plan(found.plan)

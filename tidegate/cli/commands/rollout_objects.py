@@ -8,19 +8,19 @@ from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff
 from tidegate.app.clusters import region_objects
 from tidegate.app.clusters.region_objects import RegionRelease
-from tidegate.cli.output import OutputForm, print_data, print_objects, say
+from tidegate.cli.output import Output, print_data, print_objects, say
 from tidegate.cli.rollout_options import ReleaseOptions
 from tidegate.core.errors import ExitCode
 
 
-def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, output: OutputForm) -> int:
+def render_objects(asked: ReleaseOptions, parts: Sequence[RenderPart], *, against: bool, output: Output) -> int:
     """Print the objects; nothing is printed that would take over somebody else's."""
     objects = region_objects.render_objects(RegionRelease(**vars(asked)), parts, against=against).objects
     print_objects(objects, output)
     return 0
 
 
-def diff_objects(asked: ReleaseOptions, *, exit_code: bool, output: OutputForm) -> int:
+def diff_objects(asked: ReleaseOptions, *, exit_code: bool, output: Output) -> int:
     """Print what would be other than it is."""
     found = region_objects.diff_objects(RegionRelease(**vars(asked)))
     if output.is_data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.workflow.runs import WorkflowState, progress_lines
-from tidegate.cli.output import OutputForm, data_line, say
+from tidegate.cli.output import Output, data_line, say
 
 
 def print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
@@ -11,7 +11,7 @@ def print_progress(last: WorkflowState | None, now: WorkflowState) -> None:
     say(*progress_lines(last, now))
 
 
-def print_state(last: WorkflowState | None, now: WorkflowState, *, output: OutputForm) -> None:
+def print_state(last: WorkflowState | None, now: WorkflowState, *, output: Output) -> None:
     """The whole state as a document of a stream, whenever it is another one."""
     if now != last:
         print(data_line(now.model_dump(mode="json"), output), flush=True)

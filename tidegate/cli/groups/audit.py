@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, As, State, Tracking
+from tidegate.cli.global_options import given, prints
 from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import ExitCode, UsageError
 
@@ -23,6 +23,7 @@ audit = typer.Typer(name="audit", help="Check and export the records of deliveri
 
 
 @audit.command()
+@prints(Output.JSON, Output.YAML)
 def verify(
     delivery: Annotated[
         str | None, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)
@@ -36,9 +37,6 @@ def verify(
     replay: Annotated[
         bool, typer.Option("--replay", help="Judge the recorded evidence again, and compare every verdict bit for bit.")
     ] = False,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Find what was changed in a record since it was written: events, spec, files, plan, evidence, tags.
 
@@ -62,9 +60,9 @@ def verify(
     from tidegate.app.audit import verify as run
 
     known = NotedChain(against, tuple(head or ()))
-    audits = run(delivery, spec, known, state, tracking_uri, replaying=replay)
-    if output.is_data:
-        print_data([each.model_dump(mode="json") for each in audits], output)
+    audits = run(delivery, spec, known, given().state, given().tracking_uri, replaying=replay)
+    if given().output.is_data:
+        print_data([each.model_dump(mode="json") for each in audits], given().output)
     else:
         say(*(line for each in audits for line in _lines(each)))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
@@ -83,8 +81,6 @@ def _lines(found: Audit) -> Iterator[str]:
 def export(
     delivery: Annotated[str, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)],
     to: Annotated[Path, typer.Option("--to", help="The file to write.", show_default=False)],
-    state: State = STATE,
-    tracking_uri: Tracking = None,
 ) -> int:
     """Write the chain of events with its signatures, one event a line, for write-once storage.
 
@@ -96,5 +92,5 @@ def export(
     """
     from tidegate.app.audit import export as run
 
-    found = run(delivery, to, state, tracking_uri)
+    found = run(delivery, to, given().state, given().tracking_uri)
     return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED

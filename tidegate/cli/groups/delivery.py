@@ -11,34 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import (
-    SPEC,
-    STATE,
-    As,
-    AsList,
-    ProofOptions,
-    ReportOptions,
-    Spec,
-    State,
-    Tracking,
-    spread,
-)
-from tidegate.cli.output import ListOutput, Output, OutputForm, PlanOutput, print_data, print_names, say
-from tidegate.cli.rollout_options import RegionOptions
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, ProofOptions, ReportOptions, Spec, spread
+from tidegate.cli.output import Output, print_data, print_names, say
+from tidegate.cli.rollout_options import Regions, selected_regions
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
+    from pipelines.spec.delivery import Delivery
     from tidegate.app.wiring.running import DeliveryDisplay, DeliveryOutcome
 
 
 @spread
+@prints(Output.JSON, Output.YAML)
 def deliver(
     *,
     spec: Spec = SPEC,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and what would be refused now; write and start nothing.")
     ] = False,
@@ -93,9 +82,9 @@ def deliver(
         options = DeliverOptions(
             spec=delivery,
             spec_path=spec,
-            state=state,
+            state=given().state,
             trusted=named_trust(spec.parent),
-            tracking_uri=tracking_uri,
+            tracking_uri=given().tracking_uri,
             version=version,
             users=users,
             keep_fleet=keep,
@@ -104,21 +93,19 @@ def deliver(
         )
         if dry:
             found = dry_run(options)
-            return show_dry_run(delivery, spec, found.plan, found.refusals, output)
+            return show_dry_run(delivery, spec, found.plan, found.refusals, given().output)
         outcome = run(options, display)
     reports.tell(display.story, outcome.result.delivery)
-    return print_outcome(outcome, display, output=output)
+    return print_outcome(outcome, display, output=given().output)
 
 
 @spread
+@prints(Output.JSON, Output.YAML)
 def resume(
     *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Continue a delivery whose process died. Finished steps are not repeated.
 
@@ -142,11 +129,12 @@ def resume(
 
     credentials = ResumeCredentials(by, prover_of(proof), named_trust())
     display = follow(PlainConsole(stderr=True), SystemClock())
-    outcome = run(ResumeOptions(delivery, state, credentials, tracking_uri), display)
-    return print_outcome(outcome, display, output=output)
+    outcome = run(ResumeOptions(delivery, given().state, credentials, given().tracking_uri), display)
+    return print_outcome(outcome, display, output=given().output)
 
 
 @spread
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def approve(
     *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
@@ -163,9 +151,6 @@ def approve(
         Path | None, typer.Option(metavar="FILE", help="The statement that was signed; with --signature or a token.")
     ] = None,
     signature: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH signature of the statement.")] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Approve or refuse a step of a delivery that waits for it.
 
@@ -187,9 +172,9 @@ def approve(
     answer = ApprovalOptions(
         delivery=delivery,
         asked=asked,
-        state=state,
+        state=given().state,
         trusted=named_trust(),
-        tracking_uri=tracking_uri,
+        tracking_uri=given().tracking_uri,
         by=by,
         reason=reason,
         refuse=refuse,
@@ -199,23 +184,20 @@ def approve(
         signature=SignatureProver(signature) if signature else None,
     )
     result = run(answer)
-    if output.is_data:
-        print_data(result.model_dump(mode="json"), output)
+    if given().output.is_data:
+        print_data(result.model_dump(mode="json"), given().output)
     else:
-        say(result.question if output is ListOutput.NAME else str(result))
+        say(result.question if given().output is Output.NAME else str(result))
     return 0
 
 
-@spread
+@prints(Output.JSON, Output.YAML, Output.MARKDOWN)
 def plan(
     *,
     spec: Spec = SPEC,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
-    output: Annotated[PlanOutput, typer.Option("-o", "--output", help="Output format.")] = PlanOutput.TEXT,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
 
@@ -231,17 +213,14 @@ def plan(
     """
     from tidegate.cli.commands.plan import show_plan
 
-    return show_plan(spec, state, tracking_uri, offline=offline, output=output)
+    return show_plan(spec, given().state, given().tracking_uri, offline=offline, output=given().output)
 
 
-@spread
+@prints(Output.JSON, Output.YAML)
 def status(
     *,
     spec: Spec = SPEC,
-    where: RegionOptions,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
+    region: Regions = None,
 ) -> int:
     """Show the last delivery and what every region serves. Changes nothing.
 
@@ -256,20 +235,21 @@ def status(
     from tidegate.cli.views.status import status_data, status_lines
     from tidegate.core.clock import SystemClock
 
-    report = run(spec, state, tracking_uri, where.selected)
-    if output.is_data:
-        print_data(status_data(report), output)
+    def wanted(read: Delivery) -> tuple[str, ...]:
+        return selected_regions(read, region or (), given().context)
+
+    report = run(spec, given().state, given().tracking_uri, wanted)
+    if given().output.is_data:
+        print_data(status_data(report), given().output)
     else:
         say(*status_lines(report, SystemClock().now()))
     return int(report.exit_code)
 
 
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def history(
     spec: Spec = SPEC,
     last: Annotated[int, typer.Option(min=1, help="Number of deliveries at most.")] = 20,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """List the deliveries of the spec's model, newest first. Changes nothing.
 
@@ -281,29 +261,26 @@ def history(
     from tidegate.app.status import history as run
     from tidegate.cli.views.status import history_data, history_lines
 
-    found = run(spec, state, tracking_uri, last=last)
-    if output.is_data:
-        print_data(history_data(found), output)
-    elif output is ListOutput.NAME:
+    found = run(spec, given().state, given().tracking_uri, last=last)
+    if given().output.is_data:
+        print_data(history_data(found), given().output)
+    elif given().output is Output.NAME:
         print_names(each.summary.id for each in found)
     else:
         say(*history_lines(found))
     return 0
 
 
-@spread
+@prints(Output.JSON, Output.YAML)
 def rollback(
     *,
     spec: Spec = SPEC,
     to: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Go further back: to `previous`, or to a version's number.")
     ] = None,
-    where: RegionOptions,
+    region: Regions = None,
     start: Annotated[bool, typer.Option("--start", help="With --to: start the version where it is not warm.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask for confirmation.")] = False,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Roll back all regions now, to the version before the delivery.
 
@@ -327,16 +304,16 @@ def rollback(
     outcome = roll_back_regions(
         RollbackOptions(
             wanted,
-            state,
-            tracking_uri,
+            given().state,
+            given().tracking_uri,
             to=to,
             start=start,
             confirm=None if yes else confirm_move,
-            regions=where.selected(wanted),
+            regions=selected_regions(wanted, region or (), given().context),
         )
     )
-    if output.is_data:
-        print_data({"regions": outcome.versions, "wrong": outcome.wrong}, output)
+    if given().output.is_data:
+        print_data({"regions": outcome.versions, "wrong": outcome.wrong}, given().output)
     else:
         say(*(f"{region}: version {version}" for region, version in outcome.versions.items()))
     for line in outcome.wrong:
@@ -346,8 +323,6 @@ def rollback(
 
 def report(
     spec: Spec = SPEC,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
     last: Annotated[int, typer.Option(min=1, help="Number of deliveries, newest last.")] = 1,
     target: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("report.html"),
 ) -> int:
@@ -359,7 +334,7 @@ def report(
     """
     from tidegate.app.reports import report as run
 
-    run(spec, state, tracking_uri, last=last, target=target)
+    run(spec, given().state, given().tracking_uri, last=last, target=target)
     print(target)
     return 0
 
@@ -380,7 +355,7 @@ def confirm_move(question: str) -> None:
         raise Refused("not confirmed: nothing was changed", hint="answer y, or give --yes")
 
 
-def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: OutputForm) -> int:
+def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: Output) -> int:
     """How a delivery ended, and where its report is; returns the exit code that says it."""
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import summary

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, STATE, As, Insecure, LoginOptions, Spec, State, Tracking, spread
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Insecure, LoginOptions, Spec, spread
 from tidegate.cli.output import Output, say
 
 engine = typer.Typer(name="engine", help="Engines and their images: build, inspect, push, verify.")
@@ -22,7 +23,7 @@ Image = Annotated[
 
 
 @engine.command("record")
-def engine_record(spec: Spec = SPEC, state: State = STATE, tracking_uri: Tracking = None) -> int:
+def engine_record(spec: Spec = SPEC) -> int:
     """Record that the champion is served by the spec's engine, so that a change of it alone can be delivered.
 
     Deliveries and `fleet up` record it themselves; use it for a champion of an older tidegate. Changes no region.
@@ -33,11 +34,12 @@ def engine_record(spec: Spec = SPEC, state: State = STATE, tracking_uri: Trackin
     """
     from tidegate.app.fleet import record_serving
 
-    say(record_serving(spec, state, tracking_uri))
+    say(record_serving(spec, given().state, given().tracking_uri))
     return 0
 
 
 @engine.command("build")
+@prints(Output.JSON, Output.YAML)
 def build(
     model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
     spec: Annotated[Path, typer.Option("-f", "--file", "--spec", help="The delivery's spec.")] = SPEC,
@@ -53,9 +55,6 @@ def build(
         Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the manifest with.")
     ] = None,
     insecure: Insecure = False,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Build the engine of a model version, test it, and pack it into an OCI image when there is a base.
 
@@ -75,17 +74,18 @@ def build(
     request = EngineBuildOptions(
         model=model,
         spec=spec,
-        state=state,
-        tracking_uri=tracking_uri,
+        state=given().state,
+        tracking_uri=given().tracking_uri,
         base=base,
         layout=layout,
         with_weights=weights,
         sign_key=sign_key,
     )
-    return build_engine(request, RegistryLogin(insecure), output=output)
+    return build_engine(request, RegistryLogin(insecure), output=given().output)
 
 
 @engine.command("base")
+@prints(Output.JSON, Output.YAML)
 def base_image(
     base: Annotated[
         str,
@@ -101,7 +101,6 @@ def base_image(
         str | None, typer.Option(metavar="REFERENCE", help="Also push the image: REGISTRY/REPOSITORY:TAG.")
     ] = None,
     insecure: Insecure = False,
-    output: As = Output.TEXT,
 ) -> int:
     """Build the base image of engines, without a container daemon, and print its name.
 
@@ -116,12 +115,13 @@ def base_image(
     from tidegate.app.wiring.engines.registries import RegistryLogin
     from tidegate.cli.commands.images import build_engine_base
 
-    return build_engine_base(base, layout, push, RegistryLogin(insecure), output=output)
+    return build_engine_base(base, layout, push, RegistryLogin(insecure), output=given().output)
 
 
 @engine.command("inspect")
 @spread
-def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> int:
+@prints(Output.JSON, Output.YAML)
+def inspect(*, image: Image, login: LoginOptions) -> int:
     """Show an engine's layers, launch, compile key and files; fetches no large layer. Changes nothing.
 
     \b
@@ -132,11 +132,12 @@ def inspect(*, image: Image, login: LoginOptions, output: As = Output.TEXT) -> i
     from tidegate.cli.commands.images import show_image
     from tidegate.cli.engine_images import login_of
 
-    return show_image(image, login_of(login, image), output=output)
+    return show_image(image, login_of(login, image), output=given().output)
 
 
 @engine.command("push")
 @spread
+@prints(Output.JSON, Output.YAML)
 def push(
     *,
     layout: Annotated[str, typer.Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
@@ -148,9 +149,6 @@ def push(
         bool, typer.Option("--mark", help="Record the image on its model version, for clusters to serve.")
     ] = False,
     login: LoginOptions,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Push an engine from a layout to an image registry, with its SBOM.
 
@@ -168,18 +166,18 @@ def push(
     from tidegate.cli.engine_images import login_of
 
     access = login_of(login, reference)
-    marks = open_registry(state, tracking_uri) if mark else None
-    return push_engine(layout, reference, access, sign_key, marks, output=output)
+    marks = open_registry(given().state, given().tracking_uri) if mark else None
+    return push_engine(layout, reference, access, sign_key, marks, output=given().output)
 
 
 @engine.command("verify")
 @spread
+@prints(Output.JSON, Output.YAML)
 def verify(
     *,
     image: Image,
     key: Annotated[Path, typer.Option("--key", help="Public key (PEM) of the builder.")],
     login: LoginOptions,
-    output: As = Output.TEXT,
 ) -> int:
     """Verify the signatures of an engine's image, and print what each covers. Changes nothing.
 
@@ -193,4 +191,4 @@ def verify(
     from tidegate.cli.commands.images import verify_image
     from tidegate.cli.engine_images import login_of
 
-    return verify_image(image, key, login_of(login, image), output=output)
+    return verify_image(image, key, login_of(login, image), output=given().output)

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from engine_images.choices import EnginePlatform
-from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
+from tidegate.cli.global_options import given
+from tidegate.cli.options import SPEC, Spec
 
 fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
 
@@ -19,8 +20,6 @@ fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this 
 @fleet.command("up")
 def fleet_up(
     spec: Spec = SPEC,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all regions serve.")] = False,
 ) -> int:
     """Start the fleet and serve the champion in all regions until Ctrl-C.
@@ -32,12 +31,12 @@ def fleet_up(
     from tidegate.app.fleet import FleetOptions, serve_fleet
     from tidegate.cli.output import say
 
-    serve_fleet(FleetOptions(spec, state, tracking_uri, detach=detach), say)
+    serve_fleet(FleetOptions(spec, given().state, given().tracking_uri, detach=detach), say)
     return 0
 
 
 @fleet.command("down")
-def fleet_down(state: State = STATE) -> int:
+def fleet_down() -> int:
     """Drain and stop the fleet on this machine.
 
     \b
@@ -46,13 +45,12 @@ def fleet_down(state: State = STATE) -> int:
     """
     from tidegate.app.fleet import stop_fleet
 
-    print("stopped" if stop_fleet(state) else "no fleet runs here")
+    print("stopped" if stop_fleet(given().state) else "no fleet runs here")
     return 0
 
 
 def traffic(
     spec: Spec = SPEC,
-    state: State = STATE,
     seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: on Ctrl-C.")] = None,
 ) -> int:
     """Generate the load that `traffic` in the spec describes.
@@ -65,7 +63,7 @@ def traffic(
     """
     from tidegate.app.fleet import play_traffic
 
-    totals = play_traffic(spec, state, seconds=seconds)
+    totals = play_traffic(spec, given().state, seconds=seconds)
     print(f"{totals.failed} of {totals.requests} requests failed, {totals.cut} were cut")
     return 0
 

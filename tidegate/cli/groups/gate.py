@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import As, PrometheusAccessOption, ReportOptions, spread
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import PrometheusAccessOption, ReportOptions, spread
 from tidegate.cli.output import Output
 
 gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
@@ -246,6 +247,7 @@ def serve(
 
 
 @gate.command("plan")
+@prints(Output.JSON, Output.YAML)
 def plan(
     gates: GatesFile,
     requests_per_second: Annotated[
@@ -265,7 +267,6 @@ def plan(
     stable_pods: Annotated[
         int, typer.Option(min=1, help="Pods of the stable version; with two or more, their spread weakens evidence.")
     ] = 1,
-    output: As = Output.TEXT,
 ) -> int:
     """Show how many requests and how long each gate needs, and the smallest regression it detects. Changes nothing.
 
@@ -280,4 +281,4 @@ def plan(
     from tidegate.cli.commands.gate.plan import ExpectedTraffic, plan_gates
 
     expected = ExpectedTraffic(requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
-    return plan_gates(gates, expected, output=output)
+    return plan_gates(gates, expected, output=given().output)

@@ -1,7 +1,7 @@
 """`tidegate model`: options, help and output."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import STATE, AsList, State, Tracking
-from tidegate.cli.output import ListOutput, print_data, say
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
 
 
 @model.command("register")
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def model_register(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     source: Annotated[
@@ -30,9 +31,6 @@ def model_register(
     ],
     alias: Annotated[str | None, typer.Option(help="Alias to set, such as challenger.")] = None,
     description: Annotated[str, typer.Option(help="Description of the version.")] = "",
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Register a model's files as its next version, with a digest of every file.
 
@@ -47,21 +45,19 @@ def model_register(
     from tidegate.app.models.register import Registration, register
 
     _require_alias(alias)
-    version = register(Registration(name, source, state, tracking_uri, alias, description or None))
-    _tell(version, output)
+    version = register(Registration(name, source, given().state, given().tracking_uri, alias, description or None))
+    _tell(version, given().output)
     return 0
 
 
 @model.command("adopt")
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def model_adopt(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     version: Annotated[str, typer.Argument(help="Number of the version, or an alias.", show_default="the newest")] = "",
     folder: Annotated[
         str | None, typer.Option(help="The Hugging Face folder among its artifacts; . is their top.")
     ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Write the digests of a version's files as tags, however it was logged. Reads the files once.
 
@@ -75,19 +71,17 @@ def model_adopt(
     from tidegate.app.process import NotedAdoption
     from tidegate.app.wiring.stores import open_registry
 
-    registry, noted = open_registry(state, tracking_uri), NotedAdoption()
+    registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
     adopted = registry.adopt(name, version or registry.newest(name), folder=folder, progress=noted)
     left_out = noted.seen.layout.left_out if noted.seen else ()
-    _tell(adopted, output, {"adopted_now": noted.seen is not None, "left_out": left_out})
+    _tell(adopted, given().output, {"adopted_now": noted.seen is not None, "left_out": left_out})
     return 0
 
 
 @model.command("list")
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def model_list(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """List a model's versions, their aliases and digests. Changes nothing.
 
@@ -97,23 +91,21 @@ def model_list(
     """
     from tidegate.app.wiring.stores import open_registry
 
-    found = open_registry(state, tracking_uri).versions(name)
-    if output.is_data:
-        print_data([version.model_dump(mode="json") for version in found], output)
+    found = open_registry(given().state, given().tracking_uri).versions(name)
+    if given().output.is_data:
+        print_data([version.model_dump(mode="json") for version in found], given().output)
         return 0
     for version in found:
-        _tell(version, output)
+        _tell(version, given().output)
     return 0
 
 
 @model.command("alias")
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def model_alias(
     name: Annotated[str, typer.Argument(help="Name of the registered model.")],
     version: Annotated[str, typer.Argument(help="Number of the version.")],
     alias: Annotated[str, typer.Argument(help="Such as challenger, champion or production.")],
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Set an alias of a version. Moves it when another version has it.
 
@@ -124,9 +116,9 @@ def model_alias(
     from tidegate.app.wiring.stores import open_registry
 
     _require_alias(alias)
-    registry = open_registry(state, tracking_uri)
+    registry = open_registry(given().state, given().tracking_uri)
     registry.set_alias(name, alias, version)
-    _tell(next(each for each in registry.versions(name) if alias in each.aliases), output)
+    _tell(next(each for each in registry.versions(name) if alias in each.aliases), given().output)
     return 0
 
 
@@ -135,8 +127,6 @@ def model_download(
     uri: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
     folder: Annotated[Path, typer.Argument(help="Folder to write to; the files are in FOLDER/model.")],
     digest: Annotated[str, typer.Option(help="Refuse a version whose files have another digest.")] = "",
-    state: State = STATE,
-    tracking_uri: Tracking = None,
 ) -> int:
     """Download a version's files to a folder, and verify each against its digest.
 
@@ -149,7 +139,7 @@ def model_download(
     from registry.conventions import name_and_reference
     from tidegate.app.wiring.stores import open_registry
 
-    registry = open_registry(state, tracking_uri)
+    registry = open_registry(given().state, given().tracking_uri)
     version = registry.resolve(*name_and_reference(uri))
     if digest and version.digest != digest:
         raise UsageError(f"{version.uri}: found digest {version.digest[:12]}; expected {digest[:12]}")
@@ -157,12 +147,12 @@ def model_download(
     return 0
 
 
-def _tell(version: ModelVersion, output: ListOutput, more: Mapping[str, object] | None = None) -> None:
+def _tell(version: ModelVersion, output: Output, more: Mapping[str, object] | None = None) -> None:
     """One version; data has `more`."""
     if output.is_data:
         print_data(version.model_dump(mode="json") | dict(more or {}), output)
     else:
-        say(version.uri if output is ListOutput.NAME else _line(version))
+        say(version.uri if output is Output.NAME else _line(version))
 
 
 def _require_alias(alias: str | None) -> None:

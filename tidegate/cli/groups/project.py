@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.cli.completion import Shell, print_script
-from tidegate.cli.options import SPEC, As, Spec, spread
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Spec, spread
 from tidegate.cli.output import Output
-from tidegate.cli.rollout_options import RegionOptions
+from tidegate.cli.rollout_options import Regions, selected_regions
 from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.spec.delivery import Delivery
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,11 @@ class WorkloadOptions:
 
 
 @spread
+@prints(Output.JSON, Output.YAML)
 def init(
     *,
     folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path(),
     workload: WorkloadOptions,
-    output: As = Output.TEXT,
 ) -> int:
     """Write a delivery.yaml: an example, or a draft from a cluster.
 
@@ -94,9 +98,10 @@ def init(
       tidegate init --from-deployment vllm --context eu --context us --to delivery.yaml -o json
     """
     if not workload.is_asked:
-        if output is not Output.TEXT:
+        if given().output is not Output.TEXT:
             raise UsageError(
-                "--output: only with --from-rollout or --from-deployment", hint="give one of them, or leave it out"
+                "--given().output: only with --from-rollout or --from-deployment",
+                hint="give one of them, or leave it out",
             )
         from tidegate.cli.commands.init import write_example
 
@@ -108,14 +113,14 @@ def init(
     asked = DraftRequest(
         kind=WorkloadKind.ROLLOUT if workload.from_rollout else WorkloadKind.DEPLOYMENT,
         workload=workload.from_rollout or workload.from_deployment or "",
-        contexts=tuple(workload.context or ()),
+        contexts=tuple(workload.context or filter(None, [given().context])),
         namespace=workload.namespace,
         name=workload.name or "",
         container=workload.container or "",
         to=workload.to or folder / "delivery.yaml",
         adopting=workload.adopt,
     )
-    return write_draft(asked, output=output)
+    return write_draft(asked, output=given().output)
 
 
 def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:
@@ -143,15 +148,14 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_de
     return print_script(shell)
 
 
-@spread
+@prints(Output.JSON, Output.YAML)
 def doctor(
     *,
     spec: Spec = SPEC,
-    where: RegionOptions,
+    region: Regions = None,
     controller_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
-    output: As = Output.TEXT,
 ) -> int:
     """Find what would break a delivery in the clusters, and the fix. Changes nothing.
 
@@ -164,13 +168,16 @@ def doctor(
     """
     from tidegate.cli.commands.doctor import show_findings
 
-    return show_findings(spec, where.selected, controller_namespace, output=output)
+    def wanted(read: Delivery) -> tuple[str, ...]:
+        return selected_regions(read, region or (), given().context)
+
+    return show_findings(spec, wanted, controller_namespace, output=given().output)
 
 
+@prints(Output.JSON, Output.YAML)
 def notify(
     spec: Spec = SPEC,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every message instead; send nothing.")] = False,
-    output: As = Output.TEXT,
 ) -> int:
     """Send a test message to everyone under `notify` in a spec, or show what a delivery would send.
 
@@ -184,4 +191,4 @@ def notify(
     """
     from tidegate.cli.commands.notify import try_notifications
 
-    return try_notifications(spec, dry_run=dry_run, output=output)
+    return try_notifications(spec, dry_run=dry_run, output=given().output)

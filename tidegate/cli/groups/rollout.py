@@ -11,9 +11,10 @@ import typer
 
 from rollouts.manifests.conventions import GitOpsTool, RenderPart, TrafficRouter
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import SPEC, STATE, As, AsList, Spec, State, Tracking, spread
-from tidegate.cli.output import ListOutput, Output
-from tidegate.cli.rollout_options import Context, Namespace, RegionOfSpec, ReleaseOptions
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Spec, spread
+from tidegate.cli.output import Output
+from tidegate.cli.rollout_options import Namespace, RegionOfSpec, ReleaseOptions
 
 rollout = typer.Typer(name="rollout", help="Rollouts and other Kubernetes objects of a delivery.")
 
@@ -22,6 +23,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show each write; send n
 
 @rollout.command("render")
 @spread
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def render(
     *,
     release: ReleaseOptions,
@@ -30,7 +32,6 @@ def render(
         typer.Option("--part", help="Only this part: an administrator applies setup and admission once; repeatable."),
     ] = None,
     against: Annotated[bool, typer.Option("--against", help="Refuse (exit 2) if it has others' objects.")] = False,
-    output: AsList = ListOutput.TEXT,
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
 
@@ -44,16 +45,16 @@ def render(
     from tidegate.cli.commands.rollout_objects import render_objects
 
     parts = [each for each in RenderPart if not part or each in part]
-    return render_objects(release, parts, against=against, output=output)
+    return render_objects(release, parts, against=against, output=given().output)
 
 
 @rollout.command("diff")
 @spread
+@prints(Output.JSON, Output.YAML)
 def diff(
     *,
     release: ReleaseOptions,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
-    output: As = Output.TEXT,
 ) -> int:
     """Show what applying a region's objects would change in its cluster, and what is left over there.
 
@@ -66,16 +67,15 @@ def diff(
     """
     from tidegate.cli.commands.rollout_objects import diff_objects
 
-    return diff_objects(release, exit_code=exit_code, output=output)
+    return diff_objects(release, exit_code=exit_code, output=given().output)
 
 
 @rollout.command("ignore-differences")
-@spread
+@prints(Output.JSON, Output.YAML)
 def ignore_differences_command(
     *,
     spec: Spec = SPEC,
     tool: Annotated[GitOpsTool, typer.Option("--for", help="Who applies what is in Git.")] = GitOpsTool.ARGO_CD,
-    output: As = Output.TEXT,
 ) -> int:
     """Print what keeps Argo CD or Flux from writing back what deliveries write.
 
@@ -90,20 +90,17 @@ def ignore_differences_command(
     """
     from tidegate.cli.commands.gitops import ignore_differences
 
-    return ignore_differences(spec, tool, output)
+    return ignore_differences(spec, tool, given().output)
 
 
 @rollout.command("adopt")
-@spread
+@prints(Output.JSON, Output.YAML)
 def adopt_command(
     *,
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
     version: Annotated[str | None, typer.Option(help="What its pods serve; default: the champion.")] = None,
     dry_run: DryRun = False,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Take over a Rollout of others with its Services and its route, while it serves.
 
@@ -119,17 +116,16 @@ def adopt_command(
     from tidegate.cli.commands.adoption import adopt
 
     asked = AdoptionRequest(spec, region, dry_run)
-    return adopt(asked, version=version, state=state, tracking_uri=tracking_uri, output=output)
+    return adopt(asked, version=version, state=given().state, tracking_uri=given().tracking_uri, output=given().output)
 
 
 @rollout.command("release")
-@spread
+@prints(Output.JSON, Output.YAML)
 def release_command(
     *,
     spec: Spec = SPEC,
     region: RegionOfSpec = None,
     dry_run: DryRun = False,
-    output: As = Output.TEXT,
 ) -> int:
     """Give a Rollout back that was adopted, with its Services and its route, while it serves.
 
@@ -144,7 +140,7 @@ def release_command(
     from tidegate.app.clusters.adoption import AdoptionRequest
     from tidegate.cli.commands.adoption import release
 
-    return release(AdoptionRequest(spec, region, dry_run), output=output)
+    return release(AdoptionRequest(spec, region, dry_run), output=given().output)
 
 
 @rollout.command("guard")
@@ -153,7 +149,6 @@ def guard(
         str, typer.Argument(metavar="NAME", help="Name of the delivery, which its Rollout has too.", show_default=False)
     ],
     region: Annotated[str, typer.Option("--region", help="Region, for the lines of output.", show_default=False)],
-    context: Context = None,
     namespace: Namespace = None,
     traffic: Annotated[
         TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
@@ -189,7 +184,7 @@ def guard(
     asked = GuardOptions(
         name=name,
         region=region,
-        context=context,
+        context=given().context,
         namespace=namespace,
         traffic=traffic,
         route=route,

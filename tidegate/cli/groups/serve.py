@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import SPEC, STATE, Spec, State, Tracking
+from tidegate.cli.global_options import given
+from tidegate.cli.options import SPEC, Spec
 
 
 class StartAs(StrEnum):
@@ -93,11 +94,6 @@ def serve(
         str | None,
         typer.Option(metavar="URL", help="Create or renew MLflow's webhook to this address, and test it."),
     ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="Context of the cluster that runs workflows; default: the current one.")
-    ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
 ) -> int:
     """Start a delivery whenever a model version gets the alias.
 
@@ -119,8 +115,8 @@ def serve(
 
     options = ServeOptions(
         spec=spec,
-        state=state,
-        tracking_uri=tracking_uri,
+        state=given().state,
+        tracking_uri=given().tracking_uri,
         listen=ListenOptions(
             address=address,
             page=page,
@@ -132,7 +128,7 @@ def serve(
             key=tls_key,
         ),
         workflows=start is StartAs.WORKFLOW,
-        context=context,
+        context=given().context,
         policy=QueuePolicy(queue),
         every=every,
         register=register,

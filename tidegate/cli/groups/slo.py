@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, As, PrometheusAccessOption, Spec
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, PrometheusAccessOption, Spec
 from tidegate.cli.output import Output
 
 slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
@@ -100,6 +101,7 @@ def generate(
 
 
 @slo.command("validate")
+@prints(Output.JSON, Output.YAML)
 def validate(
     source: Input,
     extra_labels: ExtraLabels = None,
@@ -108,7 +110,6 @@ def validate(
     exclude: Exclude = None,
     include: Include = None,
     duplicates: Duplicates = False,
-    output: As = Output.TEXT,
 ) -> int:
     """Check SLO specs and their rules; prints every problem at once. Changes nothing.
 
@@ -120,7 +121,7 @@ def validate(
     from tidegate.cli.commands.slo.rules import SloInput, validate_slos
 
     asked = SloInput(source, tuple(extra_labels or ()), period, windows_path, exclude, include, duplicates)
-    return validate_slos(asked, output=output)
+    return validate_slos(asked, output=given().output)
 
 
 @slo.command("export")

@@ -12,7 +12,8 @@ import typer
 
 from tidegate.cli.command import Group
 from tidegate.cli.durations import Duration, duration
-from tidegate.cli.options import SPEC, STATE, As, ProofOptions, Spec, State, Tracking, spread
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, ProofOptions, Spec, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ Delivery = Annotated[
 
 @stage.command("open")
 @spread
+@prints(Output.JSON, Output.YAML)
 def stage_open(
     *,
     spec: Spec = SPEC,
@@ -64,9 +66,6 @@ def stage_open(
     ] = Duration(minutes=15),
     by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
     proof: ProofOptions,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
@@ -74,8 +73,8 @@ def stage_open(
 
     \b
     Examples:
-      tidegate stage open -f delivery.yaml --version 7
-      tidegate stage open -f delivery.yaml --key "$WORKFLOW_UID" --output json
+      tidegate stage open delivery.yaml --version 7
+      tidegate stage open delivery.yaml --key "$WORKFLOW_UID" --output json
     """
     from tidegate.app.stages import StageOpenOptions, open_stages
     from tidegate.app.wiring.attached import ResumeCredentials
@@ -85,24 +84,27 @@ def stage_open(
 
     options = StageOpenOptions(
         spec=spec,
-        state=state,
+        state=given().state,
         credentials=ResumeCredentials(by, prover_of(proof), named_trust(None if delivery else spec.parent)),
-        tracking_uri=tracking_uri,
+        tracking_uri=given().tracking_uri,
         version=version,
         key=key,
         delivery=delivery,
         patience=patience,
     )
     opened = open_stages(options)
-    if output.is_data:
+    if given().output.is_data:
         steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in opened.plan.steps]
-        print_data({"delivery": opened.delivery, "version": opened.plan.version.version, "steps": steps}, output)
+        print_data(
+            {"delivery": opened.delivery, "version": opened.plan.version.version, "steps": steps}, given().output
+        )
     else:
         print(opened.delivery)
     return 0
 
 
 @stage.command(STEP)
+@prints(Output.JSON, Output.YAML)
 def stage_step(
     step: Annotated[
         str, typer.Argument(help="A step's id, such as canary@eu-west-1/25; or a stage's name with the options below.")
@@ -115,9 +117,6 @@ def stage_step(
         str | None,
         typer.Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
     ] = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Run one step of a delivery that `stage open` opened.
 
@@ -138,28 +137,26 @@ def stage_step(
     options = StageStepOptions(
         step=step_id(step, region=region, weight=weight, wave=wave),
         delivery=delivery,
-        state=state,
-        tracking_uri=tracking_uri,
+        state=given().state,
+        tracking_uri=given().tracking_uri,
         key=key,
     )
     result = run_stage(options, _display())
-    if output.is_data:
-        print_data(result.model_dump(mode="json"), output)
+    if given().output.is_data:
+        print_data(result.model_dump(mode="json"), given().output)
     else:
         note(f"{result.step}: {result.reason}")
     return int(result.exit_code)
 
 
 @stage.command("close")
+@prints(Output.JSON, Output.YAML)
 def stage_close(
     delivery: Annotated[
         str | None, typer.Option(envvar="TIDEGATE_DELIVERY", help="Id of the delivery, as `stage open` prints it.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="In place of the id: the key that `stage open` was given.")] = None,
     spec: Annotated[Path, typer.Argument(help="With --key: the delivery's spec.")] = SPEC,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """End a delivery: delivered when all steps are done, else rolled back. For exit handlers.
 
@@ -168,19 +165,21 @@ def stage_close(
     \b
     Examples:
       tidegate stage close --delivery ID
-      tidegate stage close -f delivery.yaml --key "$WORKFLOW_UID"
+      tidegate stage close delivery.yaml --key "$WORKFLOW_UID"
     """
     from tidegate.app.process import note
     from tidegate.app.stages import StageCloseOptions, close_stages
     from tidegate.cli.output import print_data, say
 
-    options = StageCloseOptions(state=state, tracking_uri=tracking_uri, delivery=delivery, key=key, spec=spec)
+    options = StageCloseOptions(
+        state=given().state, tracking_uri=given().tracking_uri, delivery=delivery, key=key, spec=spec
+    )
     result = close_stages(options, _display())
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
-    if output.is_data:
-        print_data(result.model_dump(mode="json"), output)
+    if given().output.is_data:
+        print_data(result.model_dump(mode="json"), given().output)
     else:
         say(f"{result.ending}: {result.reason}")
     return int(result.exit_code)

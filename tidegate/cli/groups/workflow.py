@@ -11,19 +11,16 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import SPEC, STATE, As, AsList, Insecure, Spec, State, Tracking
-from tidegate.cli.output import ListOutput, Output
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Insecure, Spec
+from tidegate.cli.output import Output
 
 workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
 
 
-Context = Annotated[
-    str | None, typer.Option(help="Context of the cluster that runs workflows; default: the current one.")
-]
-
-
 @workflow.command("render")
-def render(spec: Spec = SPEC, output: AsList = ListOutput.TEXT) -> int:
+@prints(Output.JSON, Output.YAML, Output.NAME)
+def render(spec: Spec = SPEC) -> int:
     """Print the WorkflowTemplate of a delivery and all that it needs, as YAML for `kubectl apply`.
 
     Reads the spec and the files that it names. Asks no cluster and no registry; changes nothing.
@@ -36,20 +33,17 @@ def render(spec: Spec = SPEC, output: AsList = ListOutput.TEXT) -> int:
     from tidegate.app.clusters.workflows import render_workflow
     from tidegate.cli.output import print_objects
 
-    print_objects(render_workflow(spec), output)
+    print_objects(render_workflow(spec), given().output)
     return 0
 
 
 @workflow.command("submit")
+@prints(Output.JSON, Output.YAML)
 def submit(
     version: Annotated[str, typer.Option(help="Number of the model version.", show_default=False)],
     spec: Spec = SPEC,
     delivery: Annotated[str, typer.Option(help="Continue this delivery, whose workflow was lost.")] = "",
     apply: Annotated[bool, typer.Option("--apply", help="First apply what `workflow render` prints.")] = False,
-    context: Context = None,
-    state: State = STATE,
-    tracking_uri: Tracking = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
 
@@ -64,15 +58,18 @@ def submit(
     from tidegate.app.clusters.workflows import SubmitOptions, submit_workflow
     from tidegate.cli.output import print_data
 
-    submitted = submit_workflow(spec, SubmitOptions(version, delivery, apply, context, state, tracking_uri))
-    if output.is_data:
-        print_data({"workflow": submitted.name, "namespace": submitted.namespace}, output)
+    submitted = submit_workflow(
+        spec, SubmitOptions(version, delivery, apply, given().context, given().state, given().tracking_uri)
+    )
+    if given().output.is_data:
+        print_data({"workflow": submitted.name, "namespace": submitted.namespace}, given().output)
     else:
         print(submitted.name)
     return 0
 
 
 @workflow.command("image")
+@prints(Output.JSON, Output.YAML)
 def image(
     installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder into which tidegate was installed.")],
     base: Annotated[
@@ -94,7 +91,6 @@ def image(
         list[str] | None,
         typer.Option(help="Also pack what this extra needs, such as s3, gcs or azure; repeatable."),
     ] = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Build the image that steps run in, without a container daemon, and print its name.
 
@@ -113,16 +109,15 @@ def image(
     return build_step_image(
         ToolchainOptions(installed, base, layout, push, whole, tuple(extra or ())),
         RegistryLogin(insecure),
-        output=output,
+        output=given().output,
     )
 
 
 @workflow.command("watch")
+@prints(Output.JSON, Output.YAML)
 def watch(
     name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],
     spec: Spec = SPEC,
-    context: Context = None,
-    output: As = Output.TEXT,
 ) -> int:
     """Print each step of a workflow as it begins and ends, until the workflow ends. Changes nothing.
 
@@ -135,5 +130,5 @@ def watch(
     from tidegate.app.clusters.workflows import watch_workflow
     from tidegate.cli.commands.workflow import print_progress, print_state
 
-    tell = partial(print_state, output=output) if output.is_data else print_progress
-    return int(watch_workflow(name, spec, context, tell).exit_code)
+    tell = partial(print_state, output=given().output) if given().output.is_data else print_progress
+    return int(watch_workflow(name, spec, given().context, tell).exit_code)

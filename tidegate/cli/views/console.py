@@ -8,7 +8,7 @@ from typing import IO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from tidegate.cli.global_options import is_quiet
+from tidegate.cli.global_options import given
 from tidegate.core.text import printable
 
 
@@ -24,7 +24,7 @@ class PlainConsole(Console):
             soft_wrap=soft_wrap,
             stderr=stderr,
             # What goes to stderr by a console is progress; results go to stdout.
-            quiet=stderr and is_quiet(),
+            quiet=stderr and given().quiet,
             markup=False,
             emoji=False,
             highlight=False,

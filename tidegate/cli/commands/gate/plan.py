@@ -10,7 +10,7 @@ from gates.planning.forecast import forecasts, with_proposals
 from gates.sequential_test import AnalysisPlan
 from gates.traffic import Assumptions, Exposure
 from tidegate.app.wiring.gates.gate_sets import read_gates
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import Output, print_data
 from tidegate.cli.views.plan import print_forecasts
 from tidegate.core.errors import ExitCode, UsageError
 
@@ -28,7 +28,7 @@ class ExpectedTraffic:
     stable_pods: int
 
 
-def plan_gates(gates: Path, expected: ExpectedTraffic, *, output: OutputForm) -> int:
+def plan_gates(gates: Path, expected: ExpectedTraffic, *, output: Output) -> int:
     """Tell what every gate needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
     terms = judged.planned(expected.within)

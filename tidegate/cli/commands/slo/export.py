@@ -16,7 +16,7 @@ from slo.model import Labels
 from slo.spec import CountedBy
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import Output, print_data
 from tidegate.core.access.file import endpoint_at
 from tidegate.core.access.model import conflicts_for_rollouts
 from tidegate.core.errors import UsageError
@@ -46,7 +46,7 @@ class ExportOptions:
     """How Argo Rollouts says to that Prometheus who asks."""
 
 
-def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: OutputForm) -> int:
+def export_slos(spec_path: Path, target: Path, asked: ExportOptions, *, output: Output) -> int:
     """Write the files that are not there yet as they should be; leaves every other file of the folder alone."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", hint="name one with --out")

@@ -15,7 +15,7 @@ from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import AlertWindows, windows_among, windows_by_period
 from tidegate.app.process import note
-from tidegate.cli.output import OutputForm, print_data
+from tidegate.cli.output import Output, print_data
 from tidegate.core.durations import parse_prometheus_duration, prometheus_duration
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
@@ -189,7 +189,7 @@ def _text(path: Path, found: list[RuleDocument]) -> str:
     return "".join([rule_file(plain)] * bool(plain) + objects)
 
 
-def validate_slos(asked: SloInput, *, output: OutputForm) -> int:
+def validate_slos(asked: SloInput, *, output: Output) -> int:
     """Tell what the files promise, or all that is wrong with them."""
     try:
         documents = rule_documents(asked)
