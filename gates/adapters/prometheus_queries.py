@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 
-from gates.adapters.prometheus import LOOKBACK, Address, api_of_region, number_in, series_of
+from gates.adapters.prometheus import LOOKBACK, Address, PrometheusSource, api_of_region, number_in, series_of
 from gates.analyses.queries.asked import Window, filled
+from gates.analyses.queries.reading import WithQueries, asking_prometheus
 from gates.evidence import counters
 from gates.evidence.batch import Buckets
 from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, POD
@@ -19,7 +21,30 @@ from gates.evidence.counters import Counts, NotCounts, Origin, Sample
 from gates.evidence.selector import filled_places
 from gates.evidence.series import RawSeries, joined, without_replicas
 from gates.model import ArmKey, NoData
-from tidegate.core.errors import OutsideError
+from gates.ports import EvidenceSource
+from gates.sequential_test import AnalysisPlan
+from tidegate.core.access.file import endpoint_at
+from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.metrics.sources import MetricSource
+
+
+def address_at(url: str, access: Path | None) -> Address:
+    """The Prometheus that a person names; `access` is the file that says who asks.
+
+    Raises:
+        UsageError: it is no address.
+        SpecError: the file is wrong.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
+    # A name and password in the address is how it was asked before there was a file for them.
+    return endpoint_at(url, access) if access else url
+
+
+def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> EvidenceSource:
+    """What both arms did, as a Prometheus has it, with what the gates of `terms` ask it besides; asks nothing yet."""
+    source, asking = PrometheusSource(address, sources=sources), asking_prometheus(terms.settings)
+    return WithQueries(source, PrometheusQueries(address), asking) if asking else source
 
 
 class PrometheusQueries:

@@ -137,18 +137,18 @@ def command_line() -> Typer:
 
 
 def _commands() -> Sequence[Callable[..., int] | Typer]:
-    from tidegate.cli.groups.audit import audit
+    from tidegate.cli.audit import audit
+    from tidegate.cli.engine import engine
+    from tidegate.cli.gate import gate
     from tidegate.cli.groups.delivery import approve, deliver, history, plan, report, resume, rollback, status
-    from tidegate.cli.groups.engine import engine
     from tidegate.cli.groups.fleet import fleet, setup, traffic
-    from tidegate.cli.groups.gate import gate
-    from tidegate.cli.groups.model import model
     from tidegate.cli.groups.project import completion, doctor, init, notify, schema
     from tidegate.cli.groups.rollout import rollout
     from tidegate.cli.groups.serve import serve
-    from tidegate.cli.groups.slo import slo
     from tidegate.cli.groups.stage import stage
     from tidegate.cli.groups.workflow import workflow
+    from tidegate.cli.model import model
+    from tidegate.cli.slo import slo
 
     return (
         *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),

@@ -64,7 +64,7 @@ def login(registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_inspect_tells_what_a_person_wants_to_know(tidegate: Tidegate, layout: Path) -> None:
-    said = tidegate("engine", "inspect", f"{layout}:support-llm:7")
+    said = tidegate("engine", "show", f"{layout}:support-llm:7")
 
     assert said.code == 0
     for line in (
@@ -85,7 +85,7 @@ def test_inspect_as_json_is_the_same_from_layout_and_registry(
     assert tidegate("engine", "push", f"{layout}:support-llm:7", target).code == 0
 
     local, remote = (
-        tidegate("engine", "inspect", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
+        tidegate("engine", "show", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
     )
 
     assert local == remote
@@ -95,7 +95,7 @@ def test_inspect_as_json_is_the_same_from_layout_and_registry(
 def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
     small_base(tmp_path / "base")
 
-    said = tidegate("engine", "inspect", "base")
+    said = tidegate("engine", "show", "base")
 
     assert (said.code, said.err) == (
         2,
@@ -105,7 +105,7 @@ def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, t
 
 
 def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
-    said = tidegate("engine", "inspect", "./nowhere:7")
+    said = tidegate("engine", "show", "./nowhere:7")
 
     assert (said.code, said.err) == (
         2,
@@ -177,7 +177,7 @@ def test_a_password_comes_from_stdin_and_goes_nowhere(
 
 @pytest.mark.parametrize("options", [("--username", USER), ("--password-stdin",)])
 def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, options: tuple[str, ...]) -> None:
-    said = tidegate("engine", "inspect", str(layout), *options)
+    said = tidegate("engine", "show", str(layout), *options)
 
     assert (said.code, said.err) == (
         2,
@@ -209,12 +209,12 @@ def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, ke
     subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(other)], check=True)
     (tmp_path / "other.pub").write_bytes(SigningKey(other.read_bytes()).public_pem)
 
-    right = tidegate("engine", "verify", f"{layout}:real:7", "--key", public)
-    wrong = tidegate("engine", "verify", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
+    right = tidegate("engine", "show", f"{layout}:real:7", "--key", public)
+    wrong = tidegate("engine", "show", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
     # Manifest and signature of a good release, another entrypoint.
-    tampered = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", public)
-    unsigned = tidegate("engine", "verify", f"{layout}:support-llm:6", "--key", public)
-    absent = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", "nowhere.pub")
+    tampered = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", public)
+    unsigned = tidegate("engine", "show", f"{layout}:support-llm:6", "--key", public)
+    absent = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", "nowhere.pub")
 
     assert right.code == 0
     assert "engine's manifest  signed by" in right.out

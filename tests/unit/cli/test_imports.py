@@ -92,7 +92,7 @@ def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> N
 
 def test_evidence_in_a_file_is_judged_without_what_a_delivery_or_a_client_needs() -> None:
     gates = ROOT / "examples" / "gates"
-    words = ["gate", "check", str(gates / "gates.yaml"), "--evidence", str(gates / "evidence.jsonl")]
+    words = ["gate", "check", str(gates / "gates.yaml"), str(gates / "evidence.jsonl")]
     unneeded = ["httpx", "matplotlib", "pipelines.spec", "registry", "rich", "slo.spec"]
     assert loaded_by(words, unneeded, ends_with=1) == []
 

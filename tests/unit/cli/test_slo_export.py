@@ -34,7 +34,7 @@ def spec(folder: Path, slos: str = SLOS, within: str = "30m") -> str:
 
 
 def export(path: str, target: Path, *more: str) -> int:
-    return main(["slo", "export", path, "-o", str(target), *more])
+    return main(["slo", "export", path, str(target), *more])
 
 
 def states(out: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ READERS = (
     "notify {}",
     "slo export {} --out out",
     "gate plan {}",
-    "gate check {} --evidence -",
+    "gate check {} -",
     "rollout render {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "rollout diff {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "workflow render {}",
@@ -93,7 +93,7 @@ def test_what_a_spec_names_is_text_too(prompts: str, tmp_path: Path, capsys: pyt
     ("target", "command"),
     [
         ("file/delivery.yaml", "init file"),
-        ("file/out.txt", "gate check gates.yaml --evidence evidence.jsonl --to file/out.txt"),
+        ("file/out.txt", "gate check gates.yaml evidence.jsonl --to file/out.txt"),
         ("file/slo.yaml", "slo generate --input slo.yaml --out file/slo.yaml"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_report_may_go_to_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert main(["gate", "check", "gates.yaml", "--evidence", "evidence.jsonl", "--to", "pipe"]) == 3
+        assert main(["gate", "check", "gates.yaml", "evidence.jsonl", "--to", "pipe"]) == 3
         assert os.read(reader, 1 << 16).startswith(b"gates: inconclusive")
     finally:
         os.close(reader)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from gates.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
@@ -20,7 +21,6 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
 from tidegate.app.process import note, note_sink
-from tidegate.app.wiring.gates.readers import answer_judge, embedder, languages, likelihood, pair_judge
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:

@@ -71,7 +71,7 @@ def deliver(
     from tidegate.cli.views.delivery import follow
     from tidegate.core.clock import SystemClock
 
-    reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
+    reports = reports_wanted(ci=reporting.ci, files=reporting.files)
     display = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         delivery = read_delivery(spec)
