@@ -90,7 +90,7 @@ def verify_deliveries(
     """
     if odd := [head for head in heads if not _HASH.fullmatch(head)]:
         raise UsageError(f"--head {odd[0]}: expected 64 hexadecimal digits")
-    exported = _exported_entries(against) if against else ()
+    exported = exported_entries(against) if against else ()
     audits: list[Audit] = []
     for summary, record, found in deliveries:
         gone = [
@@ -241,7 +241,12 @@ def export_chain(entries: Iterable[ChainEntry], file: Path) -> None:
     write_atomically({file: "".join(lines)})
 
 
-def _exported_entries(path: Path) -> Sequence[ChainEntry]:
+def exported_entries(path: Path) -> Sequence[ChainEntry]:
+    """The entries of an exported chain.
+
+    Raises:
+        UsageError: it is none.
+    """
     hint = "name a file that `tidegate audit export` wrote"
     try:
         lines = lines_of(path.read_text(encoding="utf-8"))

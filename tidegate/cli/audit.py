@@ -24,8 +24,7 @@ def verify(
     named: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="DELIVERY",
-            help="The delivery's id, or its first 8 characters; several are fine. With --all: the spec.",
+            metavar="DELIVERY...", help="Ids of deliveries, or their first 8 characters; with --all: the spec."
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
 
-Input = Annotated[Path, typer.Argument(help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True)]
+Input = Annotated[
+    Path,
+    typer.Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True),
+]
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,10 @@ def generate(
         typer.Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True),
     ] = Path("-"),
     reading: ReadOptions,
-    disable_recordings: Annotated[bool, typer.Option(help="Leave out recording rules.")] = False,
-    disable_alerts: Annotated[bool, typer.Option(help="Leave out alerts.")] = False,
+    disable_recordings: Annotated[
+        bool, typer.Option("--disable-recordings", help="Leave out recording rules.")
+    ] = False,
+    disable_alerts: Annotated[bool, typer.Option("--disable-alerts", help="Leave out alerts.")] = False,
 ) -> int:
     """Write the Prometheus rules of SLOs, as Sloth v0.16 does.
 

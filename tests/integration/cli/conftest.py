@@ -82,7 +82,7 @@ def tidegate(
         capsys.readouterr()
         # A command may set variables for all of its process, which here is the tests' too.
         with patch.dict(os.environ), mlflow_asked_off_the_event_loop():
-            code = main(arguments)
+            code = main([str(each) for each in arguments])
         out, err = capsys.readouterr()
         return Said(code, out, err)
 

@@ -152,5 +152,5 @@ def test_with_keys_only_who_has_one_writes(
 
 
 def test_which_delivery_is_meant_must_be_said(tidegate: Tidegate) -> None:
-    for words in (["verify"], ["verify", "--all"], ["verify", "abc", "--all"], [*ALL, "--head", "0" * 64]):
+    for words in (["verify"], ["verify", "--all", "a.yaml", "b.yaml"], [*ALL, "--head", "0" * 64]):
         assert tidegate("audit", *words).code == 2

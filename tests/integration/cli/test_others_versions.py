@@ -103,7 +103,7 @@ def test_a_version_is_adopted_beforehand_and_once(
 
     listed = tidegate("model", "list", name)
     assert listed.out == f"models:/{name}/1: no digests yet; run: tidegate model add {name} 1\n"
-    first = tidegate("model", "add", name, "--output", "json")
+    first = tidegate("model", "add", name, "1", "--output", "json")
     again = tidegate("model", "add", name, "1", "--output", "json")
 
     assert (first.code, again.code, again.err) == (0, 0, ""), first.err
@@ -122,15 +122,15 @@ def test_which_of_several_folders_is_meant_has_to_be_said(
         folder.rename(tmp_path / "logged" / each)
     pipeline.log_folder(name, tmp_path / "logged")
 
-    refused = tidegate("model", "add", name)
+    refused = tidegate("model", "add", name, "1")
     assert refused.code == 2
     assert refused.err == (
         f"tidegate: models:/{name}/1: several folders could be served: base, tuned; say which: --folder FOLDER\n"
     )
-    assert tidegate("model", "add", name, "--folder", "other").code == 2
-    taken = tidegate("model", "add", name, "--folder", "tuned/", "--output", "json")
+    assert tidegate("model", "add", name, "1", "--folder", "other").code == 2
+    taken = tidegate("model", "add", name, "1", "--folder", "tuned/", "--output", "json")
     assert (taken.code, taken.json["folders"]) == (0, ["tuned"]), taken.err
-    assert tidegate("model", "add", name, "--folder", "base").code == 2
+    assert tidegate("model", "add", name, "1", "--folder", "base").code == 2
 
 
 def test_a_wrong_name_is_answered_with_a_few_near_ones(tidegate: Tidegate) -> None:

@@ -243,7 +243,7 @@ def test_no_output_has_the_secret_even_when_the_server_repeats_it(
             url, options = door.address.replace("//", f"//me:{TOKEN}@"), []
         else:
             (tmp_path / "access.yaml").write_text(json.dumps(WAYS[way]))
-        arms = ["--region", "eu", "--stable", "6", "--canary", "7", "--junit", "junit.xml"]
+        arms = ["--region", "eu", "--stable", "6", "--canary", "7", "--report", "junit.xml"]
         command = ["gate", "check", "gates.yaml", "--prometheus", url, *options, *arms]
         codes = [main(command), main(["--debug", *command])]
     told = capfd.readouterr()

@@ -177,33 +177,33 @@ def test_old_rules_stay_when_new_ones_cannot_be_written(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-i", "nowhere.yaml"], "nowhere.yaml: no such file or directory; name the SLO spec with --input"),
-        (["-i", "slos"], "slos is a directory and - is not; name a directory with --out"),
-        (["-i", "slos", "-o", "a.yaml"], "slos is a directory and a.yaml is not; name a directory with --out"),
-        (["-i", "slos", "-o", "./slos"], "slos is the input itself; name another directory with --out"),
-        (["-i", "a.yaml", "-o", "slos"], "slos is a directory and a.yaml is not; name a file with --out"),
+        (["nowhere.yaml"], "nowhere.yaml: no such file or directory; name a file or folder with SLOs"),
+        (["slos"], "slos is a directory and - is not; name a directory as OUTPUT"),
+        (["slos", "a.yaml"], "slos is a directory and a.yaml is not; name a directory as OUTPUT"),
+        (["slos", "./slos"], "slos is the input itself; name another directory as OUTPUT"),
+        (["a.yaml", "slos"], "slos is a directory and a.yaml is not; name a file as OUTPUT"),
         (
-            ["-i", "slos", "-o", "out", "-n", "nothing"],
+            ["slos", "out", "-n", "nothing"],
             "slos has no .yml or .yaml file; or --fs-include and --fs-exclude leave none",
         ),
         (
-            ["-i", "slos", "-o", "out", "-e", "("],
+            ["slos", "out", "-e", "("],
             "--fs-exclude: found '('; expected a regular expression (missing ), unterminated subpattern at position 0)",
         ),
-        (["-i", "a.yaml", "-l", "team"], "--extra-labels: found 'team'; expected key=value"),
-        (["-i", "a.yaml", "-l", "team="], "--extra-labels: found 'team='; expected key=value"),
+        (["a.yaml", "-l", "team"], "--extra-labels: found 'team'; expected key=value"),
+        (["a.yaml", "-l", "team="], "--extra-labels: found 'team='; expected key=value"),
         (
-            ["-i", "a.yaml", "-l", "1=x"],
+            ["a.yaml", "-l", "1=x"],
             "--extra-labels: found '1=x'; expected key=value, "
             "with a key of letters, digits and '_' that begins with no digit",
         ),
         (
-            ["-i", "a.yaml", "--default-slo-period", "month"],
+            ["a.yaml", "--default-slo-period", "month"],
             "--default-slo-period: found 'month'; "
             "expected a duration as Prometheus writes it, such as 5m, 1h30m or 30d",
         ),
         (
-            ["-i", "a.yaml", "--disable-alerts", "--disable-recordings"],
+            ["a.yaml", "--disable-alerts", "--disable-recordings"],
             "a.yaml: no rules are left; --disable-recordings or --disable-alerts leave none",
         ),
     ],
