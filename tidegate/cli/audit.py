@@ -55,13 +55,14 @@ def verify(
         raise UsageError("which delivery?", hint="name one, or give --all and the spec")
     if head and (every or len(names) > 1):
         raise UsageError("--head is of one delivery", hint="name it")
+    from pipelines.adapters.stores import open_deliveries, open_registry
+    from pipelines.adapters.trust import named_trust
     from pipelines.authority.audit import verify_deliveries
     from pipelines.spec.delivery import Delivery
-    from tidegate.app.wiring.stores import open_deliveries, open_registry
     from tidegate.core.spec import load_spec
 
     spec = Path(names[0] if names else SPEC) if every else None
-    deliveries = open_deliveries(given().state, given().tracking_uri, spec.parent if spec else None)
+    deliveries = open_deliveries(given().state, given().tracking_uri, named_trust(spec.parent if spec else None))
     summaries = (
         deliveries.deliveries(load_spec(spec, Delivery).model.name)
         if spec
@@ -90,8 +91,8 @@ def export(
     Examples:
       tidegate audit export c28ef0c2fd4347d8a6cec0bb904568a8 kept.jsonl
     """
+    from pipelines.adapters.stores import open_deliveries
     from pipelines.authority.audit import export_chain
-    from tidegate.app.wiring.stores import open_deliveries
 
     deliveries = open_deliveries(given().state, given().tracking_uri)
     whole = deliveries.whole_id(delivery)

@@ -66,12 +66,11 @@ def build(
     from engine_images.adapters.packing import pack_engine, require_base_for, this_platform
     from engine_images.build.told import as_data, in_lines, in_one_line
     from engine_images.signature import SigningKey
+    from pipelines.adapters.engines import local_engines, require_machine_for
+    from pipelines.adapters.specs import read_spec
+    from pipelines.adapters.stores import NotedAdoption, open_registry
     from pipelines.state import StateFolder
     from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
-    from tidegate.app.process import NotedAdoption
-    from tidegate.app.wiring.engines.providers import local_engines, require_machine_for
-    from tidegate.app.wiring.specs import read_spec
-    from tidegate.app.wiring.stores import open_registry
 
     # Before minutes of compiling: a name that means no version, a key or a base that cannot be read.
     name, reference = name_and_reference(model)
@@ -132,8 +131,8 @@ def push(
     from engine_images.oci.reading import read_engine_files
     from engine_images.oci.reference import ImageReference
     from engine_images.signature import SigningKey
+    from pipelines.adapters.stores import open_registry
     from registry.conventions import ENGINE_IMAGE
-    from tidegate.app.wiring.stores import open_registry
 
     (stored, image), target = image_in_layout(layout), ImageReference.parse(reference)
     # Before anything is sent: a key that cannot be read would leave an image without its signature.

@@ -304,8 +304,8 @@ def serve(
 
 async def _answer(judged: GateSet, sessions: Sessions, listener: GuardedListener, prometheus: Address) -> None:
     from pipelines.judging.app import JudgeApp
-    from tidegate.app.process import cancelled_by_signals
     from tidegate.core.adapters.prometheus import PrometheusClient
+    from tidegate.core.process import cancelled_by_signals
     from tidegate.core.threads import call_in_thread
 
     note, listen = given().note, listener.options

@@ -54,9 +54,8 @@ def add(
       tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
       tidegate model add support-llm 7 --folder artifacts/hf
     """
+    from pipelines.adapters.stores import NotedAdoption, open_registry
     from registry.adapters.adding import add_version
-    from tidegate.app.process import NotedAdoption
-    from tidegate.app.wiring.stores import open_registry
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
     version = add_version(
@@ -87,7 +86,7 @@ def model_list(name: Name) -> int:
     Examples:
       tidegate model list support-llm
     """
-    from tidegate.app.wiring.stores import open_registry
+    from pipelines.adapters.stores import open_registry
 
     found = open_registry(given().state, given().tracking_uri).versions(name)
     if given().output.is_data:
@@ -111,8 +110,8 @@ def model_alias(
     Examples:
       tidegate model alias support-llm 2 challenger
     """
+    from pipelines.adapters.stores import open_registry
     from registry.conventions import alias_problem
-    from tidegate.app.wiring.stores import open_registry
 
     if problem := alias_problem(alias):
         raise UsageError(f"alias `{alias}`: {problem}", hint="such as challenger, champion, production")
@@ -140,8 +139,8 @@ def model_download(
     Examples:
       tidegate model download models:/support-llm/7 /var/cache/tidegate
     """
+    from pipelines.adapters.stores import open_registry
     from registry.conventions import name_and_reference
-    from tidegate.app.wiring.stores import open_registry
 
     registry = open_registry(given().state, given().tracking_uri)
     version = registry.resolve(*name_and_reference(uri))

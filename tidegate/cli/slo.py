@@ -227,10 +227,10 @@ def export(
       tidegate slo export slo/ --prometheus https://prometheus.example.com --output json
       tidegate slo export slo/ --prometheus https://mimir.example.com/prometheus --prometheus-access mimir.yaml
     """
+    from pipelines.adapters.specs import read_spec
     from pipelines.plan.slo_export import export_cluster, label_problem, slo_files
     from slo.export import write_files
     from slo.spec import CountedBy
-    from tidegate.app.wiring.specs import read_spec
 
     *named, folder = places
     if len(named) > 1:

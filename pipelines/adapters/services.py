@@ -20,7 +20,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
-from tidegate.app.process import note, note_sink
+from tidegate.core.process import note, note_sink
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
 from pipelines.statements import Identities, Prover
-from tidegate.app.process import TRUST_VARIABLE
+from tidegate.core.process import TRUST_VARIABLE
 
 
 def named_trust(spec_folder: Path | None = None) -> Trusted:
