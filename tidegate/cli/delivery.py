@@ -64,18 +64,16 @@ def deliver(
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
-    from pipelines.adapters.trust import named_trust
     from tidegate.cli.ci import errors_told, reports_wanted
     from tidegate.cli.credentials import prover_of
     from tidegate.core.process import cancelled_by_signals, host_and_port
-    from tidegate.surroundings import Surroundings
 
     reports = reports_wanted(ci=reporting.ci, files=reporting.files)
     display = _display(plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
         delivery, asker = read_delivery(spec), prover_of(proof)
-        at = Surroundings(given().state, given().tracking_uri, named_trust(spec.parent))
+        at = _beside(spec)
         if dry:
             from tidegate.cli.planning import show_plan
 
@@ -216,7 +214,7 @@ def status(
     """
     from tidegate.cli.views.status import status_data, status_lines
     from tidegate.core.clock import SystemClock
-    from tidegate.status import status as run
+    from tidegate.standing import status as run
 
     at, delivery = _beside(spec), read_delivery(spec)
     wanted = selected_regions(delivery, region or (), given().context)
@@ -241,7 +239,7 @@ def history(
       tidegate history delivery.yaml --last 5 -o json
     """
     from tidegate.cli.views.status import history_data, history_lines
-    from tidegate.status import history as run
+    from tidegate.standing import history as run
 
     found = run(_beside(spec), read_delivery(spec), last=last)
     if given().output.is_data:
@@ -281,7 +279,7 @@ def rollback(
     from pipelines.spec.delivery import Delivery
     from tidegate.core.process import on_after_hangup
     from tidegate.core.spec import load_spec
-    from tidegate.rollback import RollbackTarget, take_back
+    from tidegate.way_back import RollbackTarget, take_back
 
     # What is started has to be allowed; what is warm is asked nothing.
     wanted = read_spec(spec) if start else load_spec(spec, Delivery)
@@ -335,18 +333,16 @@ def confirm_move(question: str) -> None:
 
 def _surroundings() -> Surroundings:
     """Of a command that reads no spec of its caller's."""
-    from pipelines.adapters.trust import named_trust
     from tidegate.surroundings import Surroundings
 
-    return Surroundings(given().state, given().tracking_uri, named_trust())
+    return Surroundings(given().state, given().tracking_uri)
 
 
 def _beside(spec: Path) -> Surroundings:
     """As `_surroundings`; a trust file next to the spec counts when it is named, and is refused when it is not."""
-    from pipelines.adapters.trust import named_trust
     from tidegate.surroundings import Surroundings
 
-    return Surroundings(given().state, given().tracking_uri, named_trust(spec.parent))
+    return Surroundings(given().state, given().tracking_uri, spec.parent)
 
 
 def read_delivery(path: Path) -> Delivery:

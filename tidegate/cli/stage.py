@@ -76,15 +76,13 @@ def stage_open(
       tidegate stage open delivery.yaml --version 7
       tidegate stage open delivery.yaml --key "$WORKFLOW_UID" --output json
     """
-    from pipelines.adapters.trust import named_trust
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
     from tidegate.steps import Successor, open_steps
     from tidegate.surroundings import Surroundings
 
-    trusted = named_trust(None if delivery else spec.parent)
     opened, plan = open_steps(
-        Surroundings(given().state, given().tracking_uri, trusted),
+        Surroundings(given().state, given().tracking_uri, None if delivery else spec.parent),
         spec,
         carries_on=Successor(delivery, by) if delivery else None,
         prover=prover_of(proof),
@@ -174,10 +172,9 @@ def stage_close(
 
 
 def _surroundings() -> Surroundings:
-    from pipelines.adapters.trust import named_trust
     from tidegate.surroundings import Surroundings
 
-    return Surroundings(given().state, given().tracking_uri, named_trust())
+    return Surroundings(given().state, given().tracking_uri)
 
 
 def _display() -> DeliveryDisplay:
