@@ -26,7 +26,7 @@ from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
-from tidegate.core.access.model import Endpoint, PrometheusEndpoint
+from tidegate.core.access import Endpoint, PrometheusEndpoint
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics.sources import MetricSource

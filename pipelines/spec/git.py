@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from tidegate.core.access.model import AccessPart, CredentialSource
+from tidegate.core.access import AccessPart, CredentialSource
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 

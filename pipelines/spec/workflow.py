@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName
 from rollouts.manifests.pod_spec import PinnedImage, pinned
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.access.model import Url
+from tidegate.core.access import Url
 from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 

@@ -22,7 +22,7 @@ from slo.metrics.vllm import VLLM
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
 from slo.promql import Arm, count_of_arm, longest_step, of_arm, quotient, series_of
 from slo.windows import AlertWindows
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.durations import prometheus_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value

@@ -19,7 +19,7 @@ from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.process import note
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
 

@@ -17,8 +17,7 @@ from slo.spec import CountedBy
 from tidegate.app.process import note
 from tidegate.app.wiring.specs import read_spec
 from tidegate.cli.output import Output, print_data
-from tidegate.core.access.file import endpoint_at
-from tidegate.core.access.model import conflicts_for_rollouts
+from tidegate.core.access import conflicts_for_rollouts, endpoint_at
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 
