@@ -20,7 +20,7 @@ from gates.model import ArmKey, NoData
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
-from tidegate.core.metrics.sources import MetricSource, literal
+from tidegate.core.metrics import MetricSource, literal
 
 
 class PrometheusApi(PrometheusClient):

@@ -33,9 +33,9 @@ from gates.traffic import (
     EvenDraws,
     Flow,
 )
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import PercentagePoints
+from tidegate.core.units import PercentagePoints
 
 
 class ErrorsGate(SpecModel):

@@ -23,9 +23,9 @@ from gates.evidence.batch import (
 from gates.model import Sample
 from gates.stats.paired import PairedTimesProcess
 from gates.traffic import expected_pairs_of_times
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent
 
 
 class LatencyGate(SpecModel):

@@ -23,9 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
-from tidegate.core.quantities import PercentText, percent_too
+from tidegate.core.units import Duration, PercentText, percent_too
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED = "a day of the week such as `fri 16:00`, or a date such as `2026-12-20` or `2026-12-20 18:00`"

@@ -51,13 +51,11 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics.model import MetricSignal
-from tidegate.core.metrics.sources import source_of
+from tidegate.core.metrics import MetricSignal, source_of
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import PercentText, percent_too
 from tidegate.core.spec import NAME
+from tidegate.core.units import Duration, PercentText, format_duration, percent_too
 
 Name = Annotated[str, Field(pattern=NAME)]
 

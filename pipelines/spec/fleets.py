@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import NAME
+from tidegate.core.units import Duration
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Name = Annotated[str, Field(pattern=NAME)]

@@ -48,9 +48,9 @@ from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access import SECRETS_FOLDER
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import ExitCode
 from tidegate.core.names import config_map_key
+from tidegate.core.units import format_duration
 
 SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
 TRUST, LEDGER = "trust", "ledger"

@@ -27,9 +27,9 @@ from tidegate.core.access import (
     conflicts_for_rollouts,
     endpoint_too,
 )
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
+from tidegate.core.units import Duration, format_duration
 
 
 class Signatures(StrEnum):

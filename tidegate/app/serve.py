@@ -34,9 +34,9 @@ from tidegate.app.wiring.specs import read_delivery
 from tidegate.app.wiring.stores import open_deliveries, open_triggers
 from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
+from tidegate.core.units import format_duration
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import FROM_FILE
 from tidegate.core.text import failure_line, lines_of, one_line, shortened
+from tidegate.core.units import FROM_FILE, format_duration
 from tidegate.core.yaml_text import MOST_CHARACTERS, TooMuch, all_composed, content_of
 
 Spec = TypeVar("Spec", bound=SpecModel)

@@ -21,7 +21,7 @@ from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Flow
 from tidegate.core.model import SpecConflict
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent
 
 
 def _histogram(selector: str) -> str:

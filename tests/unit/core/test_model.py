@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 from pydantic import Field, ValidationError
 
-from tidegate.core.durations import Duration, format_duration, parse_duration
 from tidegate.core.model import SpecModel, Value
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent, format_duration, parse_duration
 
 
 class Boat(Value):

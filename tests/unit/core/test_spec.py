@@ -10,11 +10,10 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from tidegate.core.durations import Duration
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
 from tidegate.core.spec import MOST_PROBLEMS, SpecError, load_spec, parse_spec
+from tidegate.core.units import Duration, Percent
 
 
 class Harbour(SpecModel):
