@@ -93,9 +93,16 @@ Moment = Annotated[
 ]
 
 
+def _some_users(value: object) -> object:
+    value = percent_too(value)
+    if value == 100:
+        raise ValueError("at most 99: the promotion after the last weight is the 100 %")
+    return value
+
+
 Weight = Annotated[
     int,
-    BeforeValidator(percent_too, json_schema_input_type=Annotated[int, Field(ge=1, le=99)] | PercentText),
+    BeforeValidator(_some_users, json_schema_input_type=Annotated[int, Field(ge=1, le=99)] | PercentText),
     Field(ge=1, le=99),
 ]
 """Percent of users on the canary."""

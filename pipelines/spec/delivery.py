@@ -75,6 +75,8 @@ SCRAPES = 3
 class Metadata(SpecModel):
     """Whose delivery this is."""
 
+    example = "{name: support-llm}"
+
     name: Name
 
 
@@ -117,6 +119,8 @@ def _rising(weights: tuple[int, ...]) -> tuple[int, ...]:
 class CanaryStage(SpecModel):
     """User traffic moved to the canary a little at a time."""
 
+    example = "{weights: [5, 25, 50]}"
+
     weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
     at_least: Duration = timedelta(0)
     within: Duration = timedelta(minutes=30)
@@ -128,6 +132,8 @@ ORDER: tuple[StageKind, ...] = ("offline", "load", "shadow", "canary")
 
 class StageEntry(SpecModel):
     """One item of `stages`: exactly one stage under its name."""
+
+    example = "canary: {weights: [5, 25, 50]}"
 
     offline: OfflineStage | None = None
     load: LoadStage | None = None
@@ -149,6 +155,8 @@ class StageEntry(SpecModel):
 
 class Regions(SpecModel):
     """Where the version goes: wave after wave, the regions of a wave together."""
+
+    example = "{waves: [[eu-west-1]]}"
 
     waves: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
     bake: Duration = timedelta(minutes=30)

@@ -20,6 +20,8 @@ Name = Annotated[str, Field(pattern=NAME)]
 class LocalFleet(SpecModel):
     """The fleet on this machine; a region without a port gets a free one."""
 
+    example = "{kind: local}"
+
     kind: Literal["local"] = "local"
     ports: Mapping[Name, Port] = {}
     unattended: Duration = timedelta(minutes=15)
@@ -36,9 +38,5 @@ def _kind_of(fleet: object) -> str:
 
 Fleet = Annotated[
     Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
-    Discriminator(
-        _kind_of,
-        custom_error_type="unknown_fleet",
-        custom_error_message="a mapping whose `kind` is local or argo",
-    ),
+    Discriminator(_kind_of),
 ]

@@ -85,6 +85,8 @@ def at_odds(found: str, expected: str) -> PydanticCustomError:
 class SpecModel(Value):
     """A part of a file that a person writes; unknown keys are errors."""
 
+    example: ClassVar[str] = ""
+    """How a person writes it, in one line, for one who wrote something else in its place."""
     of_other_names: ClassVar[Any] = None
     """The annotation of what stands under keys of a person's own, in a part that has room for them: a union by tag."""
 
