@@ -105,8 +105,7 @@ class Document(Generic[Spec]):
 
     def problem(self, where: Loc, found: str, expected: str) -> Problem:
         """What is wrong at `where`, for what only somebody who knows other documents can see."""
-        path, line = _locate(self.root, where)
-        return Problem(self.file, line, path, found, expected)
+        return _problem_at(where, found, expected, self.file, self.root)
 
 
 def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()) -> Spec:
@@ -243,7 +242,7 @@ def _checked(
         problems = duplicates + [_problem(detail, file, root, kind) for detail in causes]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     problems = duplicates + [
-        Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
+        _problem_at(odd.where, odd.found, odd.expected, file, root)
         for odd in islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
     ]
     if problems:
@@ -276,9 +275,7 @@ def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
 
 def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
     loc, owner, inside = _place(detail["loc"], kind)
-    found, expected = _sentence(detail, loc, owner, inside)
-    path, line = _locate(root, loc)
-    return Problem(file, line, path, found, expected)
+    return _problem_at(loc, *_sentence(detail, loc, owner, inside), file, root)
 
 
 def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any, Any]:
@@ -318,8 +315,8 @@ def _parts(annotation: Any) -> Iterator[tuple[str, Any]]:
         yield from _parts(inner)
 
 
-def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
-    """The path as a person writes it, and the line of its deepest node that is in the file."""
+def _problem_at(loc: Loc, found: str, expected: str, file: str, root: yaml.Node | None) -> Problem:
+    """With the path as a person writes it, and the line of its deepest node that is in the file."""
     path, node, line = "", root, 1
     for part in loc:
         if part == "[key]":
@@ -335,7 +332,7 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
             line = pair[0].start_mark.line + 1 if pair else line
         if node is not None and isinstance(part, int):
             line = node.start_mark.line + 1
-    return path, line
+    return Problem(file, line, path, found, expected)
 
 
 def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:

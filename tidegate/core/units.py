@@ -139,12 +139,16 @@ def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
         # In code a share is a plain float; in a file a bare number would leave its unit to be guessed.
         if isinstance(value, float) and not (info.context or {}).get(FROM_FILE):
             return value
-        match = pattern.fullmatch(str(value))
-        if match is None:
-            raise ValueError(example)
-        return float(match[1]) / 100
+        return _number(str(value), example, pattern) / 100
 
     return BeforeValidator(parse)
+
+
+def _number(text: str, example: str, *patterns: re.Pattern[str]) -> float:
+    for pattern in patterns:
+        if match := pattern.fullmatch(text):
+            return float(match[1])
+    raise ValueError(example)
 
 
 def _text(pattern: re.Pattern[str]) -> WithJsonSchema:
@@ -173,10 +177,7 @@ def percent_too(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    match = _PERCENT.fullmatch(value)
-    if match is None:
-        raise ValueError("a percent such as 25 or 25%")
-    number = float(match[1])
+    number = _number(value, "a percent such as 25 or 25%", _PERCENT)
     return int(number) if number.is_integer() else number
 
 
@@ -188,10 +189,7 @@ def share_too(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    match = _PERCENT.fullmatch(value) or _POINTS.fullmatch(value)
-    if match is None:
-        raise ValueError("a share such as 0.03, 3% or 3pp")
-    return float(match[1]) / 100
+    return _number(value, "a share such as 0.03, 3% or 3pp", _PERCENT, _POINTS) / 100
 
 
 PercentText = Annotated[str, Field(pattern=f"^{_PERCENT.pattern}$")]

@@ -62,6 +62,11 @@ def test_a_duration_is_read_and_written_alike(text: str, seconds: float) -> None
     assert format_duration(parse_duration(text)) == text
 
 
+@pytest.mark.parametrize("seconds", [0.0005, 0.25, 1.5, 59, 60, 90, 5400, 86400, 129600])
+def test_every_duration_is_written_so_that_it_is_read_back(seconds: float) -> None:
+    assert parse_duration(format_duration(timedelta(seconds=seconds))) == timedelta(seconds=seconds)
+
+
 @pytest.mark.parametrize("text", ["5", "5 s", "s", "-5s", "5y", "", "1e3s"])
 def test_a_duration_without_a_known_unit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as"):
