@@ -18,10 +18,10 @@ from typing import Any
 
 import httpx
 
+from pipelines.adapters.specs import read_delivery
 from slo.dashboards import Dashboard, dashboards_of
 from slo.dashboards.fill import ANYTHING
 from slo.dashboards.model import Query
-from tidegate.app.wiring.specs import read_delivery
 
 STEP = "10s"
 """As often as rules of the local fleet are evaluated."""

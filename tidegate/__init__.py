@@ -27,7 +27,7 @@ _NAMES = {
     "rollouts.errors": "EngineDidNotStart FleetError NotConfirmed NotPossible",
     "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
     "tidegate.api": "Connection adopt connect deliver load_spec plan register resume rollback status",
-    "tidegate.app.rollback": "RollbackOutcome",
+    "tidegate.rollback": "RollbackOutcome",
     "tidegate.core.access": "PrometheusEndpoint",
     "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",
 }

@@ -49,13 +49,13 @@ from tidegate.api import register as register
 from tidegate.api import resume as resume
 from tidegate.api import rollback as rollback
 from tidegate.api import status as status
-from tidegate.app.rollback import RollbackOutcome as RollbackOutcome
 from tidegate.core.access import PrometheusEndpoint as PrometheusEndpoint
 from tidegate.core.errors import ExitCode as ExitCode
 from tidegate.core.errors import OutsideError as OutsideError
 from tidegate.core.errors import Refused as Refused
 from tidegate.core.errors import TidegateError as TidegateError
 from tidegate.core.errors import UsageError as UsageError
+from tidegate.rollback import RollbackOutcome as RollbackOutcome
 
 DeliveryEvent = Event
 __version__: str

@@ -17,32 +17,32 @@ from typing import Any, Self, TypeVar
 
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
+from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.downloaded_engines import DownloadedEngines
+from pipelines.adapters.specs import read_delivery
+from pipelines.adapters.stores import NotedAdoption, open_registry
+from pipelines.adapters.this_machine import host_of
+from pipelines.adapters.trust import named_trust
 from pipelines.events.state import DeliveryState
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
+from pipelines.run.context import Backends
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
-from pipelines.spec.trust import Trusted
-from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
-from tidegate.app.deliver import DeliverOptions, deliver_plan
 from tidegate.app.plan import plan_for, resolve_plan
-from tidegate.app.process import NotedAdoption
-from tidegate.app.resume import ResumeOptions, resume_delivery
-from tidegate.app.rollback import RollbackOptions, RollbackOutcome, take_back
-from tidegate.app.status import read_report
-from tidegate.app.wiring.attached import ResumeCredentials
-from tidegate.app.wiring.backends import OwnBackends, host_of, open_backends, refuse_other_regions, refuse_queries
-from tidegate.app.wiring.fleets import FleetsOpener, standing_fleets
-from tidegate.app.wiring.model import BackendsOpener
-from tidegate.app.wiring.running import DeliveryOutcome
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_registry
-from tidegate.app.wiring.trust import named_trust, trusted_images
+from tidegate.carrying import Carrying
+from tidegate.connect import Play, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
+from tidegate.delivering import DeliveryOutcome
+from tidegate.delivering import deliver as run_delivery
+from tidegate.delivering import resume as resume_delivery
+from tidegate.rollback import RollbackOutcome, RollbackTarget, take_back
+from tidegate.status import status as read_status
+from tidegate.surroundings import Surroundings
 
 Listener = Callable[[Event], object]
 """Hears each event of a delivery, in order, in a thread of its own."""
@@ -118,10 +118,9 @@ def plan(
     Raises:
         PlanRefused: a gate could not decide in the time of its stage.
     """
-    trusted = named_trust(spec.path.parent)
-    registry = open_registry(_state(state), _tracking(tracking_uri))
-    found = plan_for(spec, spec.path.parent, registry, version=version)
-    return resolve_plan(found, spec, spec.path, registry, trusted_images(trusted))
+    at = Surroundings(_state(state), _tracking(tracking_uri), named_trust(spec.path.parent))
+    found = plan_for(spec, spec.path.parent, at.registry, version=version)
+    return resolve_plan(found, spec, spec.path, at.registry, at.images)
 
 
 @dataclass(frozen=True)
@@ -129,12 +128,7 @@ class Connection:
     """What deliveries of a spec run on, from `connect`."""
 
     spec: Delivery
-    state: Path
-    tracking_uri: str | None
-    trusted: Trusted
-    opener: BackendsOpener = open_backends
-    open_fleets: FleetsOpener = standing_fleets
-    engines: EngineProvider | None = None
+    at: Surroundings
     users: bool = False
     running: set[asyncio.Task[DeliveryOutcome]] = field(default_factory=set)
     """Deliveries of this program."""
@@ -181,20 +175,25 @@ async def connect(
     Raises:
         UsageError: a region has no fleet, fleets come without evidence, or the spec asks samples of their engines.
     """
-    connection = Connection(spec, _state(state), _tracking(tracking_uri), named_trust(spec.path.parent), users=users)
+    at = Surroundings(_state(state), _tracking(tracking_uri), named_trust(spec.path.parent))
     async with AsyncExitStack() as stack:
         if fleets is not None:
             if evidence is None:
                 raise UsageError("fleets of one's own need `evidence`", hint="such as tidegate.PrometheusSource(urls)")
-            refuse_other_regions(spec, fleets)
-            refuse_queries(spec)
-            own = OwnBackends(fleets, evidence, engines, slo_events, chat, tokenizer, clock or SystemClock())
-            registry = open_registry(connection.state, connection.tracking_uri)
-            provider = own.provider(spec, StateFolder(connection.state), registry)
-            connection = replace(connection, opener=own.open, open_fleets=own.standing, engines=provider)
+            refuse_unlike(spec, fleets)
+            own = Backends(
+                fleets=fleets,
+                engines=engines or DownloadedEngines(registry=at.registry, state=at.state, name=spec.metadata.name),
+                proxy=evidence,
+                chat=chat or OpenAIChat(),
+                tokenizer=tokenizer or file_tokenizer(),
+                clock=clock or SystemClock(),
+                events=slo_events,
+            )
+            at = replace(at, own=own)
         elif isinstance(spec.fleet, LocalFleetSpec):
-            await stack.enter_async_context(host_of(spec, StateFolder(connection.state), keep=keep_fleet))
-        yield connection
+            await stack.enter_async_context(host_of(spec, at.state, keep=keep_fleet))
+        yield Connection(spec, at, users)
 
 
 async def deliver(
@@ -214,19 +213,9 @@ async def deliver(
         PlanOutdated: the spec, a file that it names, the champion or a version's files have changed since.
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
-    options = DeliverOptions(
-        spec=backends.spec,
-        spec_path=backends.spec.path,
-        state=backends.state,
-        trusted=backends.trusted,
-        tracking_uri=backends.tracking_uri,
-        users=backends.users,
-        metrics=None,
-        requester=requester,
-        opener=backends.opener,
-    )
     scope = _CancelScope()
-    return await scope.run(backends, deliver_plan(options, plan, _Listening(listeners), scope.interrupts))
+    how = Carrying(_Listening(listeners), scope.interrupts, Play(users=backends.users))
+    return await scope.run(backends, run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester))
 
 
 async def resume(
@@ -249,10 +238,9 @@ async def resume(
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
     """
-    credentials = ResumeCredentials(by, prover, backends.trusted)
-    options = ResumeOptions(delivery, backends.state, credentials, backends.tracking_uri, backends.opener)
     scope = _CancelScope()
-    return await scope.run(backends, resume_delivery(options, _Listening(listeners), scope.interrupts))
+    how = Carrying(_Listening(listeners), scope.interrupts)
+    return await scope.run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover))
 
 
 async def rollback(
@@ -269,24 +257,13 @@ async def rollback(
         regions: only these; all when empty.
         start: with `to`: start that version where it is not warm.
     """
-    return await take_back(
-        RollbackOptions(
-            spec=backends.spec,
-            state=backends.state,
-            tracking_uri=backends.tracking_uri,
-            to=to,
-            start=start,
-            regions=tuple(regions),
-            open_fleets=backends.open_fleets,
-            engines=backends.engines,
-            end_own=backends.end_running,
-        )
-    )
+    target = RollbackTarget(to, start) if to else None
+    return await take_back(backends.at, backends.spec, to=target, regions=regions, end_own=backends.end_running)
 
 
 async def status(backends: Connection) -> StatusReport:
     """The last delivery, and what every region serves. Changes nothing."""
-    return await read_report(backends.spec, backends.state, backends.tracking_uri, backends.open_fleets)
+    return await read_status(backends.at, backends.spec)
 
 
 class _Listening:

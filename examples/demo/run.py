@@ -29,13 +29,13 @@ import uv
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.gpus import require_accelerator
+from pipelines.adapters.fleets import running_host
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.errors import UnknownModel
 from registry.model_files import digest_files, whole_digest
 from rollouts.adapters.sockets import free_port
-from tidegate.app.wiring.fleets import running_host
 from tidegate.cli import main
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 

@@ -108,6 +108,25 @@ class DeliveryTrials(Protocol):
 
 
 @dataclass(frozen=True)
+class Backends:
+    """What a delivery moves and learns from: by its spec, or what a program brings."""
+
+    fleets: Mapping[str, Fleet]
+    """By region."""
+    engines: EngineProvider
+    proxy: EvidenceSource
+    chat: Chat
+    tokenizer: Tokenizer
+    clock: Clock
+    events: EventSource | None = None
+    queries: QuerySource | None = None
+    users: EvidenceSource | None = None
+    requests: UserRequests | None = None
+    samples: UserSamples | None = None
+    scratch: ScratchEngines | None = None
+
+
+@dataclass(frozen=True)
 class Context:
     """One delivery's surroundings. Stages keep nothing in it: whatever they need later is in the world."""
 

@@ -21,6 +21,7 @@ from cluster.endpoints import Endpoints, service
 from cluster.users import Asked, Record
 from e2e.machine import Command, until
 
+from pipelines.adapters.clusters import cluster_fleet
 from pipelines.plan.region_objects import region_objects
 from pipelines.spec.delivery import Delivery
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -34,7 +35,6 @@ from rollouts.manifests.conventions import RenderPart, stable_service
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
-from tidegate.app.wiring.clusters import cluster_fleet
 from tidegate.core.clock import SystemClock
 from tidegate.core.names import DELIVERY, VERSION
 from tidegate.core.spec import load_spec

@@ -16,12 +16,12 @@ import yaml
 from cluster.quickstart import Merged, merged, steps_of
 
 from gates.reports.gate_file import GateFile
+from pipelines.adapters.specs import read_delivery
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
 from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
-from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli import command_tree, main
 from tidegate.core.spec import SpecError, parse_spec
 

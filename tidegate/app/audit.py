@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.stores import open_deliveries, open_registry
+from pipelines.adapters.trust import named_trust
 from pipelines.authority.audit import Audit, audit
 from pipelines.spec.delivery import Delivery
 from registry.chain import ChainEntry, ChainFinding, beheaded, entry_of, vanished
-from tidegate.app.process import note
-from tidegate.app.wiring.stores import open_deliveries, open_registry
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
+from tidegate.core.process import note
 from tidegate.core.spec import load_spec
 from tidegate.core.text import json_of, lines_of
 
@@ -56,7 +57,7 @@ def verify(
     replaying: bool,
 ) -> list[Audit]:
     """Audit one delivery, or all of the spec's model; with `replaying`, judge their evidence again."""
-    deliveries = open_deliveries(state, tracking_uri, spec.parent if spec else None)
+    deliveries = open_deliveries(state, tracking_uri, named_trust(spec.parent if spec else None))
     registry = open_registry(state, tracking_uri)
     if delivery is None:
         assert spec is not None, "the delivery or the spec is named"

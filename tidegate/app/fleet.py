@@ -8,6 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.engines import local_engines, require_gpus_here
+from pipelines.adapters.fleets import running_host
+from pipelines.adapters.specs import on_this_machine, read_delivery, read_spec
+from pipelines.adapters.stores import open_registry
+from pipelines.adapters.this_machine import require_local_fleet, start_host, start_users
 from pipelines.load.model import LoadTotals
 from pipelines.plan.engines import engine_changes, record_of
 from pipelines.plan.gates import rules_of
@@ -17,13 +22,8 @@ from pipelines.state import StateFolder
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
 from rollouts.model import Engine
-from tidegate.app.process import cancelled_by_signals, ending_signals, note
-from tidegate.app.wiring.backends import require_local_fleet, start_host, start_users
-from tidegate.app.wiring.engines.providers import local_engines, require_gpus_here
-from tidegate.app.wiring.fleets import running_host
-from tidegate.app.wiring.specs import on_this_machine, read_delivery, read_spec
-from tidegate.app.wiring.stores import open_registry
 from tidegate.core.errors import OutsideError, Refused
+from tidegate.core.process import cancelled_by_signals, ending_signals, note
 from tidegate.core.threads import call_in_thread
 
 LOOK_SECONDS = 2.0

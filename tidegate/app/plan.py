@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from pipelines.adapters.stores import NotedAdoption, open_registry, require_clients
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
@@ -26,9 +27,8 @@ from registry.errors import UnknownAlias
 from registry.model import EngineRecord
 from registry.model_files import compare
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.process import NotedAdoption, note
-from tidegate.app.wiring.stores import open_registry, require_clients
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.process import note
 
 
 def adopt_versions(spec: Delivery, registry: VersionRegistry, *, version: str | None = None) -> None:

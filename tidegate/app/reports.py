@@ -13,26 +13,24 @@ from pipelines.state import StateFolder
 from pipelines.views.report import DeliveryRecord, render_report
 from registry.errors import UnknownDelivery
 from registry.model import Event
-from tidegate.app.process import note
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.files import write_atomically
+from tidegate.core.process import note
+from tidegate.surroundings import Surroundings
 
 
-def report(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int, target: Path) -> None:
+def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None:
     """Write the page of the last deliveries.
 
     Raises:
         UsageError: when there was none.
     """
-    spec, folder = read_delivery(spec_path), StateFolder(state)
-    ledgers = open_deliveries(state, tracking_uri)
+    ledgers = at.deliveries()
     found = ledgers.deliveries(spec.model.name, last=last)
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
-    sources = [(delivery.id, events_of(delivery.id, folder, ledgers)) for delivery in reversed(found)]
-    write_report(spec, folder, sources, target)
+    sources = [(delivery.id, events_of(delivery.id, at.state, ledgers)) for delivery in reversed(found)]
+    write_report(spec, at.state, sources, target)
 
 
 class LedgerEvents:
@@ -80,13 +78,22 @@ def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str
 def leave_report(
     spec: Delivery,
     state: StateFolder,
-    source: tuple[str, Source],
-    target: Path,
+    ledger: DeliveryLedger,
+    events: EventFile | None,
     attach: Callable[[Path], None],
 ) -> None:
-    """Write a delivery's report and keep it with the delivery, which is over: a missing record changes nothing."""
+    """Write a delivery's report and keep it with the delivery, which is over: a missing record changes nothing.
+
+    Args:
+        spec: the delivery's.
+        state: where the page is written.
+        ledger: has every event of every process.
+        events: of the only process there was, which has more looks at each gate; None where there were others.
+        attach: keeps the page.
+    """
+    target = report_path(state, ledger.delivery)
     try:
-        write_report(spec, state, [source], target)
+        write_report(spec, state, [(ledger.delivery, events or LedgerEvents(ledger.recorded()))], target)
     except TidegateError as error:
         note(f"there is no report: {error}")
         return
@@ -99,19 +106,6 @@ def leave_report(
 def report_path(state: StateFolder, delivery: str) -> Path:
     """Where a delivery's report is written."""
     return state.delivery(delivery) / "report.html"
-
-
-def keep_report(spec: Delivery, state: StateFolder, ledger: DeliveryLedger) -> None:
-    """Write the report and keep it with the delivery."""
-    target = report_path(state, ledger.delivery)
-    local = EventFile(state.delivery(ledger.delivery) / "events.jsonl")
-    # The file has more looks at each gate, where one process has written it from the beginning.
-    try:
-        source = local if local.path.exists() else LedgerEvents(ledger.recorded())
-    except TidegateError as error:
-        note(f"there is no report: {error}")
-        return
-    leave_report(spec, state, (ledger.delivery, source), target, ledger.attach)
 
 
 def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:

@@ -12,6 +12,9 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from pipelines.adapters.fleets import cluster_client
+from pipelines.adapters.specs import read_delivery
+from pipelines.adapters.stores import open_deliveries, open_triggers
 from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY
 from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
@@ -27,14 +30,11 @@ from pipelines.triggers.webhooks import weakness
 from pipelines.views.page.routes import Board, LivePage
 from pipelines.views.page.snapshot import SnapshotReader
 from tidegate import __version__
-from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.reports import report_of
-from tidegate.app.wiring.fleets import cluster_client
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries, open_triggers
 from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.process import cancelled_by_signals, note
 from tidegate.core.threads import call_in_thread
 from tidegate.core.units import format_duration
 

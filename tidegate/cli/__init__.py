@@ -54,8 +54,8 @@ def _main(arguments: list[str]) -> int:
             print(f"tidegate {__version__}")
             return 0
 
-        from tidegate.app.process import notes_to
         from tidegate.cli.global_options import settings
+        from tidegate.core.process import notes_to
 
         gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
         _leave_out()
@@ -137,8 +137,8 @@ def command_line() -> Typer:
 
 
 def _commands() -> Sequence[Callable[..., int] | Typer]:
+    from tidegate.cli.delivery import approve, deliver, history, plan, report, resume, rollback, status
     from tidegate.cli.groups.audit import audit
-    from tidegate.cli.groups.delivery import approve, deliver, history, plan, report, resume, rollback, status
     from tidegate.cli.groups.engine import engine
     from tidegate.cli.groups.fleet import fleet, setup, traffic
     from tidegate.cli.groups.gate import gate
@@ -147,8 +147,8 @@ def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.groups.rollout import rollout
     from tidegate.cli.groups.serve import serve
     from tidegate.cli.groups.slo import slo
-    from tidegate.cli.groups.stage import stage
     from tidegate.cli.groups.workflow import workflow
+    from tidegate.cli.stage import stage
 
     return (
         *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.app.process import note
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.process import note
 
 if TYPE_CHECKING:
     from pipelines.events.state import DeliveryState

@@ -28,7 +28,7 @@ def prover_of(proof: ProofOptions) -> Prover | None:
     """
     given: list[Prover] = []
     if proof.ssh_key is not None:
-        from tidegate.app.wiring.trust import key_prover
+        from pipelines.adapters.trust import key_prover
 
         given.append(key_prover(proof.ssh_key))
     if proof.token_file is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import SecretStr
 
-from tidegate.app.wiring.engines.registries import RegistryLogin, registry_of
+from pipelines.adapters.registry_login import RegistryLogin, registry_of
 from tidegate.cli.options import LoginOptions
 from tidegate.core.errors import UsageError
 

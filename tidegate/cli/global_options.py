@@ -19,10 +19,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from tidegate.app.process import TRUST_VARIABLE
 from tidegate.cli.output import Output
 from tidegate.cli.preflight import kept_private
 from tidegate.core.errors import without_credentials
+from tidegate.core.process import TRUST_VARIABLE
 from tidegate.core.text import one_line, printable
 
 STATE_VARIABLE = "TIDEGATE_STATE"

@@ -38,7 +38,7 @@ def selected_regions(spec: Delivery, named: Sequence[str], context: str | None) 
     if context is None:
         return wanted
     # Not above: who selects nothing needs no spec of clusters.
-    from tidegate.app.wiring.specs import on_clusters
+    from pipelines.adapters.specs import on_clusters
 
     contexts = {name: there.context or "the current one" for name, there in on_clusters(spec).regions.items()}
     reached = tuple(each for each in wanted or known if contexts[each] == context)

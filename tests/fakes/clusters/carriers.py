@@ -25,6 +25,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, R
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
+from pipelines.adapters.rollback_records import RollbackLedger
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Ending, Result
@@ -48,12 +49,11 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.rollback import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
-from tidegate.app.wiring.records import RollbackLedger
-from tidegate.app.wiring.running import carrier_of, heartbeat
+from tidegate.carrying import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
+from tidegate.rollback import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 from tidegate.testing import FakeChat, FakeTokenizer
 
 

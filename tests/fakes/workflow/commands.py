@@ -21,7 +21,7 @@ _FORK.set_forkserver_preload(
         "fakes.workflow.commands",
         "mlflow",
         "mlflow.store.tracking.sqlalchemy_store",
-        "tidegate.app.stages",
+        "tidegate.steps",
     ]
 )
 LOOK_SECONDS = 0.05

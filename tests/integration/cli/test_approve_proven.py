@@ -13,6 +13,7 @@ import pytest
 from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
 from fakes.terminal import Tidegate
 
+from pipelines.adapters.trust import local_identities
 from pipelines.authority.approvals import ApprovalQuestion, Tally, evidence_digest, plan_digest, terms_of
 from pipelines.authority.verification import AnswerVerifier
 from pipelines.events.history import plan_of
@@ -21,7 +22,6 @@ from pipelines.spec.trust import trust_at
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
-from tidegate.app.wiring.trust import local_identities
 from tidegate.core.spec import load_spec
 
 pytestmark = pytest.mark.slow(reason="a process for each approval and each step")

@@ -29,7 +29,7 @@ from registry.record import entry_tags, next_number, read_record
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
-from tidegate.app import rollback
+from tidegate import rollback
 
 pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.terminal import Tidegate
 
+from pipelines.adapters.specs import read_delivery
 from pipelines.events.spool import EventEntry, Spool
 from pipelines.model import Left
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
@@ -15,7 +16,6 @@ from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
 from tidegate.app.plan import plan_for
-from tidegate.app.wiring.specs import read_delivery
 
 
 def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(

@@ -14,7 +14,7 @@ import pytest
 DELIVERY = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from tidegate.app.process import cancelled_by_signals, note, notes_to
+from tidegate.core.process import cancelled_by_signals, note, notes_to
 from tidegate.cli.global_options import settings
 
 async def delivery():

@@ -11,8 +11,8 @@ from fakes.kube.api import Api
 from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
+from pipelines.adapters.specs import read_delivery
 from pipelines.spec.delivery import Delivery
-from tidegate.app.wiring.specs import read_delivery
 
 CONTEXTS = ("prod-eu-west-1", "prod-us-east-1", "stage")
 FROM = ("init", "--from-rollout", "support-llm", "--context", CONTEXTS[0])

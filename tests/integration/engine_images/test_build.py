@@ -24,12 +24,12 @@ from engine_images.build.proof import GoldenTerms, ScoredPrompt, without_hashes
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
+from pipelines.adapters.engines import local_engines
 from pipelines.adapters.local_engines import BuildServers
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.model_files import digest_files, whole_digest
 from tidegate.app.engines.build import in_one_line
-from tidegate.app.wiring.engines.providers import local_engines
 from tidegate.cli.commands.engine_build import lines_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec

@@ -17,9 +17,9 @@ from engine_images.choices import EnginePlatform
 from engine_images.errors import BrokenImage, EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
+from pipelines.adapters.registry_login import RegistryLogin
 from tidegate.app.engines.build import EngineBuildOptions, build_engine
 from tidegate.app.wiring.engines.images import environment_made_here, this_platform
-from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.core.errors import OutsideError, UsageError
 
 SITE = STOCK.site_packages[0]

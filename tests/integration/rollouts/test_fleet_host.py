@@ -47,7 +47,7 @@ from pathlib import Path
 from pipelines.delivery_lock import delivery_lock
 from rollouts.cluster.carrier import Carrier
 from rollouts.adapters import host_client
-from tidegate.app.wiring.backends import fleet_heartbeat
+from pipelines.adapters.this_machine import fleet_heartbeat
 
 async def main():
     state = Path(sys.argv[1])

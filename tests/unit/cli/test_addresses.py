@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.app.process import host_and_port
 from tidegate.core.errors import UsageError
+from tidegate.core.process import host_and_port
 
 
 @pytest.mark.parametrize(

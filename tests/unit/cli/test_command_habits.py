@@ -18,10 +18,10 @@ import typer
 import yaml
 
 from tidegate import __version__
-from tidegate.app.process import note
 from tidegate.cli import command_line, command_tree, main
 from tidegate.cli.command import SECTIONS
 from tidegate.cli.output import Output, data_line, print_data, print_objects
+from tidegate.core.process import note
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 

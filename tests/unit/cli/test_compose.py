@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.adapters.specs import read_delivery
+from pipelines.adapters.stores import mlflow_addresses
+from pipelines.adapters.this_machine import start_users
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from tidegate.app.wiring.backends import start_users
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import mlflow_addresses
 from tidegate.cli import main
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec

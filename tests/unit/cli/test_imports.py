@@ -34,11 +34,11 @@ LATER = (
 )
 OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
 COMMANDS = (
-    "tidegate.app.approve",
-    "tidegate.app.resume",
-    "tidegate.app.stages",
-    "tidegate.app.status",
-    "tidegate.app.deliver",
+    "tidegate.approving",
+    "tidegate.delivering",
+    "tidegate.steps",
+    "tidegate.status",
+    "tidegate.delivering",
 )
 ROOT = Path(__file__).parents[3]
 MODULES = [
@@ -80,11 +80,11 @@ def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
 
 def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() -> None:
     unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.diagnosis", "rollouts.doctor.gather"]
-    assert loaded_after("import tidegate.cli.commands.plan", unneeded) == []
+    assert loaded_after("import tidegate.cli.planning", unneeded) == []
 
 
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import tidegate.cli.groups.model, tidegate.app.models.register, tidegate.app.wiring.stores as stores\n"
+    code = "import tidegate.cli.groups.model, tidegate.app.models.register, pipelines.adapters.stores as stores\n"
     code += "from pathlib import Path; stores.open_registry(Path('state'), None)"
     unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
     assert loaded_after(code, unneeded) == []
@@ -140,9 +140,9 @@ def test_a_step_in_a_cluster_asks_a_server_with_mlflows_client_alone(tmp_path: P
     code = """
 import asyncio, sys
 sys.modules |= dict.fromkeys(("pandas", "pyarrow", "sqlalchemy"))  # as in a pod, which has none of these
-import tidegate.app.stages, tidegate.app.status
-import tidegate.app.approve, tidegate.app.resume, tidegate.app.rollback
-import tidegate.app.wiring.clusters
+import tidegate.steps, tidegate.status
+import tidegate.approving, tidegate.delivering, tidegate.rollback
+import pipelines.adapters.clusters
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable
 from rollouts.adapters.kube.credentials import credential_provider

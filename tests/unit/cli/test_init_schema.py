@@ -9,10 +9,10 @@ import pytest
 import yaml
 from fakes.delivery.world import a_version
 
+from pipelines.adapters.specs import read_delivery
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli import main
 from tidegate.core.spec import parse_spec
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tidegate.app.process import cancelled_by_signals, on_after_hangup
+from tidegate.core.process import cancelled_by_signals, on_after_hangup
 
 HEARD = "stopping: every region goes back first\n"
 PATIENCE = "already stopping; please wait\n"

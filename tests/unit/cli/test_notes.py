@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.process import note, notes_to
 from tidegate.cli import main
 from tidegate.cli.output import Output, print_data
+from tidegate.core.process import note, notes_to
 from tidegate.core.threads import call_in_thread
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pipelines.adapters.this_machine import prometheus_target
 from rollouts.adapters.http import Unreachable
-from tidegate.app.wiring.backends import prometheus_target
 
 
 @dataclass

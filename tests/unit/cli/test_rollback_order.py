@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import a_spec
 
+from pipelines.adapters.rollback_records import RollbackLedger
 from pipelines.ports import Fleet
 from pipelines.state import StateFolder
 from rollouts.errors import EngineDidNotStart
 from rollouts.model import Engine, RegionState
-from tidegate.app.rollback import Rollback, move_region
-from tidegate.app.wiring.records import RollbackLedger
+from tidegate.rollback import Rollback, move_region
 from tidegate.testing import FakeFleet, an_engine
 
 

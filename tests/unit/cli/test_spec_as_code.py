@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tidegate.app.wiring.specs import read_spec
+from pipelines.adapters.specs import read_spec
 from tidegate.cli import main
 from tidegate.core.spec import SpecError
 

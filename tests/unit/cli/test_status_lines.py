@@ -24,7 +24,6 @@ from rollouts.model import (
     RegionState,
     Role,
 )
-from tidegate.app.status import read_status
 from tidegate.cli.views.status import (
     _delivery_line,
     _foreign_object_lines,
@@ -38,6 +37,7 @@ from tidegate.cli.views.status import (
     status_data,
     status_lines,
 )
+from tidegate.status import read_status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -41,8 +41,8 @@ class Refuse:
 
 
 sys.meta_path.insert(0, Refuse())
-import tidegate.cli, tidegate.app.wiring.clusters, tidegate.app.approve, tidegate.app.stages
-import tidegate.app.status, tidegate.app.wiring.engines.registries
+import tidegate.cli, pipelines.adapters.clusters, tidegate.approving, tidegate.steps
+import tidegate.status, pipelines.adapters.registry_login
 import pipelines.adapters.chat, pipelines.adapters.identities, pipelines.adapters.image_engines
 import engine_images.adapters.model_version
 import gates.adapters.text_models, gates.adapters.judge, gates.adapters.text_models, gates.adapters.likelihood

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.adapters.specs import read_spec
 from pipelines.errors import UntrustedImage
 from pipelines.plan.customization import customization_conflicts
 from pipelines.plan.engines import engine_changes, record_of
@@ -16,7 +17,6 @@ from pipelines.spec.trust import Trust
 from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.wiring.specs import read_spec
 from tidegate.core.spec import SpecError, parse_spec
 
 ROOT = Path(__file__).parents[3]

@@ -12,6 +12,7 @@ from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
 
 from engine_images.launch import nearest_catalogue
+from pipelines.adapters.engines import engine_provider
 from pipelines.plan.prebuilt import engine_notes, image_launch
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
@@ -22,7 +23,6 @@ from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
-from tidegate.app.wiring.engines.providers import engine_provider
 from tidegate.core.model import Json
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.testing import write_tiny_model

@@ -10,6 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+from pipelines.adapters.fleets import cluster_client
+from pipelines.adapters.specs import on_clusters, read_spec, region_of
+from pipelines.adapters.stores import open_registry
 from pipelines.plan.engines import adopted_record
 from pipelines.plan.region_objects import place_of, rendering, routes_of
 from pipelines.spec.delivery import Delivery
@@ -22,12 +25,9 @@ from rollouts.adoption.writers import ReturningWriter, returning_writers
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.app.process import process_name
-from tidegate.app.wiring.fleets import cluster_client
-from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
-from tidegate.app.wiring.stores import open_registry
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
+from tidegate.core.process import process_name
 
 PATIENCE = timedelta(seconds=30)
 """For a region that does not answer: a person waits, and may run it again."""

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
+from pipelines.adapters.specs import read_spec
+from pipelines.adapters.trust import named_trust, trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import guard_image, region_objects
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
@@ -18,13 +21,10 @@ from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
-from tidegate.app.process import note
-from tidegate.app.wiring.fleets import cluster_client, prometheus_of, require_contexts
-from tidegate.app.wiring.specs import read_spec
-from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.model import Json
+from tidegate.core.process import note
 
 GIT = "git"
 """Stands in a region's place for the repository, which all regions share."""

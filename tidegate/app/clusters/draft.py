@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.fleets import cluster_client
 from pipelines.draft.delivery import draft_delivery
 from pipelines.draft.model import Draft, DraftNote, DraftNoteKind
 from pipelines.draft.next_steps import NextStep, next_steps
 from pipelines.draft.text import draft_text
 from pipelines.spec.delivery import Delivery
 from rollouts.survey import ServingSurvey, WorkloadKind, survey
-from tidegate.app.wiring.fleets import cluster_client
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.spec import SpecError, parse_spec

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.specs import on_clusters, read_spec
 from pipelines.plan.region_objects import rendering
 from rollouts.adoption.gitops import DeliveredObject, delivered_objects
 from rollouts.model import Engine
-from tidegate.app.wiring.specs import on_clusters, read_spec
 
 
 @dataclass(frozen=True)

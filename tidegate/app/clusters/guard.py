@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pipelines.adapters.fleets import cluster_client, probed
 from rollouts.cluster.guard import Guard, GuardLoop
 from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from rollouts.manifests.conventions import TrafficRouter
-from tidegate.app.process import cancelled_by_signals
-from tidegate.app.wiring.fleets import cluster_client, probed
 from tidegate.core.clock import SystemClock
+from tidegate.core.process import cancelled_by_signals
 
 RETRY_SECONDS = 60.0
 """For a way back that nobody answers; what was begun goes on with the next look."""

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipelines.adapters.fleets import cluster_client
+from pipelines.adapters.specs import on_clusters, read_spec, region_of
+from pipelines.adapters.trust import named_trust, trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan import region_objects
 from pipelines.plan.prebuilt import image_launch
@@ -19,11 +22,8 @@ from rollouts.manifests.diff import ObjectDiff, differences
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.process import note
-from tidegate.app.wiring.fleets import cluster_client
-from tidegate.app.wiring.specs import on_clusters, read_spec, region_of
-from tidegate.app.wiring.trust import named_trust, trusted_images
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[1-9][0-9]*")

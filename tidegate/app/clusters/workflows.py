@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.fleets import cluster_client
+from pipelines.adapters.specs import read_delivery
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.render import blueprint_of, rendered
 from pipelines.workflow.runs import POD_OF, WorkflowState, hindrances, node_of, workflow, workflow_state
@@ -16,8 +18,6 @@ from rollouts.errors import FleetError, NotFound
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import EVENTS, PODS, WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.app.plan import require_files_for_pods
-from tidegate.app.wiring.fleets import cluster_client
-from tidegate.app.wiring.specs import read_delivery
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.model import Json
 

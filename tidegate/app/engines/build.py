@@ -11,15 +11,15 @@ from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT
 from engine_images.oci.entrypoint_files import PACKAGE
 from engine_images.oci.model import Descriptor, Runtime
 from engine_images.signature import SigningKey
+from pipelines.adapters.engines import local_engines, require_machine_for
+from pipelines.adapters.registry_login import RegistryLogin
+from pipelines.adapters.specs import read_spec
+from pipelines.adapters.stores import NotedAdoption, open_registry
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
 from tidegate.app.engines.keys import read_key
-from tidegate.app.process import NotedAdoption, note
 from tidegate.app.wiring.engines.images import ImagePlace, base_for_this_machine, require_base_for
-from tidegate.app.wiring.engines.providers import local_engines, require_machine_for
-from tidegate.app.wiring.engines.registries import RegistryLogin
-from tidegate.app.wiring.specs import read_spec
-from tidegate.app.wiring.stores import open_registry
+from tidegate.core.process import note
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from engine_images.oci.reading import ImageProof, prove_image, read_engine, read
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.transfers import PushResult, Transfer
 from engine_images.signature import SigningKey
+from pipelines.adapters.registry_login import RegistryLogin
 from pipelines.ports import VersionRegistry
 from registry.conventions import ENGINE_IMAGE
 from registry.model import ModelVersion
 from tidegate import __version__
 from tidegate.app.engines.keys import read_key
-from tidegate.app.process import note
 from tidegate.app.wiring.engines.images import (
     ImagePlace,
     StoredImage,
@@ -26,7 +26,7 @@ from tidegate.app.wiring.engines.images import (
     environment_made_here,
     toolchain_files,
 )
-from tidegate.app.wiring.engines.registries import RegistryLogin
+from tidegate.core.process import note
 
 
 def read_image(name: str, login: RegistryLogin) -> EngineImage:

@@ -20,9 +20,9 @@ from gates.judge.scored_pairs import ScoredPairs
 from gates.model import GateOutcome
 from gates.reports.gate_file import GateFile
 from pipelines.spec.delivery import Delivery
-from tidegate.app.process import note
 from tidegate.app.wiring.gates.endpoints import ArmOptions, comparison_of, endpoint_client, endpoint_of, scores_of
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 from tidegate.core.spec import Problem, SpecError, load_spec, stated_kind
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from gates.sessions.model import SessionAnswer, SessionLimits
 from gates.sessions.registry import Sessions, SessionTerms
 from pipelines.judging.app import JudgeApp
-from tidegate.app.process import cancelled_by_signals, note
 from tidegate.app.wiring.gates.gate_sets import read_gates
 from tidegate.app.wiring.gates.model import GateSet
 from tidegate.app.wiring.gates.prometheus import evidence_in
@@ -21,6 +20,7 @@ from tidegate.app.wiring.web import GuardedListener, ListenOptions, guarded_list
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.files import lock_open_file
+from tidegate.core.process import cancelled_by_signals, note
 from tidegate.core.threads import call_in_thread
 
 

@@ -9,10 +9,10 @@ from pipelines.run.git_record import SHORT, GitWriter
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from rollouts.model import Engine
-from tidegate.app.process import note
 from tidegate.app.wiring.git.access import git_access_for
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
+from tidegate.core.process import note
 
 EngineOf = Callable[[str, str], Awaitable[Engine]]
 """By region and version: what serves it there."""

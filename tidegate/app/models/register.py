@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.adapters.stores import NotedAdoption, open_hub, open_registry
 from registry.conventions import REVISION, SOURCE
 from registry.model import ModelVersion
 from registry.model_files import digest_files
 from registry.sources import HubSource, RunSource, source_of
-from tidegate.app.process import NotedAdoption, note
-from tidegate.app.wiring.stores import open_hub, open_registry
+from tidegate.core.process import note
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from starlette.applications import Starlette
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
 from pipelines.triggers.access import Login
 from pipelines.triggers.webhooks import weakness
-from tidegate.app.process import host_and_port
 from tidegate.core.errors import UsageError
+from tidegate.core.process import host_and_port
 
 LOOPBACK = "127.0.0.1"
 

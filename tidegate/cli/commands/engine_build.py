@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from engine_images.build.model import BuildRecord, BuiltEngine
 from engine_images.build.proof import EngineStart
+from pipelines.adapters.registry_login import RegistryLogin
 from tidegate.app.engines import build
 from tidegate.app.engines.build import EngineBuildOptions
-from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned
 from tidegate.cli.output import Output, print_data, say
 from tidegate.core.text import in_bytes

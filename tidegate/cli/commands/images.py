@@ -8,13 +8,13 @@ from pathlib import Path
 from engine_images.manifest import CACHE_FOLDER, ROOT
 from engine_images.oci.inspect import EngineImage
 from engine_images.oci.transfers import Transfer
+from pipelines.adapters.registry_login import RegistryLogin
 from pipelines.ports import VersionRegistry
 from tidegate.app.engines import images
 from tidegate.app.engines.images import BuiltBase, ToolchainOptions, prove_named_image, read_image
-from tidegate.app.process import note
-from tidegate.app.wiring.engines.registries import RegistryLogin
 from tidegate.cli.engine_images import aligned, at_most, short
 from tidegate.cli.output import Output, print_data, say
+from tidegate.core.process import note
 from tidegate.core.text import in_bytes
 
 FILES = 40

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
+from pipelines.adapters.services import http_sender, places_of
+from pipelines.adapters.specs import read_spec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import (
@@ -20,8 +22,6 @@ from pipelines.views.notifications import (
     deliver_message,
 )
 from pipelines.views.samples import samples
-from tidegate.app.wiring.services import http_sender, places_of
-from tidegate.app.wiring.specs import read_spec
 from tidegate.cli.output import Output, print_data, say
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, UsageError

@@ -67,8 +67,8 @@ def build(
       tidegate engine build models:/support-llm/7
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
+    from pipelines.adapters.registry_login import RegistryLogin
     from tidegate.app.engines.build import EngineBuildOptions
-    from tidegate.app.wiring.engines.registries import RegistryLogin
     from tidegate.cli.commands.engine_build import build_engine
 
     request = EngineBuildOptions(
@@ -112,7 +112,7 @@ def base_image(
       tidegate engine base registry.example.com/debian-gcc@sha256:... --push registry.example.com/engine-base:1
       tidegate engine base debian-layout --layout images
     """
-    from tidegate.app.wiring.engines.registries import RegistryLogin
+    from pipelines.adapters.registry_login import RegistryLogin
     from tidegate.cli.commands.images import build_engine_base
 
     return build_engine_base(base, layout, push, RegistryLogin(insecure), output=given().output)
@@ -161,7 +161,7 @@ def push(
       tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7 --mark
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
-    from tidegate.app.wiring.stores import open_registry
+    from pipelines.adapters.stores import open_registry
     from tidegate.cli.commands.images import push_engine
     from tidegate.cli.engine_images import login_of
 

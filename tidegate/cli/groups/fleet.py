@@ -89,7 +89,7 @@ def setup(
       tidegate setup --platform cuda
       tidegate setup --wheels ./wheels
     """
-    from tidegate.app.wiring.engines.providers import set_up_machine
+    from pipelines.adapters.engines import set_up_machine
 
     set_up_machine(wheels, platform)
     return 0

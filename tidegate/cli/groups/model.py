@@ -68,8 +68,7 @@ def model_adopt(
       tidegate model adopt support-llm 7
       tidegate model adopt support-llm 7 --folder artifacts/hf
     """
-    from tidegate.app.process import NotedAdoption
-    from tidegate.app.wiring.stores import open_registry
+    from pipelines.adapters.stores import NotedAdoption, open_registry
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
     adopted = registry.adopt(name, version or registry.newest(name), folder=folder, progress=noted)
@@ -89,7 +88,7 @@ def model_list(
     Examples:
       tidegate model list support-llm
     """
-    from tidegate.app.wiring.stores import open_registry
+    from pipelines.adapters.stores import open_registry
 
     found = open_registry(given().state, given().tracking_uri).versions(name)
     if given().output.is_data:
@@ -113,7 +112,7 @@ def model_alias(
     Examples:
       tidegate model alias support-llm 2 challenger
     """
-    from tidegate.app.wiring.stores import open_registry
+    from pipelines.adapters.stores import open_registry
 
     _require_alias(alias)
     registry = open_registry(given().state, given().tracking_uri)
@@ -136,8 +135,8 @@ def model_download(
     Examples:
       tidegate model download models:/support-llm/7 /var/cache/tidegate
     """
+    from pipelines.adapters.stores import open_registry
     from registry.conventions import name_and_reference
-    from tidegate.app.wiring.stores import open_registry
 
     registry = open_registry(given().state, given().tracking_uri)
     version = registry.resolve(*name_and_reference(uri))

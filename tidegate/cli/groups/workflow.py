@@ -102,8 +102,8 @@ def image(
       tidegate workflow image installed --base registry.example.com/python@sha256:...
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
+    from pipelines.adapters.registry_login import RegistryLogin
     from tidegate.app.engines.images import ToolchainOptions
-    from tidegate.app.wiring.engines.registries import RegistryLogin
     from tidegate.cli.commands.images import build_step_image
 
     return build_step_image(

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from gates.reports.check_report import EXIT_CODES, REPORTS, CheckReport, as_text
-from tidegate.app.process import note
 from tidegate.core.files import write_atomically
+from tidegate.core.process import note
 
 
 def print_report(judgement: CheckReport, form: str, target: Path | None) -> int:

@@ -19,9 +19,10 @@ from pipelines.model import Ending, Result
 from pipelines.run.engine import deliver
 from pipelines.spec.delivery import Delivery
 from tidegate import load_spec
-from tidegate.app.wiring.backends import refuse_queries
+from tidegate.connect import refuse_unlike
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
+from tidegate.testing import FakeFleet
 
 ARM = 'version="{{.version}}"'
 GATES: dict[str, dict[str, Any]] = {
@@ -109,5 +110,6 @@ def test_a_fleet_of_ones_own_has_no_prometheus_to_ask(tmp_path: Path, kind: str)
     path = tmp_path / "delivery.yaml"
     path.with_name("golden.jsonl").write_text(GOLDEN)
     path.write_text(a_delivery(kind).model_dump_json(by_alias=True, exclude_unset=True))
+    spec = load_spec(path)
     with pytest.raises(UsageError, match=f"gates.my-{kind}: found a gate of kind {kind}; expected none with a fleet"):
-        refuse_queries(load_spec(path))
+        refuse_unlike(spec, {region: FakeFleet() for region in spec.regions.names})

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from pipelines.adapters.specs import read_delivery
 from pipelines.workflow.model import SPEC_FOLDER
 from pipelines.workflow.render import blueprint_of, rendered
 from rollouts.manifests.schema import problems_in
-from tidegate.app.wiring.specs import read_delivery
 from tidegate.cli import command_tree
 
 EXAMPLES = Path("examples/kubernetes")

@@ -34,10 +34,10 @@ from engine_images.oci.transfers import PushResult, Transfer
 from engine_images.sbom import sbom_of
 from engine_images.signature import SigningKey
 from engine_images.spec import EngineSettings
-from tidegate.app.process import note
-from tidegate.app.wiring.engines.registries import RegistryLogin
+from pipelines.adapters.registry_login import RegistryLogin
 from tidegate.core.adapters.extras import extras as known_extras
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 
 GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 """How images name what Python calls a machine."""

@@ -15,7 +15,7 @@ from gates.comparison.model import ApiForm, Endpoint
 from gates.comparison.plan import ComparisonPlan
 from gates.judge.scored_pairs import ScoredPairs
 from gates.model import Scorer
-from tidegate.app.wiring.gates.readers import embedder, languages, pair_judge
+from pipelines.adapters.readers import embedder, languages, pair_judge
 from tidegate.core.errors import UsageError
 from tidegate.core.files import Unreadable, read_text
 

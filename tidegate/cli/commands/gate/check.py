@@ -14,11 +14,11 @@ from gates.reports.check_report import CheckReport
 from gates.reports.evidence import JudgedEvidence
 from gates.sessions.model import refuse_one_version
 from tidegate.app.gates.continued import ContinuedCheck, continued
-from tidegate.app.process import note
 from tidegate.app.wiring.gates.gate_sets import read_gates
 from tidegate.app.wiring.gates.model import GateSet
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 from tidegate.core.spec import Problem, SpecError
 
 

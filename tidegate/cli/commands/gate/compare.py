@@ -9,8 +9,8 @@ from gates.comparison.comparison import EndpointComparison
 from gates.model import worst
 from gates.reports.check_report import ComparisonReport, as_lines
 from tidegate.app.gates.compare import CompareOptions, compare
-from tidegate.app.process import note
 from tidegate.cli.views.console import PlainConsole
+from tidegate.core.process import note
 
 
 def compared(options: CompareOptions, *, moving: bool) -> ComparisonReport:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipelines.adapters.specs import read_spec
 from pipelines.spec.agreement import agreement_of
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.fleets import LocalFleet
@@ -14,12 +15,11 @@ from pipelines.spec.sections import IN_CLUSTERS
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
 from slo.spec import CountedBy
-from tidegate.app.process import note
-from tidegate.app.wiring.specs import read_spec
 from tidegate.cli.output import Output, print_data
 from tidegate.core.access import conflicts_for_rollouts, endpoint_at
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
+from tidegate.core.process import note
 
 FileState = Literal["new", "changed", "unchanged"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
 from pipelines.statements import Identities, Prover
-from tidegate.app.process import TRUST_VARIABLE
+from tidegate.core.process import TRUST_VARIABLE
 
 
 def named_trust(spec_folder: Path | None = None) -> Trusted:
@@ -27,7 +27,7 @@ def trusted_images(trusted: Trusted) -> TrustedImages | None:
     if not asked.keys and not asked.images:
         return None
     # Not above: it loads what speaks to registries.
-    from tidegate.app.wiring.engines.registries import RegistryLogin
+    from pipelines.adapters.registry_login import RegistryLogin
 
     keys = keys_in(asked, trusted.folder)
     return TrustedImages(open=RegistryLogin().opened_reference, repositories=asked.images, keys=keys)

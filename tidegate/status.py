@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
+from pipelines.adapters.fleets import CarriedFleet, require_contexts
+from pipelines.adapters.stores import mlflow_addresses
 from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import Deliveries, Fleet, VersionRegistry
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
-from pipelines.state import StateFolder
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from registry.conventions import ENGINE_SERVING
 from registry.model import EngineRecord
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
-from tidegate.app.process import note
-from tidegate.app.wiring.fleets import CarriedFleet, FleetsOpener, require_contexts, standing_fleets
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import mlflow_addresses, open_deliveries, open_registry
 from tidegate.core.errors import TidegateError
+from tidegate.core.process import note
 from tidegate.core.threads import call_in_thread
+from tidegate.surroundings import Surroundings
 
 
 def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliveryStatus:
@@ -53,51 +52,28 @@ def unwritten_count(folder: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*{SUFFIX}"))
 
 
-Selection = Callable[[Delivery], Collection[str]]
-"""Which regions of a spec to look at; none for all."""
-
-
-def _all_regions(_: Delivery) -> Collection[str]:
-    return ()
-
-
-def status(
-    spec_path: Path, state: Path, tracking_uri: str | None = None, select: Selection = _all_regions
-) -> StatusReport:
-    """What is known here of the model's last delivery, and one look at the selected regions. Changes nothing."""
-    spec, folder = read_delivery(spec_path), StateFolder(state)
-    wanted = select(spec)
-    require_contexts(spec, wanted)
-    delivery = read_status(open_deliveries(state, tracking_uri), spec.model.name, folder.unwritten)
-    serves = in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
-    fleet = asyncio.run(_observe(spec, folder, wanted=wanted))
-    return StatusReport(delivery, fleet, holder(folder.lock), mlflow_addresses(state, tracking_uri), serves)
-
-
-def history(spec_path: Path, state: Path, tracking_uri: str | None, *, last: int) -> list[PastDelivery]:
-    """The last deliveries of the spec's model, newest first. Changes nothing."""
-    ledgers = open_deliveries(state, tracking_uri)
-    found = ledgers.deliveries(read_delivery(spec_path).model.name, last=last)
-    return [PastDelivery(each, ledgers.is_alive(each)) for each in found]
-
-
-async def read_report(spec: Delivery, state: Path, tracking_uri: str | None, open_fleets: FleetsOpener) -> StatusReport:
-    """As `status`, in an event loop of the caller's."""
-    folder = StateFolder(state)
+async def status(at: Surroundings, spec: Delivery, regions: Collection[str] = ()) -> StatusReport:
+    """The model's last delivery, and one look at these regions, at all when empty. Changes nothing."""
 
     def read() -> tuple[DeliveryStatus, str | None]:
-        known = read_status(open_deliveries(state, tracking_uri, spec.path.parent), spec.model.name, folder.unwritten)
-        return known, in_production(open_registry(state, tracking_uri), spec.model.name, spec.model.target)
+        known = read_status(at.deliveries(), spec.model.name, at.state.unwritten)
+        return known, in_production(at.registry, spec.model.name, spec.model.target)
 
-    (delivery, serves), fleet = await call_in_thread(read), await _observe(spec, folder, open_fleets)
-    return StatusReport(delivery, fleet, holder(folder.lock), mlflow_addresses(state, tracking_uri), serves)
+    if at.own is None:
+        require_contexts(spec, regions)
+    (delivery, serves), fleet = await call_in_thread(read), await _observe(at, spec, regions)
+    return StatusReport(delivery, fleet, holder(at.state.lock), mlflow_addresses(at.root, at.tracking_uri), serves)
 
 
-async def _observe(
-    spec: Delivery, state: StateFolder, open_fleets: FleetsOpener = standing_fleets, *, wanted: Collection[str] = ()
-) -> FleetSnapshot:
+def history(at: Surroundings, spec: Delivery, *, last: int) -> list[PastDelivery]:
+    """The last deliveries of the spec's model, newest first. Changes nothing."""
+    ledgers = at.deliveries()
+    return [PastDelivery(each, ledgers.is_alive(each)) for each in ledgers.deliveries(spec.model.name, last=last)]
+
+
+async def _observe(at: Surroundings, spec: Delivery, wanted: Collection[str]) -> FleetSnapshot:
     """Every region that can be seen, and why others cannot: one that is away must not hide the rest."""
-    async with open_fleets(spec, state, patience=timedelta(0)) as opened:
+    async with at.fleets(spec, patience=timedelta(0)) as opened:
         fleets = {name: fleet for name, fleet in opened.items() if not wanted or name in wanted}
         found = await asyncio.gather(*(_region_state(fleet) for fleet in fleets.values()))
         # One that was silent just now would be waited for once more.

@@ -9,26 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
 from pipelines.spec.delivery import Delivery
+from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.git.preview import GitPreview, preview_git
-from tidegate.app.plan import images_of, offline_plan, plan_for, require_files
-from tidegate.app.wiring.engines.providers import require_gpus_here
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_registry
-from tidegate.app.wiring.trust import named_trust, trusted_images
+from tidegate.app.plan import offline_plan, plan_for
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
-from tidegate.core.adapters.extras import NotInstalled
-from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError
+from tidegate.connect import Reason, preconditions
+from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import in_bytes
+from tidegate.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from pipelines.plan.scrapes import Scraped
@@ -40,64 +39,67 @@ class _Shown:
 
     spec: Delivery
     plan: AnyPlan
-    refusals: Sequence[TidegateError] = ()
+    reasons: Sequence[Reason] = ()
     """Why `deliver` would not begin."""
     scraped: Sequence[Scraped] = ()
     foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
     git: GitPreview | None = None
     """What would be committed; None where the spec names no repository, or it was not asked."""
 
-    @property
-    def exit_code(self) -> int:
-        """That of `deliver`, where it would be refused."""
-        if self.refusals:
-            return int(self.refusals[0].exit_code)
-        return int(ExitCode.USAGE if self.foreign_objects else ExitCode.DELIVERED)
 
-
-def show_plan(spec_path: Path, state: Path, tracking_uri: str | None, *, offline: bool, output: Output) -> int:
-    """Print the plan with what stands in its way where clusters can be reached; `offline` asks nobody.
+def show_offline_plan(spec_path: Path, output: Output) -> int:
+    """Print the steps by the spec and its files alone.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
     """
     with _no_plan_told(spec_path, output):
         spec = read_delivery(spec_path)
-        if offline:
-            found = _Shown(spec, offline_plan(spec, spec_path.parent))
-        else:
-            found = _planned(spec, spec_path, state, tracking_uri)
-    return _show(found, spec_path, output)
+        found = _Shown(spec, offline_plan(spec, spec_path.parent))
+    _show(found, output)
+    return 0
 
 
-def show_dry_run(spec: Delivery, spec_path: Path, plan: Plan, refusals: Sequence[TidegateError], output: Output) -> int:
-    """Print the plan of a delivery, and every reason for which it would not begin now."""
-    return _show(_Shown(spec, plan, refusals), spec_path, output)
+def show_plan(
+    at: Surroundings,
+    spec_path: Path,
+    output: Output,
+    *,
+    version: str | None = None,
+    users: bool = False,
+    asker: Prover | None = None,
+    here: bool = False,
+) -> int:
+    """Print the plan with everything that stands in its way.
 
+    Args:
+        at: where it would be carried.
+        spec_path: of the delivery's spec.
+        output: its form.
+        version: the version's number; None for the one that the alias points at.
+        users: whether users would be played.
+        asker: proves who would ask for it.
+        here: whether it would be carried here and now: then the exit code is that of the first reason; else what lies
+            in this machine is said, and changes no exit code.
 
-def _planned(spec: Delivery, spec_path: Path, state: Path, tracking_uri: str | None) -> _Shown:
-    registry = open_registry(state, tracking_uri)
-    plan = plan_for(spec, spec_path.parent, registry, preview=True)
-    refusals: list[TidegateError] = []
-    images: Mapping[str, str] = {}
-    try:
-        require_files(spec, plan, registry)
-    except NotInstalled as error:
-        refusals.append(error)
-    try:
-        require_gpus_here(spec)
-    except OutsideError as error:
-        refusals.append(error)
-    try:
-        images = images_of(plan, spec, registry, trusted_images(named_trust(spec_path.parent)))
-    except Refused as error:
-        refusals.append(error)
+    Raises:
+        TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
+    """
+    with _no_plan_told(spec_path, output):
+        spec = read_delivery(spec_path)
+        plan = plan_for(spec, spec_path.parent, at.registry, version=version, preview=True)
+        reasons = list(preconditions(at, spec, plan, users=users, asker=asker))
     git: GitPreview | None = None
     try:
-        git = preview_git(spec, plan, images)
+        git = preview_git(spec, plan, {})
     except TidegateError as error:
-        refusals.append(error)
-    return _Shown(spec, plan, refusals, _scraped(spec), _foreign_objects(spec), git)
+        reasons += [] if str(error) in {str(each.error) for each in reasons} else [Reason(error, here=False)]
+    found = _Shown(spec, plan, reasons, _scraped(spec), _foreign_objects(spec), git)
+    _show(found, output)
+    counted = [each.error for each in reasons if here or not each.here]
+    if counted:
+        return int(counted[0].exit_code)
+    return int(ExitCode.USAGE if found.foreign_objects else ExitCode.DELIVERED)
 
 
 @contextmanager
@@ -113,10 +115,10 @@ def _no_plan_told(spec_path: Path, output: Output) -> Iterator[None]:
         raise
 
 
-def _show(found: _Shown, spec_path: Path, output: Output) -> int:
+def _show(found: _Shown, output: Output) -> None:
     if output.is_data:
         print_data(_as_data(found), output)
-        return found.exit_code
+        return
     spec = found.spec
     lines = [_adoption(each) for each in _without_digests(found.plan)]
     lines += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in found.scraped if each.warning)]
@@ -124,14 +126,12 @@ def _show(found: _Shown, spec_path: Path, output: Output) -> int:
     lines += _engine_lines(found.plan)
     lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
-    lines += [f"`deliver` would not begin: {error}" for error in found.refusals]
-    if output.value == Output.MARKDOWN.value:
-        print(plan_markdown(found.plan, str(spec_path), lines), end="")
-        return found.exit_code
+    lines += [f"`deliver` would not begin{' here' if each.here else ''}: {each.error}" for each in found.reasons]
+    if output is Output.MARKDOWN:
+        print(plan_markdown(found.plan, str(spec.path), lines), end="")
+        return
     print_plan(found.plan)
-    for line in lines:
-        say(line)
-    return found.exit_code
+    say(*lines)
 
 
 def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
@@ -139,7 +139,7 @@ def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
     if not isinstance(spec.fleet, ArgoFleetSpec):
         return {}
     # Not above: it imports Kubernetes' client.
-    from tidegate.app.wiring.clusters import foreign_objects_in_clusters
+    from pipelines.adapters.clusters import foreign_objects_in_clusters
 
     return foreign_objects_in_clusters(spec, spec.fleet)
 
@@ -150,8 +150,8 @@ def _scraped(spec: Delivery) -> Sequence[Scraped]:
     if not isinstance(fleet, ArgoFleetSpec):
         return ()
     # Not above: a plan for this machine asks nobody.
+    from pipelines.adapters.fleets import prometheus_of
     from pipelines.plan.scrapes import scraped
-    from tidegate.app.wiring.fleets import prometheus_of
 
     return asyncio.run(scraped(spec, {region: prometheus_of(fleet, region) for region in fleet.regions}))
 
@@ -163,7 +163,7 @@ def _as_data(found: _Shown) -> dict[str, object]:
     told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
     unproven = [{"model": each.uri, "size_bytes": each.size_bytes} for each in _without_digests(plan)]
     told |= {"adopts": unproven} if unproven else {}
-    told |= {"refusals": [str(error) for error in found.refusals]}
+    told |= {"refusals": [str(each.error) for each in found.reasons]}
     told |= {"scraped": [each.as_data() for each in found.scraped]} if found.scraped else {}
     others = found.foreign_objects
     named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}

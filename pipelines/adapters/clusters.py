@@ -18,10 +18,10 @@ from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.kube.ports import Cluster
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.process import note
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError
+from tidegate.core.process import note
 
 GLANCE_SECONDS = 3.0
 """How long `status` sends a request again, for which a person waits: over a connection that broke, not an outage."""

@@ -9,17 +9,19 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
-from registry.model import MlflowAddresses, ModelVersion
-from tidegate.app.process import note
+from registry.model import MlflowAddresses, ModelVersion, Survey
 from tidegate.core.errors import UsageError
-from tidegate.core.text import parsed, redacted
+from tidegate.core.process import note, note_sink
+from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
     from pipelines.ports import VersionRegistry
+    from pipelines.spec.trust import Trusted
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
     from registry.adapters.version_files.hugging_face import HuggingFaceHub
@@ -33,7 +35,7 @@ REGISTRY_URI = "MLFLOW_REGISTRY_URI"
 
 
 def open_deliveries(
-    state: Path, tracking_uri: str | None, spec_folder: Path | None = None, *, leftovers: bool = True
+    state: Path, tracking_uri: str | None, trusted: Trusted | None = None, *, leftovers: bool = True
 ) -> MlflowDeliveries:
     """The ledgers of all deliveries, signed and believed as the environment says.
 
@@ -42,16 +44,16 @@ def open_deliveries(
     Args:
         state: the folder with what is this machine's own.
         tracking_uri: of MLflow.
-        spec_folder: where the caller's spec lies, as for `trust_at`.
+        trusted: whose ledgers are believed; None for what the environment names.
         leftovers: whether to write what a process before this one could not.
     """
     from pipelines.adapters.ledger_keys import believed_by, seal_from
+    from pipelines.adapters.trust import named_trust
     from pipelines.events.spool import write_leftovers
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from tidegate.app.wiring.trust import named_trust
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
-    believed = believed_by(named_trust(spec_folder))
+    believed = believed_by(trusted or named_trust())
     deliveries = MlflowDeliveries(mlflow_addresses(state, tracking_uri).tracking, seal=seal, believed=believed)
     if leftovers and (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
@@ -124,3 +126,34 @@ def _refuse_unclear(address: str) -> None:
             f"MLflow store {redacted(address)}: the address cannot be parsed",
             hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
         )
+
+
+PROGRESS_SECONDS = 10.0
+"""Between two lines that say how far the reading of a version is."""
+
+
+class NotedAdoption:
+    """An `AdoptionProgress` that notes what is read, and now and then how much of it."""
+
+    def __init__(self) -> None:
+        self.seen: Survey | None = None
+        """What was read; None where a version had its digests."""
+        # Files are read by threads, which begin without this context.
+        self._note, self._told = note_sink(), 0.0
+
+    def __call__(self, seen: Survey, done_bytes: int) -> None:
+        if self.seen is None:
+            self._begin(seen)
+        elif monotonic() >= self._told + PROGRESS_SECONDS:
+            self._told = monotonic()
+            self._note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
+
+    def _begin(self, seen: Survey) -> None:
+        self.seen, self._told = seen, monotonic()
+        self._note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
+        for path in seen.layout.left_out:
+            self._note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
+
+    @staticmethod
+    def _whole(seen: Survey) -> str:
+        return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"

@@ -12,6 +12,7 @@ from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
 from gates.model import Scorer
+from pipelines.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
 from pipelines.run.context import Readers
@@ -19,8 +20,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
-from tidegate.app.process import note, note_sink
-from tidegate.app.wiring.gates.readers import answer_judge, embedder, languages, likelihood, pair_judge
+from tidegate.core.process import note, note_sink
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:

@@ -51,7 +51,7 @@ async def standing_fleets(
     Without a `carrier` those in clusters can only be looked at.
     """
     if isinstance(spec.fleet, ArgoFleetSpec):
-        from tidegate.app.wiring.clusters import open_clusters
+        from pipelines.adapters.clusters import open_clusters
 
         opened = open_clusters(
             spec, spec.fleet, patience=patience, counted=False, carrier=carrier, glance=carrier is None

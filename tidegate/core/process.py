@@ -13,14 +13,8 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from time import monotonic
-from typing import TYPE_CHECKING
 
 from tidegate.core.errors import UsageError
-from tidegate.core.text import in_bytes
-
-if TYPE_CHECKING:
-    from registry.model import Survey
 
 TRUST_VARIABLE = "TIDEGATE_TRUST"
 """Where the operator's trust file is."""
@@ -54,37 +48,6 @@ def notes_to(sink: NoteSink) -> Iterator[None]:
         yield
     finally:
         _SINK.reset(token)
-
-
-PROGRESS_SECONDS = 10.0
-"""Between two lines that say how far the reading of a version is."""
-
-
-class NotedAdoption:
-    """An `AdoptionProgress` that notes what is read, and now and then how much of it."""
-
-    def __init__(self) -> None:
-        self.seen: Survey | None = None
-        """What was read; None where a version had its digests."""
-        # Files are read by threads, which begin without this context.
-        self._note, self._told = note_sink(), 0.0
-
-    def __call__(self, seen: Survey, done_bytes: int) -> None:
-        if self.seen is None:
-            self._begin(seen)
-        elif monotonic() >= self._told + PROGRESS_SECONDS:
-            self._told = monotonic()
-            self._note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
-
-    def _begin(self, seen: Survey) -> None:
-        self.seen, self._told = seen, monotonic()
-        self._note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
-        for path in seen.layout.left_out:
-            self._note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
-
-    @staticmethod
-    def _whole(seen: Survey) -> str:
-        return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
 
 
 _ALWAYS = (signal.SIGINT, signal.SIGTERM)
@@ -138,6 +101,12 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def uninterrupted() -> AsyncIterator[asyncio.Event]:
+    """As `cancelled_by_signals`, of what nobody interrupts."""
+    yield asyncio.Event()
 
 
 def process_name() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from pipelines.adapters.specs import kept_spec
 from pipelines.authority.approvals import (
     FREEZE,
     ApprovalQuestion,
@@ -28,27 +29,21 @@ from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
 from pipelines.spec.approvals import NAMES
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import Trusted
 from pipelines.statements import NAMED, Proof, Prover, Statement, digest_of, read_statement
 from registry.model import Event
-from tidegate.app.process import note
-from tidegate.app.wiring.specs import kept_spec
-from tidegate.app.wiring.stores import open_deliveries
-from tidegate.app.wiring.trust import local_identities
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.model import Value
+from tidegate.core.process import note
+from tidegate.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
-class ApprovalOptions:
+class Answer:
     """What a person says."""
 
     delivery: str
     asked: str
-    state: Path
-    trusted: Trusted
-    tracking_uri: str | None = None
     by: str | None = None
     reason: str = ""
     refuse: bool = False
@@ -89,7 +84,7 @@ class ApprovalResult(Value):
         return f"{self.answer}: {self.question} of {self.model} {self.version}{f' by {self.by}' if self.by else ''}"
 
 
-def approve(answer: ApprovalOptions) -> ApprovalResult:
+def approve(at: Surroundings, answer: Answer) -> ApprovalResult:
     """Write the answer into the delivery's ledger, where the step that waits reads and checks it.
 
     Raises:
@@ -98,7 +93,7 @@ def approve(answer: ApprovalOptions) -> ApprovalResult:
     """
     if answer.refuse and not answer.reason:
         raise UsageError("a refusal needs a reason", hint="add --reason TEXT: it becomes the delivery's")
-    deliveries = open_deliveries(answer.state, answer.tracking_uri)
+    deliveries = at.deliveries()
     answer = replace(answer, delivery=deliveries.whole_id(answer.delivery))
     summary = deliveries.summary(answer.delivery)
     if summary.ended is not None:
@@ -120,17 +115,17 @@ def approve(answer: ApprovalOptions) -> ApprovalResult:
     if prover is None:
         return _record_named(answer, question, ledger, plan)
     proof = prover.prove(_statement(answer, question, plan))
-    return _record_proven(answer, question, proof, ledger, plan)
+    return _record_proven(at, answer, question, proof, (ledger, plan))
 
 
-def _result(options: ApprovalOptions, plan: Plan, **more: str) -> ApprovalResult:
+def _result(options: Answer, plan: Plan, **more: str) -> ApprovalResult:
     version = plan.version
     return ApprovalResult(
         delivery=options.delivery, question=options.asked, model=version.name, version=version.version, **more
     )
 
 
-def _question(spec: Delivery, plan: Plan, answer: ApprovalOptions, events: Sequence[Event]) -> ApprovalQuestion:
+def _question(spec: Delivery, plan: Plan, answer: Answer, events: Sequence[Event]) -> ApprovalQuestion:
     """What is asked, as the step that waits asks it."""
     now = SystemClock().now()
     common = {"name": answer.asked, "delivery": answer.delivery, "plan": plan_digest(events)}
@@ -151,7 +146,7 @@ def _question(spec: Delivery, plan: Plan, answer: ApprovalOptions, events: Seque
     return question if question.names else question.model_copy(update={"since": asked_at(events, question)})
 
 
-def _prover(answer: ApprovalOptions) -> Prover | None:
+def _prover(answer: Answer) -> Prover | None:
     """What proves it, if anything; two ways to prove it are a mistake."""
     prover = answer.prover
     if answer.signature is not None:
@@ -168,9 +163,7 @@ def _prover(answer: ApprovalOptions) -> Prover | None:
     return prover
 
 
-def _record_named(
-    answer: ApprovalOptions, question: ApprovalQuestion, ledger: DeliveryLedger, plan: Plan
-) -> ApprovalResult:
+def _record_named(answer: Answer, question: ApprovalQuestion, ledger: DeliveryLedger, plan: Plan) -> ApprovalResult:
     if not any(terms.by == NAMES for terms in question.terms):
         raise UsageError(
             f"a name alone is no approval of {question.name}, which needs {question.asked_of()}",
@@ -183,7 +176,7 @@ def _record_named(
     return _result(answer, plan, answer=answer.answer.kind, by=f"{by} ({NAMED})", reason=answer.reason)
 
 
-def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) -> str:
+def _statement(answer: Answer, question: ApprovalQuestion, plan: Plan) -> str:
     """What is signed: of what is there to see now.
 
     Raises:
@@ -209,7 +202,7 @@ def _statement(answer: ApprovalOptions, question: ApprovalQuestion, plan: Plan) 
     ).text
 
 
-def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> None:
+def _write_statement(answer: Answer, text: str, to: Path) -> None:
     """Leave the statement for a key, or for an issuer's login, that is elsewhere."""
     try:
         to.write_text(text, encoding="utf-8")
@@ -226,11 +219,11 @@ def _write_statement(answer: ApprovalOptions, text: str, to: Path) -> None:
 
 
 def _record_proven(
-    answer: ApprovalOptions, question: ApprovalQuestion, proof: Proof, ledger: DeliveryLedger, plan: Plan
+    at: Surroundings, answer: Answer, question: ApprovalQuestion, proof: Proof, known: tuple[DeliveryLedger, Plan]
 ) -> ApprovalResult:
-    said, trusted = read_statement(proof), answer.trusted
+    said, (ledger, plan) = read_statement(proof), known
     event = answer.answer(proof=proof).event(SystemClock().now(), answer.asked)
-    heard = _evaluate(question, event, ledger, trusted) if trusted.trust.approvers.anybody else None
+    heard = _evaluate(at, question, event, ledger) if at.trusted.trust.approvers.anybody else None
     if isinstance(heard, str):
         raise UsageError(f"this answer would not count: {heard}", hint="answer with a proof that the spec asks for")
     who = str(heard.person) if heard else "not checked here"
@@ -243,9 +236,9 @@ def _record_proven(
     return _result(answer, plan, answer=answer.answer.kind, by=who, reason=said.reason)
 
 
-def _evaluate(question: ApprovalQuestion, event: Event, ledger: DeliveryLedger, trusted: Trusted) -> ValidAnswer | str:
+def _evaluate(at: Surroundings, question: ApprovalQuestion, event: Event, ledger: DeliveryLedger) -> ValidAnswer | str:
     """What the step that waits will make of it, by the trust file of this machine."""
-    hearing = AnswerVerifier(local_identities(trusted))
+    hearing = AnswerVerifier(at.identities)
 
     async def hear() -> ValidAnswer | str:
         asker = await hearing.requester(question.delivery, ledger.known)

@@ -17,7 +17,8 @@ from tidegate.cli.options import SPEC, ProofOptions, Spec, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
-    from tidegate.app.wiring.running import DeliveryDisplay
+    from tidegate.carrying import DeliveryDisplay
+    from tidegate.surroundings import Surroundings
 
 
 STEP = "step"
@@ -76,30 +77,27 @@ def stage_open(
       tidegate stage open delivery.yaml --version 7
       tidegate stage open delivery.yaml --key "$WORKFLOW_UID" --output json
     """
-    from tidegate.app.stages import StageOpenOptions, open_stages
-    from tidegate.app.wiring.attached import ResumeCredentials
-    from tidegate.app.wiring.trust import named_trust
+    from pipelines.adapters.trust import named_trust
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
+    from tidegate.steps import Successor, open_steps
+    from tidegate.surroundings import Surroundings
 
-    options = StageOpenOptions(
-        spec=spec,
-        state=given().state,
-        credentials=ResumeCredentials(by, prover_of(proof), named_trust(None if delivery else spec.parent)),
-        tracking_uri=given().tracking_uri,
+    trusted = named_trust(None if delivery else spec.parent)
+    opened, plan = open_steps(
+        Surroundings(given().state, given().tracking_uri, trusted),
+        spec,
+        carries_on=Successor(delivery, by) if delivery else None,
+        prover=prover_of(proof),
         version=version,
         key=key,
-        delivery=delivery,
         patience=patience,
     )
-    opened = open_stages(options)
     if given().output.is_data:
-        steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in opened.plan.steps]
-        print_data(
-            {"delivery": opened.delivery, "version": opened.plan.version.version, "steps": steps}, given().output
-        )
+        steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
+        print_data({"delivery": opened, "version": plan.version.version, "steps": steps}, given().output)
     else:
-        print(opened.delivery)
+        print(opened)
     return 0
 
 
@@ -130,18 +128,12 @@ def stage_step(
       tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
       tidegate stage step canary@eu-west-1/25 --delivery ID --key "$WORKFLOW_UID"
     """
-    from tidegate.app.process import note
-    from tidegate.app.stages import StageStepOptions, run_stage, step_id
     from tidegate.cli.output import print_data
+    from tidegate.core.process import note
+    from tidegate.steps import run_one_step, step_id
 
-    options = StageStepOptions(
-        step=step_id(step, region=region, weight=weight, wave=wave),
-        delivery=delivery,
-        state=given().state,
-        tracking_uri=given().tracking_uri,
-        key=key,
-    )
-    result = run_stage(options, _display())
+    named = step_id(step, region=region, weight=weight, wave=wave)
+    result = run_one_step(_surroundings(), delivery, named, _display(), key=key)
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:
@@ -167,14 +159,11 @@ def stage_close(
       tidegate stage close --delivery ID
       tidegate stage close delivery.yaml --key "$WORKFLOW_UID"
     """
-    from tidegate.app.process import note
-    from tidegate.app.stages import StageCloseOptions, close_stages
     from tidegate.cli.output import print_data, say
+    from tidegate.core.process import note
+    from tidegate.steps import close_steps
 
-    options = StageCloseOptions(
-        state=given().state, tracking_uri=given().tracking_uri, delivery=delivery, key=key, spec=spec
-    )
-    result = close_stages(options, _display())
+    result = close_steps(_surroundings(), spec, _display(), delivery=delivery, key=key)
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
@@ -183,6 +172,13 @@ def stage_close(
     else:
         say(f"{result.ending}: {result.reason}")
     return int(result.exit_code)
+
+
+def _surroundings() -> Surroundings:
+    from pipelines.adapters.trust import named_trust
+    from tidegate.surroundings import Surroundings
+
+    return Surroundings(given().state, given().tracking_uri, named_trust())
 
 
 def _display() -> DeliveryDisplay:

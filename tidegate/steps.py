@@ -9,117 +9,118 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
-from pipelines.authority.verification import refuse_too_few_others, refuse_unanswerable, request_of
+from pipelines.adapters.engines import require_gpus_here
+from pipelines.adapters.fleets import CarriedFleet
+from pipelines.adapters.services import notifier_for
+from pipelines.adapters.specs import read_delivery
+from pipelines.authority.verification import refuse_too_few_others, request_of
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
-from pipelines.events.state import state_of
+from pipelines.events.state import DeliveryState, state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.ports import Deliveries, DeliveryLedger, Fleet
+from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
-from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
-from pipelines.state import StateFolder
 from pipelines.statements import Identities, Person, Prover
-from registry.model import DeliverySummary
+from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.app.git.preview import refuse_unwritable_git
 from tidegate.app.plan import adopt_versions, plan_for, resolve_plan
-from tidegate.app.process import cancelled_by_signals, note, process_name
-from tidegate.app.reports import keep_report
-from tidegate.app.wiring.attached import (
-    ResumeCredentials,
-    attach_delivery,
-    authorize_resume,
-    require_fleet,
-)
-from tidegate.app.wiring.backends import open_backends
-from tidegate.app.wiring.engines.providers import require_gpus_here
-from tidegate.app.wiring.fleets import CarriedFleet, standing_fleets
-from tidegate.app.wiring.model import AttachedDelivery
-from tidegate.app.wiring.running import DeliveryDisplay, attached_context
-from tidegate.app.wiring.services import notifier_for
-from tidegate.app.wiring.specs import read_delivery
-from tidegate.app.wiring.stores import open_deliveries, open_registry
-from tidegate.app.wiring.trust import local_identities, trusted_images
+from tidegate.carrying import Carrying, DeliveryDisplay, attach, carry, require_fleet, take_over
+from tidegate.connect import Carried, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
+from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
 from tidegate.core.spec import load_spec
+from tidegate.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
-class StageOpenOptions:
-    """What to open, or which delivery to carry on, and for whom."""
-
-    spec: Path
-    state: Path
-    credentials: ResumeCredentials
-    """Who opens it, or carries on the one that is named."""
-    tracking_uri: str | None = None
-    version: str | None = None
-    """The version's number; None for the one that the alias points at."""
-    key: str | None = None
-    """Opening again with the same key finds the same delivery."""
-    delivery: str | None = None
-    """Carry on this one instead of opening a new one."""
-    patience: timedelta = timedelta(minutes=15)
-    """How long the next step may take to start before the delivery counts as dead."""
-
-
-@dataclass(frozen=True)
-class OpenedDelivery:
-    """A delivery whose steps can be run."""
+class Successor:
+    """Who carries on the delivery of another process, by a name or by a proof."""
 
     delivery: str
-    plan: Plan
+    by: str | None = None
 
 
-def open_stages(options: StageOpenOptions) -> OpenedDelivery:
-    """Open the delivery, or carry on the one that is named. Changes no region and no alias.
+def open_steps(
+    at: Surroundings,
+    spec_path: Path,
+    *,
+    carries_on: Successor | None = None,
+    prover: Prover | None = None,
+    version: str | None = None,
+    key: str | None = None,
+    patience: timedelta = timedelta(minutes=15),
+) -> tuple[str, Plan]:
+    """Open a delivery, or carry on the one that is named. Changes no region and no alias.
+
+    Args:
+        at: where.
+        spec_path: of the delivery's spec.
+        carries_on: the delivery of another process, instead of a new one.
+        prover: proves who asks for it.
+        version: the version's number; None for the one that the alias points at.
+        key: opening again with the same key finds the same delivery.
+        patience: how long the next step may take to start before the delivery counts as dead.
+
+    Returns:
+        Its id, and its plan.
 
     Raises:
         Refused: another delivery of the model runs.
     """
-    folder = None if options.delivery else options.spec.parent
-    deliveries = open_deliveries(options.state, options.tracking_uri, folder)
-    ledger = _take_over(deliveries, options) if options.delivery else _open_delivery(deliveries, options)
-    return OpenedDelivery(ledger.delivery, plan_of(ledger.recorded()))
+    deliveries = at.deliveries()
+    if carries_on is not None:
+        ledger = _carried_on(at, deliveries, carries_on, prover, patience=patience, key=key)
+    else:
+        ledger = _opened(at, deliveries, read_delivery(spec_path), prover, version=version, key=key, patience=patience)
+    return ledger.delivery, plan_of(ledger.recorded())
 
 
-def _open_delivery(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
-    spec = read_delivery(options.spec)
+def _opened(
+    at: Surroundings,
+    deliveries: Deliveries,
+    spec: Delivery,
+    asker: Prover | None,
+    *,
+    version: str | None,
+    key: str | None,
+    patience: timedelta,
+) -> DeliveryLedger:
     refuse_unkeepable(spec)
     require_gpus_here(spec)
-    asker, trusted = options.credentials.prover, options.credentials.trusted
-    refuse_unanswerable(spec, trusted.trust.approvers, requester_known=asker is not None)
-    registry = open_registry(options.state, options.tracking_uri)
-    adopt_versions(spec, registry, version=options.version)
-    plan = plan_for(spec, options.spec.parent, registry, version=options.version)
-    plan = resolve_plan(plan, spec, options.spec, registry, trusted_images(trusted))
-    refuse_unwritable_git(spec)
-    digest = sha256(options.spec.read_bytes()).hexdigest()
+    preview = plan_for(spec, spec.path.parent, at.registry, version=version, preview=True)
+    # What is wrong here is not: the pod that opens a delivery is not the machine that serves it, and with the same key
+    # it may have opened it before.
+    refuse(each for each in preconditions(at, spec, preview, asker=asker) if not each.here)
+    adopt_versions(spec, at.registry, version=version)
+    plan = plan_for(spec, spec.path.parent, at.registry, version=version)
+    plan = resolve_plan(plan, spec, spec.path, at.registry, at.images)
     ledger = deliveries.open_delivery(
         plan.version,
         plan.champion,
-        spec_digest=digest,
-        patience=options.patience,
-        key=options.key,
+        spec_digest=sha256(spec.path.read_bytes()).hexdigest(),
+        patience=patience,
+        key=key,
         engines=plan.engine_names,
     )
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():
-        asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, options.spec, spec)))
+        asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, spec.path, spec)))
     if asker is not None:
-        refuse = partial(refuse_too_few_others, spec, trusted.trust.approvers)
-        _record_requester(ledger, asker, local_identities(trusted), refuse)
+        refuse_few = partial(refuse_too_few_others, spec, at.trusted.trust.approvers)
+        _record_requester(ledger, asker, at.identities, refuse_few)
     if isinstance(spec.fleet, LocalFleet):
-        lend(options.state, SystemClock().now() + options.patience)
+        lend(at.root, SystemClock().now() + patience)
     return ledger
 
 
@@ -158,28 +159,48 @@ async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str |
             raise
 
 
-def _take_over(deliveries: Deliveries, options: StageOpenOptions) -> DeliveryLedger:
-    assert options.delivery is not None, "only a delivery that is named can be carried on"
-    delivery = deliveries.whole_id(options.delivery)
-    if options.key and deliveries.summary(delivery).key == options.key:
+def _carried_on(
+    at: Surroundings,
+    deliveries: Deliveries,
+    wanted: Successor,
+    prover: Prover | None,
+    *,
+    patience: timedelta,
+    key: str | None,
+) -> DeliveryLedger:
+    delivery = deliveries.whole_id(wanted.delivery)
+    if key and deliveries.summary(delivery).key == key:
         return deliveries.join(delivery)
-    resumed = authorize_resume(options.credentials, deliveries, delivery)
-    ledger = deliveries.take_over(delivery, patience=options.patience, key=options.key)
-    if resumed is not None:
-        ledger.append(resumed)
-    attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, patience=options.patience, key=options.key
-    )
-    asyncio.run(_report_lost_steps(attached))
+    ledger = take_over(at, deliveries, delivery, by=wanted.by, prover=prover, patience=patience, key=key)
+    carried = attach(at, deliveries, ledger, patience=patience, key=key, hands_on=True)
+    asyncio.run(_report_lost_steps(carried))
     return ledger
 
 
-async def _report_lost_steps(attached: AttachedDelivery) -> None:
+class _Silent:
+    """A display of what nobody looks at."""
+
+    story = DeliveryState()
+
+    def on_event(self, event: Event) -> None:
+        """Show nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+async def _report_lost_steps(carried: Carried) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
-    await require_fleet(attached)
-    async with attached_context(attached, STAGES, open_backends, [], hands_on=True) as context:
+
+    async def say(context: Context) -> None:
         await context.journal.say("delivery", StepProgress(), "carried on step by step")
         await say_what_is_lost(context)
+
+    await require_fleet(carried)
+    await carry(carried, Carrying(_Silent(), uninterrupted, report=False), say)
 
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"
@@ -194,31 +215,28 @@ def step_id(step: str, *, region: str | None, weight: int | None, wave: int | No
     return PlanStep(stage=StageName(step), region=region, weight=weight, wave=wave or 0).id
 
 
-@dataclass(frozen=True)
-class StageStepOptions:
-    """Which step of which delivery, and for whom."""
+def run_one_step(
+    at: Surroundings, delivery: str, step_name: str, display: DeliveryDisplay, *, key: str | None = None
+) -> StepResult:
+    """Run one step of a delivery that `open_steps` opened; a finished step is skipped.
 
-    step: str
-    delivery: str
-    state: Path
-    tracking_uri: str | None = None
-    key: str | None = None
-    """Of the one who opened or carried on the delivery; None says nothing of it."""
-
-
-def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult:
-    """Run one step of a delivery that `open_stages` opened; a finished step is skipped.
+    Args:
+        at: where.
+        delivery: its id, or the first characters of it.
+        step_name: the step's id.
+        display: follows it.
+        key: of the one who opened or carried on the delivery; None says nothing of it.
 
     Raises:
         Refused: the delivery is over, or others carry it.
     """
-    deliveries = open_deliveries(options.state, options.tracking_uri)
-    delivery = deliveries.whole_id(options.delivery)
+    deliveries = at.deliveries()
+    delivery = deliveries.whole_id(delivery)
     # Joined first: the one who takes the delivery over after this look is another owner, and this ledger is refused.
     ledger = deliveries.join(delivery)
     summary = deliveries.summary(delivery)
     events = ledger.recorded()
-    step = step_of(plan_of(events), options.step)
+    step = step_of(plan_of(events), step_name)
     if step.id in done_steps(events):
         return StepResult(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
     if summary.ended is not None:
@@ -226,9 +244,9 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
             f"delivery {delivery} is over: {summary.outcome}: {summary.reason}",
             hint="`tidegate deliver` begins another",
         )
-    if options.key is not None and summary.key != options.key:
+    if key is not None and summary.key != key:
         raise Refused(
-            f"delivery {delivery} was carried on by somebody else since: it has another key than {options.key}",
+            f"delivery {delivery} was carried on by somebody else since: it has another key than {key}",
             hint="see `tidegate status`; its steps are that one's now",
         )
     if not summary.patience_seconds:
@@ -237,12 +255,11 @@ def run_stage(options: StageStepOptions, display: DeliveryDisplay) -> StepResult
             hint="`tidegate stage` is for deliveries that `tidegate stage open` opened",
         )
     patience = timedelta(seconds=summary.patience_seconds)
-    attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, patience=patience, key=summary.key
-    )
+    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key, hands_on=True)
     display.story = state_of(events)
+    how = Carrying(display, partial(cancelled_by_signals, AFTERWARDS), report=False)
     try:
-        return asyncio.run(_run_step(attached, step.id, display))
+        return asyncio.run(_run_step(carried, step.id, how))
     except asyncio.CancelledError:
         return _stopped(ledger, step)
 
@@ -257,33 +274,25 @@ def _stopped(ledger: DeliveryLedger, step: PlanStep) -> StepResult:
     return StepResult(step=step.id, done=False, reason=asked or "asked to stop before it began", exit_code=code)
 
 
-async def _run_step(attached: AttachedDelivery, step: str, display: DeliveryDisplay) -> StepResult:
-    await require_fleet(attached)
-    with display:
-        async with (
-            cancelled_by_signals(AFTERWARDS),
-            attached_context(attached, STAGES, open_backends, [display], hands_on=True) as context,
-        ):
-            return await take_step(context, step)
+async def _run_step(carried: Carried, step: str, how: Carrying) -> StepResult:
+    await require_fleet(carried)
+    return await carry(carried, how, partial(take_step, wanted=step))
 
 
-@dataclass(frozen=True)
-class StageCloseOptions:
-    """Which delivery to end: by its id, or by the key with which it was opened."""
-
-    state: Path
-    tracking_uri: str | None = None
-    delivery: str | None = None
-    key: str | None = None
-    spec: Path = Path("delivery.yaml")
-    """With a key: the delivery's spec."""
-
-
-def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
+def close_steps(
+    at: Surroundings, spec_path: Path, display: DeliveryDisplay, *, delivery: str | None = None, key: str | None = None
+) -> Result | None:
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
     With a key users come first: whatever the delivery has on trial is taken back by what the regions say, before
     anything is read in MLflow, which may be away, or not what was written there.
+
+    Args:
+        at: where.
+        spec_path: with a key: the delivery's spec.
+        display: follows it.
+        delivery: its id, or the first characters of it.
+        key: in place of the id: that with which it was opened.
 
     Returns:
         How it ended; None when nothing was opened with the key.
@@ -292,61 +301,49 @@ def close_stages(options: StageCloseOptions, display: DeliveryDisplay) -> Result
         StoreUnreachable: MLflow is away.
         NotGenuine: the ledger, or what is kept with it, is not what the delivery wrote.
     """
-    if options.key and not (options.delivery and not options.spec.exists()):
-        asyncio.run(_end_trials(load_spec(options.spec, Delivery), options.state, options.key))
-    return _close_recorded(options, display)
-
-
-def _close_recorded(options: StageCloseOptions, display: DeliveryDisplay) -> Result | None:
-    deliveries = open_deliveries(options.state, options.tracking_uri)
-    delivery = _named_delivery(options, deliveries)
-    if delivery is None:
+    if key and not (delivery and not spec_path.exists()):
+        asyncio.run(_end_trials(load_spec(spec_path, Delivery), at, key))
+    deliveries = at.deliveries()
+    named = _named_delivery(deliveries, spec_path, delivery, key)
+    if named is None:
         return None
-    summary = deliveries.summary(delivery)
-    ledger = deliveries.join(delivery)
+    summary = deliveries.summary(named)
+    ledger = deliveries.join(named)
     if summary.ended is not None:
-        return outcome_of(ledger.recorded(), delivery) or _recorded_result(summary)
+        return outcome_of(ledger.recorded(), named) or _recorded_result(summary)
     patience = timedelta(seconds=summary.patience_seconds)
-    attached = attach_delivery(
-        deliveries, ledger, options.state, options.tracking_uri, patience=patience, key=summary.key
-    )
+    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key)
     display.story = state_of(ledger.recorded())
     try:
-        result = asyncio.run(_close_delivery(attached, display))
+        result = asyncio.run(_close(carried, Carrying(display, cancelled_by_signals, closes=True)))
     except asyncio.CancelledError:
         # Before the rollback began: nothing was changed, and the command can be repeated.
         raise KeyboardInterrupt from None
-    keep_report(attached.spec, attached.state, attached.ledger)
-    end_lease(options.state)
+    end_lease(at.root)
     return result
 
 
-def _named_delivery(options: StageCloseOptions, deliveries: Deliveries) -> str | None:
+def _named_delivery(deliveries: Deliveries, spec_path: Path, delivery: str | None, key: str | None) -> str | None:
     """The delivery's id; None when nothing was opened with the key."""
-    if options.delivery:
-        return deliveries.whole_id(options.delivery)
-    if not options.key:
+    if delivery:
+        return deliveries.whole_id(delivery)
+    if not key:
         raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
-    model = load_spec(options.spec, Delivery).model.name
+    model = load_spec(spec_path, Delivery).model.name
     # The newest: a workflow that is retried after its end opens another delivery with the same key.
-    return next((each.id for each in deliveries.deliveries(model) if each.key == options.key), None)
+    return next((each.id for each in deliveries.deliveries(model) if each.key == key), None)
 
 
-async def _close_delivery(attached: AttachedDelivery, display: DeliveryDisplay) -> Result:
-    await require_fleet(attached)
-    with display:
-        async with (
-            cancelled_by_signals() as impatient,
-            attached_context(attached, STAGES, open_backends, [display], impatient, closes=True) as context,
-        ):
-            return await close(context)
+async def _close(carried: Carried, how: Carrying) -> Result:
+    await require_fleet(carried)
+    return await carry(carried, how, close)
 
 
 PATIENCE = timedelta(seconds=30)
 """For a region that does not answer, before the records are read; then it has the spec's own."""
 
 
-async def _end_trials(spec: Delivery, state: Path, key: str) -> None:
+async def _end_trials(spec: Delivery, at: Surroundings, key: str) -> None:
     """Take back what processes of the delivery with that key have on trial; a successor's, and nobody's, stays.
 
     On this machine the fleet's host does it, once `delivery.lease` has run out.
@@ -356,7 +353,7 @@ async def _end_trials(spec: Delivery, state: Path, key: str) -> None:
     carrier = Carrier(
         token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
-    async with standing_fleets(spec, StateFolder(state), patience=PATIENCE, carrier=carrier) as fleets:
+    async with at.fleets(spec, patience=PATIENCE, carrier=carrier) as fleets:
         await asyncio.gather(*(_end_trial(region, fleet, key) for region, fleet in fleets.items()))
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
-from tidegate.app.process import note
 from tidegate.core.clock import WATCH_SECONDS, SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.process import note
 from tidegate.core.text import failure_line
 from tidegate.core.threads import call_in_thread, call_with_timeout
 
@@ -156,13 +156,13 @@ class RollbackLedger:
 
     # Nothing of MLflow is loaded before users are back.
     def _ledgers(self) -> MlflowDeliveries:
-        from tidegate.app.wiring.stores import open_deliveries
+        from pipelines.adapters.stores import open_deliveries
 
         return open_deliveries(self.state, self.tracking_uri)
 
     def registry(self) -> MlflowRegistry:
         """Where versions and their files are; to be asked in a thread."""
-        from tidegate.app.wiring.stores import open_registry
+        from pipelines.adapters.stores import open_registry
 
         return open_registry(self.state, self.tracking_uri)
 
@@ -186,7 +186,7 @@ async def engine_before(
 
     if isinstance(fleet, ArgoFleet):
         return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
-    from tidegate.app.wiring.engines.providers import local_engines
+    from pipelines.adapters.engines import local_engines
 
     found = await records.registered(version)
     registry = await call_in_thread(records.registry)
@@ -195,7 +195,7 @@ async def engine_before(
 
 
 async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
-    from tidegate.app.wiring.trust import named_trust, trusted_images
+    from pipelines.adapters.trust import named_trust, trusted_images
 
     engine = await records.engine(version, spec.metadata.name)
     if images := trusted_images(named_trust()):

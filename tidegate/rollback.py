@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
+from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger, engine_before
 from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
-from pipelines.ports import EngineProvider, Fleet, RemembersWayBack
+from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.rollback_target import (
     already_there,
     before,
@@ -34,11 +34,10 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
-from tidegate.app.process import note, on_after_hangup, process_name
-from tidegate.app.wiring.fleets import FleetsOpener, require_contexts, standing_fleets
-from tidegate.app.wiring.records import HasNotEnded, RollbackLedger, engine_before
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
+from tidegate.core.process import note, process_name
+from tidegate.surroundings import Surroundings
 
 LOOK_SECONDS = 0.2
 ENDS_WITHIN_SECONDS = 120.0
@@ -55,25 +54,15 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True)
-class RollbackOptions:
-    """Which regions go back, and how far."""
+class RollbackTarget:
+    """How far a person wants to go back."""
 
-    spec: Delivery
-    state: Path
-    tracking_uri: str | None
-    to: str | None = None
-    """`previous` or a version's number; None for the version that production had before the delivery."""
+    to: str
+    """`previous` or a version's number."""
     start: bool = False
     """Start it again where it is not warm."""
     confirm: Callable[[str], None] | None = None
-    """With `to`: asks a person, and raises when the answer is no; None to ask nobody."""
-    regions: tuple[str, ...] = ()
-    """Only these; none for all."""
-    open_fleets: FleetsOpener = standing_fleets
-    engines: EngineProvider | None = None
-    """Of fleets of one's own; None for what the spec's fleet has."""
-    end_own: Callable[[], bool] = _never
-    """Asks a delivery of this very process to end, which gets no signal; whether there is one."""
+    """Asks a person, and raises when the answer is no; None to ask nobody."""
 
 
 @dataclass(frozen=True)
@@ -89,46 +78,42 @@ class RollbackOutcome:
         return ExitCode.OUTSIDE if self.wrong else ExitCode.DELIVERED
 
 
-def roll_back_regions(options: RollbackOptions) -> RollbackOutcome:
-    """Take every region back: users first, by the clusters alone, then the records. A closed terminal ends nothing.
+async def take_back(
+    at: Surroundings,
+    spec: Delivery,
+    *,
+    to: RollbackTarget | None = None,
+    regions: Collection[str] = (),
+    end_own: Callable[[], bool] = _never,
+) -> RollbackOutcome:
+    """Take every region back: users first, by the clusters alone, then the records, where MLflow answers.
+
+    Args:
+        at: where.
+        spec: the delivery's; neither the golden set nor prompts, which the person in a hurry may not have.
+        to: how far; None for the version that production had before the delivery.
+        regions: only these; all when empty.
+        end_own: asks a delivery of this very process to end, which gets no signal; whether there is one.
 
     Raises:
         UsageError: a region is unknown, or the version cannot be moved to as asked.
         OutsideError: no fleet runs here.
     """
-    require_contexts(options.spec, options.regions)
-    with on_after_hangup():
-        return asyncio.run(take_back(options))
-
-
-async def take_back(options: RollbackOptions) -> RollbackOutcome:
-    """As `roll_back_regions`, in an event loop of the caller's.
-
-    Raises:
-        UsageError: as `roll_back_regions`.
-        OutsideError: as `roll_back_regions`.
-    """
-    if options.to and options.regions:
+    if to and regions:
         raise UsageError("--to moves production everywhere, --region is for single regions", hint="give one of them")
-    # Neither the golden set nor prompts, which the person in a hurry may not have.
-    spec, state, open_fleets = options.spec, StateFolder(options.state), options.open_fleets
     async with AsyncExitStack() as stack:
         carrier = rollback_carrier(spec)
-        running = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE, carrier=carrier))
+        running = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE, carrier=carrier))
         if not running:
             raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
-        watched = await stack.enter_async_context(open_fleets(spec, state, patience=PATIENCE))
-        fleets = {region: running[region] for region in _selected_regions(options, spec)}
+        watched = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE))
+        fleets = {region: running[region] for region in _selected_regions(regions, spec)}
         limit = spec.patience.call.total_seconds()
-        ledger = RollbackLedger(spec.model.name, state.root, options.tracking_uri, spec.model.serving, limit)
-        engines = partial(engine_before, spec=spec, state=state, records=ledger, engines=options.engines)
-        rollback = Rollback(spec, state, fleets, watched, ledger, engines, end_own=options.end_own)
-        if options.to is None:
-            wrong = await roll_back(rollback)
-        else:
-            wrong = await roll_back_to(
-                RollbackTarget(options.to, start=options.start, confirm=options.confirm), rollback
-            )
+        ledger = RollbackLedger(spec.model.name, at.root, at.tracking_uri, spec.model.serving, limit)
+        engines = at.own.engines if at.own else None
+        before = partial(engine_before, spec=spec, state=at.state, records=ledger, engines=engines)
+        rollback = Rollback(spec, at.state, fleets, watched, ledger, before, end_own=end_own)
+        wrong = await (roll_back(rollback) if to is None else roll_back_to(to, rollback))
         return outcome_of(wrong, await observe_regions(rollback))
 
 
@@ -139,11 +124,11 @@ def rollback_carrier(spec: Delivery) -> Carrier:
     )
 
 
-def _selected_regions(options: RollbackOptions, spec: Delivery) -> tuple[str, ...]:
-    unknown = [region for region in options.regions if region not in spec.regions.names]
+def _selected_regions(regions: Collection[str], spec: Delivery) -> Collection[str]:
+    unknown = [region for region in regions if region not in spec.regions.names]
     if unknown:
         raise UsageError(f"there is no region {unknown[0]}", hint=f"one of: {', '.join(spec.regions.names)}")
-    return options.regions or spec.regions.names
+    return regions or spec.regions.names
 
 
 @dataclass(frozen=True)
@@ -438,15 +423,6 @@ def outcome_of(wrong: list[str], found: Mapping[str, RegionState | TidegateError
 
 
 PREVIOUS = "previous"
-
-
-@dataclass(frozen=True)
-class RollbackTarget:
-    """What the person asked for."""
-
-    to: str
-    start: bool
-    confirm: Callable[[str], None] | None
 
 
 async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,9 @@ from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
-    from tidegate.app.wiring.running import DeliveryDisplay, DeliveryOutcome
+    from tidegate.carrying import DeliveryDisplay
+    from tidegate.delivering import DeliveryOutcome
+    from tidegate.surroundings import Surroundings
 
 
 @spread
@@ -61,42 +64,30 @@ def deliver(
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
-    from tidegate.app.process import host_and_port
-    from tidegate.app.wiring.specs import read_delivery
-    from tidegate.app.wiring.trust import named_trust
+    from pipelines.adapters.trust import named_trust
     from tidegate.cli.ci import errors_told, reports_wanted
-    from tidegate.cli.commands.plan import show_dry_run
     from tidegate.cli.credentials import prover_of
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import follow
-    from tidegate.core.clock import SystemClock
+    from tidegate.core.process import cancelled_by_signals, host_and_port
+    from tidegate.surroundings import Surroundings
 
     reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
-    display = follow(PlainConsole(stderr=True), SystemClock(), plain=reports.plain)
+    display = _display(plain=reports.plain)
     with errors_told(reports, lambda: display.story):
-        delivery = read_delivery(spec)
-        # Not above: a wrong spec is reported before anything heavy is imported.
-        from tidegate.app.deliver import DeliverOptions, dry_run
-        from tidegate.app.deliver import deliver as run
-
-        options = DeliverOptions(
-            spec=delivery,
-            spec_path=spec,
-            state=given().state,
-            trusted=named_trust(spec.parent),
-            tracking_uri=given().tracking_uri,
-            version=version,
-            users=users,
-            keep_fleet=keep,
-            metrics=host_and_port(metrics_address),
-            requester=prover_of(proof),
-        )
+        # A wrong spec is reported before anything heavy is imported.
+        delivery, asker = read_delivery(spec), prover_of(proof)
+        at = Surroundings(given().state, given().tracking_uri, named_trust(spec.parent))
         if dry:
-            found = dry_run(options)
-            return show_dry_run(delivery, spec, found.plan, found.refusals, given().output)
-        outcome = run(options, display)
+            from tidegate.cli.planning import show_plan
+
+            return show_plan(at, spec, given().output, version=version, users=users, asker=asker, here=True)
+        from tidegate.carrying import Carrying
+        from tidegate.connect import Play
+        from tidegate.delivering import deliver as run
+
+        how = Carrying(display, cancelled_by_signals, Play(users, keep, host_and_port(metrics_address)))
+        outcome = asyncio.run(run(at, delivery, how, version=version, asker=asker))
     reports.tell(display.story, outcome.result.delivery)
-    return print_outcome(outcome, display, output=given().output)
+    return _print_outcome(outcome, display)
 
 
 @spread
@@ -118,19 +109,15 @@ def resume(
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
     """
-    from tidegate.app.resume import ResumeOptions
-    from tidegate.app.resume import resume as run
-    from tidegate.app.wiring.attached import ResumeCredentials
-    from tidegate.app.wiring.trust import named_trust
+    from tidegate.carrying import Carrying
     from tidegate.cli.credentials import prover_of
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import follow
-    from tidegate.core.clock import SystemClock
+    from tidegate.core.process import cancelled_by_signals
+    from tidegate.delivering import resume as run
 
-    credentials = ResumeCredentials(by, prover_of(proof), named_trust())
-    display = follow(PlainConsole(stderr=True), SystemClock())
-    outcome = run(ResumeOptions(delivery, given().state, credentials, given().tracking_uri), display)
-    return print_outcome(outcome, display, output=given().output)
+    display = _display()
+    how = Carrying(display, cancelled_by_signals)
+    outcome = asyncio.run(run(_surroundings(), delivery, how, by=by, prover=prover_of(proof)))
+    return _print_outcome(outcome, display)
 
 
 @spread
@@ -164,17 +151,13 @@ def approve(
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale starts at noon" --ssh-key KEY
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
     """
-    from tidegate.app.approve import ApprovalOptions
-    from tidegate.app.approve import approve as run
-    from tidegate.app.wiring.trust import named_trust
+    from tidegate.approving import Answer
+    from tidegate.approving import approve as run
     from tidegate.cli.credentials import SignatureProver, prover_of
 
-    answer = ApprovalOptions(
+    answer = Answer(
         delivery=delivery,
         asked=asked,
-        state=given().state,
-        trusted=named_trust(),
-        tracking_uri=given().tracking_uri,
         by=by,
         reason=reason,
         refuse=refuse,
@@ -183,7 +166,7 @@ def approve(
         statement=statement,
         signature=SignatureProver(signature) if signature else None,
     )
-    result = run(answer)
+    result = run(_surroundings(), answer)
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:
@@ -211,9 +194,9 @@ def plan(
       tidegate plan delivery.yaml --output json
       tidegate plan delivery.yaml --output markdown > comment.md
     """
-    from tidegate.cli.commands.plan import show_plan
+    from tidegate.cli.planning import show_offline_plan, show_plan
 
-    return show_plan(spec, given().state, given().tracking_uri, offline=offline, output=given().output)
+    return show_offline_plan(spec, given().output) if offline else show_plan(_beside(spec), spec, given().output)
 
 
 @prints(Output.JSON, Output.YAML)
@@ -231,14 +214,13 @@ def status(
       tidegate status
       tidegate status delivery.yaml --output json
     """
-    from tidegate.app.status import status as run
     from tidegate.cli.views.status import status_data, status_lines
     from tidegate.core.clock import SystemClock
+    from tidegate.status import status as run
 
-    def wanted(read: Delivery) -> tuple[str, ...]:
-        return selected_regions(read, region or (), given().context)
-
-    report = run(spec, given().state, given().tracking_uri, wanted)
+    at, delivery = _beside(spec), read_delivery(spec)
+    wanted = selected_regions(delivery, region or (), given().context)
+    report = asyncio.run(run(at, delivery, wanted))
     if given().output.is_data:
         print_data(status_data(report), given().output)
     else:
@@ -258,10 +240,10 @@ def history(
       tidegate history
       tidegate history delivery.yaml --last 5 -o json
     """
-    from tidegate.app.status import history as run
     from tidegate.cli.views.status import history_data, history_lines
+    from tidegate.status import history as run
 
-    found = run(spec, given().state, given().tracking_uri, last=last)
+    found = run(_beside(spec), read_delivery(spec), last=last)
     if given().output.is_data:
         print_data(history_data(found), given().output)
     elif given().output is Output.NAME:
@@ -294,24 +276,20 @@ def rollback(
       tidegate rollback delivery.yaml --to previous
       tidegate rollback delivery.yaml --to 6 --yes
     """
+    from pipelines.adapters.fleets import require_contexts
+    from pipelines.adapters.specs import read_spec
     from pipelines.spec.delivery import Delivery
-    from tidegate.app.rollback import RollbackOptions, roll_back_regions
-    from tidegate.app.wiring.specs import read_spec
+    from tidegate.core.process import on_after_hangup
     from tidegate.core.spec import load_spec
+    from tidegate.rollback import RollbackTarget, take_back
 
     # What is started has to be allowed; what is warm is asked nothing.
     wanted = read_spec(spec) if start else load_spec(spec, Delivery)
-    outcome = roll_back_regions(
-        RollbackOptions(
-            wanted,
-            given().state,
-            given().tracking_uri,
-            to=to,
-            start=start,
-            confirm=None if yes else confirm_move,
-            regions=selected_regions(wanted, region or (), given().context),
-        )
-    )
+    regions = selected_regions(wanted, region or (), given().context)
+    require_contexts(wanted, regions)
+    target = RollbackTarget(to, start, None if yes else confirm_move) if to else None
+    with on_after_hangup():
+        outcome = asyncio.run(take_back(_surroundings(), wanted, to=target, regions=regions))
     if given().output.is_data:
         print_data({"regions": outcome.versions, "wrong": outcome.wrong}, given().output)
     else:
@@ -334,7 +312,7 @@ def report(
     """
     from tidegate.app.reports import report as run
 
-    run(spec, given().state, given().tracking_uri, last=last, target=target)
+    run(_beside(spec), read_delivery(spec), last=last, target=target)
     print(target)
     return 0
 
@@ -355,13 +333,44 @@ def confirm_move(question: str) -> None:
         raise Refused("not confirmed: nothing was changed", hint="answer y, or give --yes")
 
 
-def print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay, *, output: Output) -> int:
+def _surroundings() -> Surroundings:
+    """Of a command that reads no spec of its caller's."""
+    from pipelines.adapters.trust import named_trust
+    from tidegate.surroundings import Surroundings
+
+    return Surroundings(given().state, given().tracking_uri, named_trust())
+
+
+def _beside(spec: Path) -> Surroundings:
+    """As `_surroundings`; a trust file next to the spec counts when it is named, and is refused when it is not."""
+    from pipelines.adapters.trust import named_trust
+    from tidegate.surroundings import Surroundings
+
+    return Surroundings(given().state, given().tracking_uri, named_trust(spec.parent))
+
+
+def read_delivery(path: Path) -> Delivery:
+    """The spec with every file that it names."""
+    from pipelines.adapters.specs import read_delivery
+
+    return read_delivery(path)
+
+
+def _display(*, plain: bool = False) -> DeliveryDisplay:
+    from tidegate.cli.views.console import PlainConsole
+    from tidegate.cli.views.delivery import follow
+    from tidegate.core.clock import SystemClock
+
+    return follow(PlainConsole(stderr=True), SystemClock(), plain=plain)
+
+
+def _print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay) -> int:
     """How a delivery ended, and where its report is; returns the exit code that says it."""
     from tidegate.cli.views.console import PlainConsole
     from tidegate.cli.views.delivery import summary
 
-    if output.is_data:
-        print_data(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}, output)
+    if given().output.is_data:
+        print_data(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}, given().output)
     else:
         PlainConsole().print(summary(display.story))
         say(f"report: {outcome.report}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipelines.adapters.trust import named_trust
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
@@ -25,7 +26,6 @@ from registry.adapters.mlflow_address import limit_calls
 from registry.model import Event
 from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.app.wiring.trust import named_trust
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec

@@ -14,6 +14,7 @@ from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.model import Scorer
 from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.trust import named_trust
 from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
@@ -24,10 +25,9 @@ from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ImageLaunch
-from tidegate.app.process import note
-from tidegate.app.wiring.trust import named_trust
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
+from tidegate.core.process import note
 
 if TYPE_CHECKING:
     from engine_images.build.proof import GoldenTerms
@@ -103,7 +103,7 @@ def _golden_set(spec: Delivery, folder: Path) -> tuple[AskedGoldenSet | None, Go
     from engine_images.build.proof import GoldenTerms
     from pipelines.adapters.chat import OpenAIChat
     from pipelines.adapters.local_engines import AskedGoldenSet
-    from tidegate.app.wiring.gates.readers import embedder, likelihood
+    from pipelines.adapters.readers import embedder, likelihood
 
     quality = spec.gates.only(QualityGate)
     if spec.engine.unquantized is None or quality is None:

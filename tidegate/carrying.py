@@ -1,0 +1,364 @@
+"""A process that carries a delivery: it begins one, or takes over what another opened, and says that it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from pipelines.adapters.fleets import running_host
+from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.adapters.services import notifier_for
+from pipelines.adapters.specs import kept_spec, read_delivery
+from pipelines.authority.approvals import ledger_digest, plan_digest
+from pipelines.authority.verification import USED, AnswerVerifier, first_uses, refuse_heir, used_before
+from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
+from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.journal import Journal
+from pipelines.events.listeners import EventFile, QueuedListener
+from pipelines.events.payloads import DeliveryResumed
+from pipelines.events.spool import Spool, passes
+from pipelines.events.state import DeliveryState
+from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.plan.planner import refuse_other_files, refuse_other_plan
+from pipelines.ports import Deliveries, DeliveryLedger, Listener
+from pipelines.run.context import Context
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.policy import golden_set
+from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
+from pipelines.views.metrics import families
+from registry.errors import StopAsked
+from registry.model import Event
+from registry.model_files import digest_files
+from rollouts.cluster.carrier import Carrier
+from rollouts.local.watchdog import lend
+from tidegate.app.reports import leave_report
+from tidegate.connect import Carried, Play, connect
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.errors import Refused, TidegateError, UsageError
+from tidegate.core.process import note, process_name
+from tidegate.surroundings import Surroundings
+
+Interrupts = Callable[[], AbstractAsyncContextManager[asyncio.Event]]
+"""Who may cancel what runs within the context; the event is set when they wait no longer for its end."""
+Done = TypeVar("Done")
+BEAT_SECONDS = 5.0
+
+
+class DeliveryDisplay(Protocol):
+    """Follows one delivery, event by event; entered while it runs."""
+
+    story: DeliveryState
+
+    def on_event(self, event: Event) -> None:
+        """Take the event in and show what it changed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Carrying:
+    """How a process carries a delivery, and who follows it."""
+
+    display: DeliveryDisplay
+    interrupts: Interrupts
+    play: Play = field(default_factory=Play)
+    closes: bool = False
+    """It ends the delivery, and is not kept from that by being asked to."""
+    report: bool = True
+    """It leaves a report behind."""
+
+
+async def carry(
+    carried: Carried,
+    how: Carrying,
+    work: Callable[[Context], Awaitable[Done]],
+    unbegun: Callable[[Journal, BaseException], Awaitable[Done]] | None = None,
+) -> Done:
+    """What `work` returns with the delivery's context.
+
+    Nobody waits for the report, which comes last, and what the store does not take outlives this process where the
+    state folder does.
+
+    Args:
+        carried: the delivery.
+        how: it is carried.
+        work: to be done.
+        unbegun: of a delivery that this process has opened: ends it when `work` could not begin.
+    """
+    at, ledger, spec = carried.at, carried.ledger, carried.spec
+    events = EventFile(carried.folder / "events.jsonl")
+    # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
+    kept: list[Listener] = [events] if unbegun or events.path.exists() else []
+    with ExitStack() as last:
+        with (
+            notifier_for(spec.notify, carried.plan, ledger) as notifier,
+            how.display as display,
+            QueuedListener([*kept, display]) as displays,
+        ):
+            journal = Journal(
+                ledger,
+                SystemClock(),
+                [displays, notifier],
+                registry=at.registry,
+                spool=Spool(at.state.unwritten, ledger.delivery),
+                limits=_limits_of(carried),
+            )
+            last.callback(journal.end)
+            async with how.interrupts() as impatient, heartbeat(_beat_of(carried, journal, closes=how.closes)):
+                result = await _within(carried, how, (journal, impatient), work, unbegun)
+        if how.report:
+            leave_report(spec, at.state, ledger, events if kept else None, journal.attach)
+            await journal.settle()
+    return result
+
+
+async def _within(
+    carried: Carried,
+    how: Carrying,
+    written: tuple[Journal, asyncio.Event],
+    work: Callable[[Context], Awaitable[Done]],
+    unbegun: Callable[[Journal, BaseException], Awaitable[Done]] | None,
+) -> Done:
+    result: Done | None = None
+    try:
+        async with AsyncExitStack() as stack:
+            metrics = await stack.enter_async_context(_served_numbers(carried, how))
+            context = await stack.enter_async_context(connect(carried, *written, how.play, metrics))
+            result = await work(context)
+    except (TidegateError, asyncio.CancelledError) as error:
+        if result is None and unbegun:
+            return await unbegun(written[0], error)
+        if result is None:
+            raise
+        what = str(error) or "it was asked to stop"
+        note(f"the delivery is over, but what it started did not end well: {what}")
+    assert result is not None, "a delivery ends with a result or with an error"
+    return result
+
+
+@asynccontextmanager
+async def _served_numbers(carried: Carried, how: Carrying) -> AsyncIterator[MetricsServer | None]:
+    """Who serves a delivery's own numbers within the context; nobody where there is no address."""
+    if how.play.metrics is None:
+        yield None
+        return
+    server = MetricsServer(lambda: families(how.display.story, delivery=carried.ledger.delivery), *how.play.metrics)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def _limits_of(carried: Carried) -> WriterLimits:
+    """A process of many may lose its disk with its end: what it could not write it must wait for."""
+    usual = limits_of(carried.spec.patience)
+    return replace(usual, end=usual.patience) if carried.patience else usual
+
+
+def _beat_of(carried: Carried, journal: Journal, *, closes: bool) -> Callable[[], Awaitable[None]]:
+    async def say() -> None:
+        # First: the fleet on this machine must hear of it also while MLflow is away.
+        if carried.patience and isinstance(carried.spec.fleet, LocalFleet):
+            lend(carried.at.root, SystemClock().now() + carried.patience)
+        with suppress(*((StopAsked,) if closes else ())):
+            await journal.beat()
+
+    return say
+
+
+@asynccontextmanager
+async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = None) -> AsyncIterator[None]:
+    """Say every few seconds that this process lives; one that is asked there to stop is cancelled."""
+    carrying, clock = asyncio.current_task(), clock or SystemClock()
+    assert carrying is not None, "only a task can be cancelled"
+
+    async def beat() -> None:
+        while True:
+            try:
+                await say()
+            except StopAsked as asked:
+                note(f"stopping: {asked}; every region goes back first")
+                carrying.cancel()
+                return
+            except TidegateError as error:
+                # The next event fails too when it is for good, and ends the delivery in good order; of a store that
+                # is silent the journal tells.
+                if not passes(error):
+                    note(f"no heartbeat: {error}")
+            await clock.sleep(BEAT_SECONDS)
+
+    task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
+    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
+    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
+    assert current is not None, "only a task can be cancelled"
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+            current.uncancel()
+    if cancelled:
+        current.cancel()
+    return task.result()
+
+
+def carrier_of(
+    ledger: DeliveryLedger,
+    spec: Delivery,
+    *,
+    patience: timedelta = timedelta(0),
+    hands_on: bool = False,
+    continues: bool = False,
+    key: str = "",
+) -> Carrier:
+    """Name this process as who carries the delivery, alone or as one of those that do so step by step.
+
+    Args:
+        ledger: the delivery's; its owner is known to all who carry it.
+        spec: says how long a trial may go on while nobody does.
+        patience: how long nothing may be heard between two steps; a trial goes on at least as long.
+        hands_on: whether others go on with it afterwards.
+        continues: whether others carried it before as the same owner.
+        key: with which it was opened; empty for none.
+    """
+    return Carrier(
+        token=ledger.owner,
+        who=process_name(),
+        over=ledger.over,
+        hands_on=hands_on,
+        continues=continues,
+        unattended_seconds=max(spec.fleet.unattended, patience).total_seconds(),
+        key=key,
+    )
+
+
+def attach(
+    at: Surroundings,
+    deliveries: Deliveries,
+    ledger: DeliveryLedger,
+    *,
+    patience: timedelta = timedelta(0),
+    hands_on: bool = False,
+    key: str | None = None,
+) -> Carried:
+    """A delivery that another process opened: its plan, with the spec and the evidence that it kept.
+
+    Raises:
+        UsageError: they were not kept.
+        NotAsPlanned: they are not those with which the delivery was opened.
+    """
+    events = ledger.recorded()
+    plan, spec_file = plan_of(events), spec_file_of(events)
+    if spec_file is None:
+        raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
+    own = at.state.delivery(ledger.delivery)
+    path = bring_spec(deliveries, ledger.delivery, spec_file, own, plan.resolved.files if plan.resolved else ())
+    refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
+    spec = read_delivery(path, kept_below=own / SPEC)
+    refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=key or "")
+    return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
+
+
+async def require_fleet(carried: Carried) -> None:
+    """A fleet on this machine must be up already: one that a step starts would end with the step.
+
+    Raises:
+        Refused: none is.
+    """
+    if isinstance(carried.spec.fleet, LocalFleet) and await running_host(carried.at.root) is None:
+        raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
+
+
+def take_over(
+    at: Surroundings,
+    deliveries: Deliveries,
+    delivery: str,
+    *,
+    by: str | None,
+    prover: Prover | None,
+    patience: timedelta = timedelta(0),
+    key: str | None = None,
+) -> DeliveryLedger:
+    """Make this process the one who carries the delivery, and write who says so, where somebody does.
+
+    Args:
+        at: where.
+        deliveries: the ledgers.
+        delivery: its whole id.
+        by: a name, where the spec says that one is enough.
+        prover: proves who does it.
+        patience: until the next process must be heard of.
+        key: with which it is carried on.
+
+    Raises:
+        UsageError: they may not, by what the spec says and by who has asked for the delivery.
+        Refused: the delivery is over, or a process carries it.
+    """
+    said = _heir(at, deliveries, delivery, by=by, prover=prover)
+    ledger = deliveries.take_over(delivery, patience=patience, key=key)
+    if said is not None:
+        ledger.append(said)
+    return ledger
+
+
+def _heir(
+    at: Surroundings, deliveries: Deliveries, delivery: str, *, by: str | None, prover: Prover | None
+) -> Event | None:
+    """The event that says who carries the delivery on; None when nobody said it."""
+    events = deliveries.events(delivery)
+    spec = kept_spec(deliveries, delivery, events)
+    requester = asyncio.run(AnswerVerifier(at.identities).requester(delivery, events))
+    unproven = any((event.step, event.kind) == ("delivery", "requested") for event in events) and requester is None
+    if prover is not None and by is not None:
+        raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
+    now = SystemClock().now()
+    proof: Proof | None = None
+    person: Person | None = None
+    if prover is not None:
+        proof = prover.prove(_resume_statement(delivery, events))
+        person = at.identities.verify(proof, now)
+        if used_before(person, proof, first_uses(events)):
+            raise UsageError(USED, hint="have a new one issued")
+    refuse_heir(spec.resume, person, by, requester, unproven=unproven)
+    if person is None and by is None:
+        return None
+    who = str(person) if person else f"{by} ({NAMED})"
+    proven = {"proof": proof} if proof else {}
+    return DeliveryResumed(by=person.identity if person else by or "", **proven).event(now, "delivery", who)
+
+
+def _resume_statement(delivery: str, events: Sequence[Event]) -> str:
+    """Of all that has happened until now: it cannot be repeated of what happens later."""
+    version = plan_of(events).version
+    return Statement(
+        says="resume",
+        question=RESUME,
+        delivery=delivery,
+        model=version.name,
+        version=version.version,
+        plan=plan_digest(events),
+        evidence=ledger_digest(events),
+        at=SystemClock().now(),
+    ).text

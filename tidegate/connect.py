@@ -1,0 +1,352 @@
+"""The one place that builds what a delivery needs: a spec becomes its context, or every reason why it cannot begin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gates.adapters.command import ask_command
+from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
+from gates.adapters.prometheus_queries import PrometheusQueries
+from gates.adapters.records import RecordSource
+from gates.analyses.queries.reading import asking_prometheus
+from gates.evidence.conventions import BY_ENGINE, POD
+from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
+from pipelines.adapters.fleets import require_contexts, running_host
+from pipelines.adapters.load.blocks import LocustLoads
+from pipelines.adapters.load.scratch import ScratchProcesses
+from pipelines.adapters.samples.local import LocalSamples
+from pipelines.adapters.services import readers_for
+from pipelines.adapters.stores import require_clients
+from pipelines.adapters.this_machine import (
+    SCRAPE_TIMEOUT,
+    fleet_heartbeat,
+    host_of,
+    is_being_written,
+    prometheus_target,
+    require_local_fleet,
+    require_regions,
+    start_users,
+)
+from pipelines.authority.engine_images import pem_of
+from pipelines.authority.verification import refuse_unanswerable
+from pipelines.delivery_lock import refuse_second
+from pipelines.events.artifacts import Trials
+from pipelines.events.journal import Journal
+from pipelines.model import Plan
+from pipelines.plan.gates import rules_of
+from pipelines.ports import (
+    DeliveryLedger,
+    Fleet,
+    Tokenizer,
+)
+from pipelines.run.context import Backends, Commands, Context
+from pipelines.run.stages import STAGES
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from pipelines.statements import Prover
+from rollouts.cluster.carrier import Carrier
+from rollouts.manifests.spec import ArgoFleetSpec
+from slo.kubernetes.pod_monitor import scrape_timeout
+from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
+from tidegate.app.plan import images_of
+from tidegate.app.wiring.git.access import git_access_for
+from tidegate.core.adapters.extras import require
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from pipelines.adapters.metrics_server import MetricsServer
+
+
+def file_tokenizer() -> Tokenizer:
+    """What reads the chat template of a version's files; it loads what that takes."""
+    from engine_images.adapters.model_version import FileTokenizer
+
+    return FileTokenizer()
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A delivery that has a ledger, as the process that carries it knows it."""
+
+    at: Surroundings
+    ledger: DeliveryLedger
+    plan: Plan
+    spec: Delivery
+    spec_file: str | None
+    """Where the spec lies among the delivery's kept files; None when it could not be kept."""
+    carrier: Carrier
+    asker: Prover | None = None
+    """Proves who asks for this delivery; None where nobody does, or another process has."""
+    patience: timedelta = timedelta(0)
+    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+
+    @property
+    def folder(self) -> Path:
+        """What is the delivery's own on this machine."""
+        return self.at.state.delivery(self.ledger.delivery)
+
+
+@dataclass(frozen=True)
+class Play:
+    """What a process does on this machine besides carrying a delivery."""
+
+    users: bool = False
+    """Play the users that the spec describes."""
+    keep_fleet: bool = False
+    """Leave up a fleet that is started for this."""
+    metrics: tuple[str, int] | None = None
+    """Host and port at which the delivery's own numbers are served; None for nowhere."""
+
+
+@asynccontextmanager
+async def connect(
+    carried: Carried,
+    journal: Journal,
+    impatient: asyncio.Event,
+    play: Play = Play(),
+    metrics: MetricsServer | None = None,
+) -> AsyncIterator[Context]:
+    """What the steps of a delivery are given, for as long as they run.
+
+    Args:
+        carried: the delivery.
+        journal: where everything that happens is written down.
+        impatient: set when a person waits no longer for regions that do not let themselves be taken back.
+        play: what else is done on this machine.
+        metrics: the delivery's own numbers, for a Prometheus of ours to read.
+
+    Raises:
+        TidegateError: a fleet cannot be opened.
+    """
+    at, spec, folder = carried.at, carried.spec, carried.spec.path.parent
+    async with _backends(carried, play, metrics) as ground:
+        yield Context(
+            spec=spec,
+            plan=carried.plan,
+            stages=STAGES,
+            folder=folder,
+            clock=ground.clock,
+            journal=journal,
+            registry=at.registry,
+            engines=ground.engines,
+            fleets=ground.fleets,
+            chat=ground.chat,
+            tokenizer=ground.tokenizer,
+            proxy=ground.proxy,
+            trials=Trials(carried.folder, journal),
+            users=ground.users,
+            requests=ground.requests,
+            events=ground.events,
+            loads=LocustLoads(carried.folder / "load"),
+            scratch=ground.scratch,
+            queries=ground.queries,
+            samples=ground.samples,
+            readers=readers_for(spec, folder),
+            commands=Commands(partial(ask_command, folder=folder, environment=os.environ), carried.folder / "commands"),
+            identities=at.identities,
+            git=git_access_for(spec, ground.clock),
+            asker=carried.asker,
+            approvers=at.trusted.trust.approvers,
+            spec_file=carried.spec_file,
+            impatient=impatient,
+        )
+
+
+def _backends(carried: Carried, play: Play, metrics: MetricsServer | None) -> AbstractAsyncContextManager[Backends]:
+    if carried.at.own is not None:
+        # The program's own Prometheus reads the delivery's numbers, if any does; the program closes its fleets.
+        return nullcontext(carried.at.own)
+    fleet = carried.spec.fleet
+    return _clusters(carried, fleet) if isinstance(fleet, ArgoFleetSpec) else _this_machine(carried, play, metrics)
+
+
+@asynccontextmanager
+async def _clusters(carried: Carried, fleet: ArgoFleetSpec) -> AsyncIterator[Backends]:
+    """Clusters that are there already, each with its own Prometheus."""
+    # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
+    from pipelines.adapters.clusters import open_clusters, open_samples
+
+    at, spec = carried.at, carried.spec
+    places = {region: there.prometheus for region, there in fleet.regions.items()}
+    images = carried.plan.resolved.images if carried.plan.resolved else {}
+    async with (
+        open_clusters(spec, fleet, carrier=carried.carrier, public_keys=pem_of(at.images)) as fleets,
+        open_samples(spec, fleet) as samples,
+    ):
+        yield Backends(
+            fleets=fleets,
+            engines=engine_provider(spec, at.state, at.registry, images, at.images),
+            proxy=PrometheusSource(
+                places,
+                settles_within=scrape_timeout(spec.scrape_interval),
+                counting=BY_ENGINE,
+                proxy_pod_label=POD,
+                only={"service": spec.metadata.name},
+                sources=spec.metrics.sources,
+                service=spec.metadata.name,
+            ),
+            chat=OpenAIChat(),
+            tokenizer=file_tokenizer(),
+            clock=SystemClock(),
+            events=PrometheusEvents(places),
+            queries=PrometheusQueries(places),
+            samples=samples,
+        )
+
+
+@asynccontextmanager
+async def _this_machine(carried: Carried, play: Play, metrics: MetricsServer | None) -> AsyncIterator[Backends]:
+    """The fleet that runs here, or one of our own."""
+    at, spec = carried.at, carried.spec
+    # First, because without the engine environment there is nothing to start a fleet for.
+    engines = engine_provider(spec, at.state, at.registry)
+    async with host_of(spec, at.state, keep=play.keep_fleet) as host, fleet_heartbeat(host, carried.carrier):
+        await host.load_rules(rules_of(spec))
+        users = start_users(spec, spec.path.parent, at.state, host) if play.users else None
+        written = at.state.traffic / f"{spec.metadata.name}.jsonl"
+        records = RecordSource([written]) if is_being_written(written) else None
+        try:
+            async with prometheus_target(host, spec.metadata.name, metrics):
+                yield Backends(
+                    fleets={region: host.fleet(region) for region in spec.regions.names},
+                    engines=engines,
+                    proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
+                    chat=OpenAIChat(),
+                    tokenizer=file_tokenizer(),
+                    clock=SystemClock(),
+                    events=PrometheusEvents(host.prometheus_url),
+                    scratch=ScratchProcesses(at.state.scratch, SystemClock()),
+                    queries=PrometheusQueries(host.prometheus_url),
+                    users=records,
+                    requests=records,
+                    samples=LocalSamples(at.state.samples, spec.samples, SystemClock()) if spec.samples else None,
+                )
+        finally:
+            if users is not None:
+                await users.stop()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a delivery cannot begin."""
+
+    error: TidegateError
+    here: bool
+    """It lies in this machine, or in what runs now; else in the spec, the versions, or what they name."""
+
+
+class CannotBegin(UsageError):
+    """Several reasons at once, a line each; the exit code is that of the first."""
+
+    has_places = True
+
+    def __init__(self, reasons: list[Reason]) -> None:
+        super().__init__("\n".join(f"tidegate: {each.error}" for each in reasons))
+        self.exit_code = reasons[0].error.exit_code  # type: ignore[misc]  # as the first of them alone would have
+
+
+def refuse(reasons: Iterator[Reason]) -> None:
+    """Raise them, if there are any.
+
+    Raises:
+        TidegateError: the only one, or `CannotBegin`.
+    """
+    found = list(reasons)
+    if len(found) == 1:
+        raise found[0].error
+    if found:
+        raise CannotBegin(found)
+
+
+def preconditions(
+    at: Surroundings, spec: Delivery, plan: Plan | None = None, *, users: bool = False, asker: Prover | None = None
+) -> Iterator[Reason]:
+    """Every reason why a delivery could not begin now, each with its place and remedy, in the order of a delivery.
+
+    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. Memory, cores
+    and ports of this machine are left to the engines' start.
+
+    Args:
+        at: where it would be carried.
+        spec: the delivery's.
+        plan: what it would do; None before there is one: then nobody outside this machine is asked.
+        users: whether users are to be played.
+        asker: proves who asks for it.
+    """
+    clusters, approvers = isinstance(spec.fleet, ArgoFleetSpec), at.trusted.trust.approvers
+    here, there = partial(_reasons, here=True), partial(_reasons, here=False)
+    yield from there(partial(refuse_unanswerable, spec, approvers, requester_known=asker is not None))
+    if at.own is None:
+        yield from here(partial(_require_packages, spec))
+        yield from here(partial(_refuse_users_of_clusters, spec, users=users))
+        yield from here(partial(require_contexts, spec, every=True))
+        yield from here(partial(require_gpus_here, spec))
+    yield from here(partial(refuse_second, at.state.lock))
+    if plan is None:
+        return
+    if at.own is None and not clusters:
+        yield from here(lambda: asyncio.run(_refuse_unready_machine(spec, at.state)))
+    yield from here(lambda: at.deliveries(leftovers=False).refuse_live(spec.model.name))
+    if not clusters:
+        yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
+    yield from there(lambda: images_of(plan, spec, at.registry, at.images))
+    yield from there(partial(refuse_unwritable_git, spec))
+    yield from there(partial(refuse_unreadable_sync, spec))
+
+
+def _reasons(check: Callable[[], object], *, here: bool) -> Iterator[Reason]:
+    try:
+        check()
+    except TidegateError as error:
+        yield Reason(error, here)
+
+
+def _require_packages(spec: Delivery) -> None:
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        require_local_fleet()
+    require("openai", "tokenizers")
+
+
+def _refuse_users_of_clusters(spec: Delivery, *, users: bool) -> None:
+    if users and isinstance(spec.fleet, ArgoFleetSpec):
+        raise UsageError(
+            "--users generates load for a fleet on this machine only",
+            hint="leave it out: a cluster's gateway does not say which version answered",
+        )
+
+
+async def _refuse_unready_machine(spec: Delivery, state: StateFolder) -> None:
+    require_engine_environment(spec.engine)
+    if host := await running_host(state.root):
+        require_regions(host, spec.regions.names)
+
+
+def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
+    """Compare the spec with fleets that a program brings.
+
+    Raises:
+        UsageError: a region has no fleet, engines are asked to keep samples, or a gate asks a Prometheus.
+    """
+    if spec.samples is not None:
+        hint = "leave out `samples`, and the judge of the canary stage"
+        raise UsageError("engines of a program's own fleets keep no samples of users' requests", hint=hint)
+    missing = [region for region in spec.regions.names if region not in fleets]
+    if missing:
+        raise UsageError(f"no fleet for region {missing[0]}", hint=f"there are: {', '.join(fleets) or 'none'}")
+    for gate in asking_prometheus(spec.gates.asked):
+        kind = spec.gates.kind_of(gate).name
+        raise UsageError(
+            f"{spec.path}: gates.{gate}: found a gate of kind {kind}; expected none with a fleet of one's own",
+            hint="leave the gate out: what it asks is read from the Prometheus of a fleet that tidegate brings",
+        )

@@ -1,0 +1,75 @@
+"""Where deliveries are carried: this machine's state, MLflow, and whom the operator trusts.
+
+Loads little: a rollback is in a hurry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.fleets import standing_fleets
+from pipelines.adapters.stores import open_deliveries, open_registry
+from pipelines.adapters.trust import local_identities, trusted_images
+from pipelines.ports import Fleet
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
+from pipelines.state import StateFolder
+
+if TYPE_CHECKING:
+    from pipelines.authority.engine_images import TrustedImages
+    from pipelines.run.context import Backends
+    from pipelines.statements import Identities
+    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.adapters.mlflow_models import MlflowRegistry
+    from rollouts.cluster.carrier import Carrier
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a delivery is carried: this machine's state, MLflow, and whom the operator trusts."""
+
+    root: Path
+    """The folder with what is this machine's own."""
+    tracking_uri: str | None
+    """Of MLflow; None for the store in that folder."""
+    trusted: Trusted
+    own: Backends | None = None
+    """What a program brings; None for what the spec says."""
+
+    @property
+    def state(self) -> StateFolder:
+        """The folder, by its parts."""
+        return StateFolder(self.root)
+
+    @cached_property
+    def registry(self) -> MlflowRegistry:
+        """Model versions. Nobody is asked yet."""
+        return open_registry(self.root, self.tracking_uri)
+
+    def deliveries(self, *, leftovers: bool = True) -> MlflowDeliveries:
+        """The ledgers; what a process before this one could not write is written first, unless that is to wait."""
+        return open_deliveries(self.root, self.tracking_uri, self.trusted, leftovers=leftovers)
+
+    @cached_property
+    def images(self) -> TrustedImages | None:
+        """What engine images have to be; None where nothing is asked of them."""
+        return trusted_images(self.trusted)
+
+    @cached_property
+    def identities(self) -> Identities:
+        """Who can prove who they are."""
+        return local_identities(self.trusted)
+
+    def fleets(
+        self, spec: Delivery, *, patience: timedelta | None = None, carrier: Carrier | None = None
+    ) -> AbstractAsyncContextManager[Mapping[str, Fleet]]:
+        """Those that are there already, by region; without a `carrier` those in clusters can only be looked at."""
+        if self.own is not None:
+            return nullcontext(self.own.fleets)
+        return standing_fleets(spec, self.state, patience=patience, carrier=carrier)
