@@ -285,14 +285,14 @@ def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any, Any]:
     """
     keys: list[int | str] = []
     owner: Any = kind
-    models: dict[str, Any] = {"": kind}
+    models: dict[str | int | None, Any] = {None: kind}
     own_key = False
     for part in loc:
         if part in models:
-            models = {"": models[str(part)]}
+            models = {None: models[part]}
             continue
         keys.append(part)
-        owner = models.get("")
+        owner = models.get(None)
         # A key of a mapping is the person's own, and leads to the same model whatever it says.
         if isinstance(part, int) or own_key or not _is_model(owner):
             own_key = False
@@ -301,16 +301,16 @@ def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any, Any]:
         parts = list(_parts(known.get(part, getattr(owner, "of_other_names", None))))
         models = dict(reversed([(tag, each) for tag, each in parts if _is_model(each) or tag]))
         own_key = not any(models) and any(get_origin(each) is Mapping for _, each in parts)
-    return tuple(keys), owner, models.get("")
+    return tuple(keys), owner, models.get(None)
 
 
-def _parts(annotation: Any) -> Iterator[tuple[str, Any]]:
+def _parts(annotation: Any) -> Iterator[tuple[str | None, Any]]:
     """What an annotation is made of, through lists, mappings and optionals; members of a union with their tags."""
     for tag in getattr(annotation, "__metadata__", ()):
         if isinstance(tag, Tag):
             yield tag.tag, annotation.__origin__
             return
-    yield "", annotation
+    yield None, annotation
     for inner in getattr(annotation, "__args__", ()):
         yield from _parts(inner)
 

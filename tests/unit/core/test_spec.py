@@ -56,6 +56,10 @@ def test_an_unknown_key_is_told_with_the_nearest_known_one() -> None:
     ]
 
 
+def test_a_key_may_be_empty() -> None:
+    assert problems("name: n\n'': 1\n")[0].startswith("voyage.yaml:2: found an unknown key; expected one of name")
+
+
 def test_an_unknown_key_inside_a_list_names_the_keys_of_that_place() -> None:
     assert problems("name: n\nharbours:\n  - depth: 3\n    zzz: 1\n") == [
         "voyage.yaml:4: harbours[0].zzz: found an unknown key; expected one of depth, berths"
