@@ -188,10 +188,12 @@ def parse_documents(
     documents: list[Document[Spec]] = []
     problems: list[Problem] = []
     for root, data in _documents(text, file):
+        if data is None:
+            continue
         kind = kind_of(data)
-        if data is not None and kind is None:
+        if kind is None:
             problems.append(Problem(file, root.start_mark.line + 1, "", "a document of no known format", expected))
-        elif kind is not None:
+        else:
             try:
                 documents.append(Document(_checked(root, data, kind, file), file, root))
             except SpecError as error:
