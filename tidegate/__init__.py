@@ -8,7 +8,9 @@
 `tidegate.gates` judges evidence of one's own; `tidegate.testing` (needs pytest) tests fleets of one's own.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 
 __version__ = "0.1.0"
 
@@ -27,7 +29,7 @@ _NAMES = {
     "rollouts.errors": "EngineDidNotStart FleetError NotConfirmed NotPossible",
     "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
     "tidegate.api": "Connection adopt connect deliver load_spec plan register resume rollback status",
-    "tidegate.rollback": "RollbackOutcome",
+    "tidegate.way_back": "RollbackOutcome",
     "tidegate.core.access": "PrometheusEndpoint",
     "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",
 }
@@ -47,6 +49,17 @@ def __getattr__(name: str) -> object:
     module, attribute = _HOME[name]
     value = globals()[name] = getattr(import_module(module), attribute)
     return value
+
+
+class _FrontDoor(ModuleType):
+    """Importing the module `tidegate.connect` does not take the place of the function `tidegate.connect`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor
 
 
 def __dir__() -> list[str]:

@@ -55,7 +55,7 @@ from tidegate.core.errors import OutsideError as OutsideError
 from tidegate.core.errors import Refused as Refused
 from tidegate.core.errors import TidegateError as TidegateError
 from tidegate.core.errors import UsageError as UsageError
-from tidegate.rollback import RollbackOutcome as RollbackOutcome
+from tidegate.way_back import RollbackOutcome as RollbackOutcome
 
 DeliveryEvent = Event
 __version__: str

@@ -22,7 +22,6 @@ from pipelines.adapters.downloaded_engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
 from pipelines.adapters.stores import NotedAdoption, open_registry
 from pipelines.adapters.this_machine import host_of
-from pipelines.adapters.trust import named_trust
 from pipelines.events.state import DeliveryState
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
@@ -40,9 +39,9 @@ from tidegate.core.errors import UsageError
 from tidegate.delivering import DeliveryOutcome
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
-from tidegate.rollback import RollbackOutcome, RollbackTarget, take_back
-from tidegate.status import status as read_status
+from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
+from tidegate.way_back import RollbackOutcome, RollbackTarget, take_back
 
 Listener = Callable[[Event], object]
 """Hears each event of a delivery, in order, in a thread of its own."""
@@ -56,7 +55,7 @@ def load_spec(path: str | Path) -> Delivery:
     Raises:
         SpecError: with every problem, each with its line.
     """
-    return read_delivery(Path(path)).read_from(Path(path))
+    return read_delivery(Path(path))
 
 
 def register(
@@ -118,7 +117,7 @@ def plan(
     Raises:
         PlanRefused: a gate could not decide in the time of its stage.
     """
-    at = Surroundings(_state(state), _tracking(tracking_uri), named_trust(spec.path.parent))
+    at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
     found = plan_for(spec, spec.path.parent, at.registry, version=version)
     return resolve_plan(found, spec, spec.path, at.registry, at.images)
 
@@ -175,7 +174,7 @@ async def connect(
     Raises:
         UsageError: a region has no fleet, fleets come without evidence, or the spec asks samples of their engines.
     """
-    at = Surroundings(_state(state), _tracking(tracking_uri), named_trust(spec.path.parent))
+    at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
     async with AsyncExitStack() as stack:
         if fleets is not None:
             if evidence is None:

@@ -291,7 +291,7 @@ def preconditions(
         yield from here(partial(_require_packages, spec))
         yield from here(partial(_refuse_users_of_clusters, spec, users=users))
         yield from here(partial(require_contexts, spec, every=True))
-        yield from here(partial(require_gpus_here, spec))
+        yield from there(partial(require_gpus_here, spec))
     yield from here(partial(refuse_second, at.state.lock))
     if plan is None:
         return

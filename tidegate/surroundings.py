@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.adapters.fleets import standing_fleets
 from pipelines.adapters.stores import open_deliveries, open_registry
-from pipelines.adapters.trust import local_identities, trusted_images
+from pipelines.adapters.trust import local_identities, named_trust, trusted_images
 from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
@@ -38,7 +38,8 @@ class Surroundings:
     """The folder with what is this machine's own."""
     tracking_uri: str | None
     """Of MLflow; None for the store in that folder."""
-    trusted: Trusted
+    spec_folder: Path | None = None
+    """Where the caller's spec lies: a trust file next to it has to be named."""
     own: Backends | None = None
     """What a program brings; None for what the spec says."""
 
@@ -46,6 +47,15 @@ class Surroundings:
     def state(self) -> StateFolder:
         """The folder, by its parts."""
         return StateFolder(self.root)
+
+    @cached_property
+    def trusted(self) -> Trusted:
+        """Whom the operator trusts. Not read before it is needed: users go back without it.
+
+        Raises:
+            UsageError: the trust file cannot be read, or nobody named the one next to the spec.
+        """
+        return named_trust(self.spec_folder)
 
     @cached_property
     def registry(self) -> MlflowRegistry:

@@ -71,7 +71,7 @@ def read_spec(path: Path, *, kept_below: Path | None = None, files_needed: bool 
 
             yield from customization_conflicts(spec, trusted.trust)
 
-    return load_spec(path, Delivery, also=odds)
+    return load_spec(path, Delivery, also=odds).read_from(path)
 
 
 def on_this_machine(spec: Delivery) -> LocalFleet:

@@ -36,6 +36,10 @@ def test_without_its_testing_part_it_does_without_pytest() -> None:
     assert _printed(code + "print(*({'pytest', 'typer', 'mlflow'} & set(sys.modules)))") == []
 
 
+def test_a_module_does_not_take_the_place_of_a_function() -> None:
+    assert _printed("import tidegate.connect\nprint(callable(tidegate.connect))") == ["True"]
+
+
 def test_an_unknown_name_is_none_of_it() -> None:
     with pytest.raises(AttributeError, match="module 'tidegate' has no attribute 'delivr'"):
         tidegate.delivr  # noqa: B018

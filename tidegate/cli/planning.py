@@ -18,6 +18,7 @@ from pipelines.plan.region_objects import EngineCount, engine_counts, guard_imag
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from registry.model import ModelVersion
+from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.app.git.preview import GitPreview, preview_git
@@ -94,7 +95,13 @@ def show_plan(
         git = preview_git(spec, plan, {})
     except TidegateError as error:
         reasons += [] if str(error) in {str(each.error) for each in reasons} else [Reason(error, here=False)]
-    found = _Shown(spec, plan, reasons, _scraped(spec), _foreign_objects(spec), git)
+    foreign: Mapping[str, Sequence[ForeignObject]] = {}
+    # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
+    if not here:
+        foreign = _foreign_objects(spec)
+    elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
+        reasons += _seen_in_clusters(spec)
+    found = _Shown(spec, plan, reasons, _scraped(spec), foreign, git)
     _show(found, output)
     counted = [each.error for each in reasons if here or not each.here]
     if counted:
@@ -126,7 +133,7 @@ def _show(found: _Shown, output: Output) -> None:
     lines += _engine_lines(found.plan)
     lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
-    lines += [f"`deliver` would not begin{' here' if each.here else ''}: {each.error}" for each in found.reasons]
+    lines += [f"`deliver` would not begin: {each.error}" for each in found.reasons]
     if output is Output.MARKDOWN:
         print(plan_markdown(found.plan, str(spec.path), lines), end="")
         return
@@ -142,6 +149,19 @@ def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
     from pipelines.adapters.clusters import foreign_objects_in_clusters
 
     return foreign_objects_in_clusters(spec, spec.fleet)
+
+
+def _seen_in_clusters(spec: Delivery) -> Iterator[Reason]:
+    """What a delivery sees before its first write; nothing of a fleet on this machine."""
+    if not isinstance(spec.fleet, ArgoFleetSpec):
+        return
+    # Not above, as before.
+    from pipelines.adapters.clusters import refuse_foreign_objects_in_clusters
+
+    try:
+        asyncio.run(refuse_foreign_objects_in_clusters(spec))
+    except TidegateError as error:
+        yield Reason(error, here=True)
 
 
 def _scraped(spec: Delivery) -> Sequence[Scraped]:

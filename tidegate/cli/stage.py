@@ -13,7 +13,7 @@ import typer
 from tidegate.cli.command import Group
 from tidegate.cli.durations import Duration, duration
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, ProofOptions, Spec, spread
+from tidegate.cli.options import SPEC, Identity, Spec, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def stage_open(
         ),
     ] = Duration(minutes=15),
     by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
-    proof: ProofOptions,
+    identity: Identity = None,
 ) -> int:
     """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
@@ -77,18 +77,16 @@ def stage_open(
       tidegate stage open delivery.yaml --version 7
       tidegate stage open delivery.yaml --key "$WORKFLOW_UID" --output json
     """
-    from pipelines.adapters.trust import named_trust
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
     from tidegate.steps import Successor, open_steps
     from tidegate.surroundings import Surroundings
 
-    trusted = named_trust(None if delivery else spec.parent)
     opened, plan = open_steps(
-        Surroundings(given().state, given().tracking_uri, trusted),
+        Surroundings(given().state, given().tracking_uri, None if delivery else spec.parent),
         spec,
         carries_on=Successor(delivery, by) if delivery else None,
-        prover=prover_of(proof),
+        prover=prover_of(identity),
         version=version,
         key=key,
         patience=patience,
@@ -175,10 +173,9 @@ def stage_close(
 
 
 def _surroundings() -> Surroundings:
-    from pipelines.adapters.trust import named_trust
     from tidegate.surroundings import Surroundings
 
-    return Surroundings(given().state, given().tracking_uri, named_trust())
+    return Surroundings(given().state, given().tracking_uri)
 
 
 def _display() -> DeliveryDisplay:

@@ -53,8 +53,8 @@ from tidegate.carrying import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
-from tidegate.rollback import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 from tidegate.testing import FakeChat, FakeTokenizer
+from tidegate.way_back import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 
 
 class Rules:

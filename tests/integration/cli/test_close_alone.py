@@ -29,7 +29,7 @@ from registry.record import entry_tags, next_number, read_record
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
-from tidegate import rollback
+from tidegate import way_back
 
 pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
 
@@ -189,7 +189,7 @@ def test_a_delivery_that_somebody_rolls_back_is_closed_by_its_own_close(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step that comes later does nothing; the next `close` ends it."""
-    monkeypatch.setattr(rollback, "ENDS_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(way_back, "ENDS_WITHIN_SECONDS", 1.0)
     told = scene.tidegate("rollback", "delivery.yaml")
     assert (told.code, "was told to end and has not; it may still move users" in told.err) == (4, True), told.err
     assert scene.there.splits() == [(0, 0)]

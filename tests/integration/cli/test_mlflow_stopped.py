@@ -54,7 +54,7 @@ def test_an_address_that_mlflow_refuses_is_told_with_the_settings_that_allow_it(
 
 COMMANDS = ("status delivery.yaml", "deliver delivery.yaml", "stage build --delivery {opened}", "resume {opened}")
 OTHERS = (
-    *("plan delivery.yaml", "report delivery.yaml", "stage open -f delivery.yaml", "stage close --delivery {opened}"),
+    *("plan delivery.yaml", "report delivery.yaml", "stage open delivery.yaml", "stage close --delivery {opened}"),
     *("approve {opened} wave@1 --by ann", "audit verify {opened}", "audit verify --all -f delivery.yaml"),
     "model list {name}",
 )

@@ -79,8 +79,8 @@ def test_an_engine_environment_that_is_not_there(
     machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_ENGINE_HOME", str(tmp_path))
-    reason = failed(machine, tidegate("deliver"), 4)
-    assert reason == f"no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
+    line = refused(tidegate("deliver"), 4)
+    assert line == f"tidegate: no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
 
 
 ON_GPUS = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
@@ -108,7 +108,7 @@ def test_an_engine_environment_for_cpus_where_the_gpu_is(
 ) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
     monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)).path)
-    reason = failed(machine, tidegate("deliver"), 4)
-    assert reason.startswith("the engine environment at ") and "is for cpu; expected one for cuda" in reason
+    line = refused(tidegate("deliver"), 4)
+    assert line.startswith("tidegate: the engine environment at ") and "is for cpu; expected one for cuda" in line
     planned = tidegate("deliver", "--dry-run")
     assert planned.code == 4 and "is for cpu; expected one for cuda" in planned.out, planned

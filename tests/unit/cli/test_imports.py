@@ -37,7 +37,7 @@ COMMANDS = (
     "tidegate.approving",
     "tidegate.delivering",
     "tidegate.steps",
-    "tidegate.status",
+    "tidegate.standing",
     "tidegate.delivering",
 )
 ROOT = Path(__file__).parents[3]
@@ -140,8 +140,8 @@ def test_a_step_in_a_cluster_asks_a_server_with_mlflows_client_alone(tmp_path: P
     code = """
 import asyncio, sys
 sys.modules |= dict.fromkeys(("pandas", "pyarrow", "sqlalchemy"))  # as in a pod, which has none of these
-import tidegate.steps, tidegate.status
-import tidegate.approving, tidegate.delivering, tidegate.rollback
+import tidegate.steps, tidegate.standing
+import tidegate.approving, tidegate.delivering, tidegate.way_back
 import pipelines.adapters.clusters
 from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable

@@ -13,8 +13,8 @@ from pipelines.ports import Fleet
 from pipelines.state import StateFolder
 from rollouts.errors import EngineDidNotStart
 from rollouts.model import Engine, RegionState
-from tidegate.rollback import Rollback, move_region
 from tidegate.testing import FakeFleet, an_engine
+from tidegate.way_back import Rollback, move_region
 
 
 async def engine_before(_: Fleet, version: str) -> Engine:

@@ -37,7 +37,7 @@ from tidegate.cli.views.status import (
     status_data,
     status_lines,
 )
-from tidegate.status import read_status
+from tidegate.standing import read_status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

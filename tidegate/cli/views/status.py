@@ -1,4 +1,4 @@
-"""`tidegate status` and `tidegate history` as lines and as JSON."""
+"""`tidegate status`, of regions and of deliveries, as lines and as JSON."""
 
 from __future__ import annotations
 
