@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Annotated, Literal
@@ -19,13 +18,6 @@ _Number = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[float, BeforeValidator(share_too, json_schema_input_type=_Number | ShareText), Field(ge=0, le=1)]
 
 
-def _quantile(value: object) -> object:
-    if isinstance(value, str) and (percentile := re.fullmatch(r"[pP](\d+(?:\.\d+)?)", value)):
-        raise ValueError(f"{float(percentile[1]) / 100:g}")
-    return value
-
-
-Quantile = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_quantile)]
 Sample = Annotated[int, Field(ge=1)]
 StageKind = Literal["offline", "load", "shadow", "canary"]
 

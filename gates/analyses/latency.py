@@ -20,19 +20,18 @@ from gates.evidence.batch import (
     Source,
     Times,
 )
-from gates.model import Quantile, Sample
+from gates.model import Sample
 from gates.stats.paired import PairedTimesProcess
 from gates.traffic import expected_pairs_of_times
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.units import Percent
+from tidegate.core.units import Percent, Quantile
 
 
 class LatencyGate(SpecModel):
     """The canary's quantile may exceed that of the concurrent stable arm by `max_increase` at most."""
 
     example = "{max_increase: 20%}"
-
     metric: LatencyMetric = LatencyMetric.TTFT
     quantile: Quantile = 0.95
     max_increase: Percent = Field(default=0.2, validate_default=False)

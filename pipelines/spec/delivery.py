@@ -76,7 +76,6 @@ class Metadata(SpecModel):
     """Whose delivery this is."""
 
     example = "{name: support-llm}"
-
     name: Name
 
 
@@ -120,7 +119,6 @@ class CanaryStage(SpecModel):
     """User traffic moved to the canary a little at a time."""
 
     example = "{weights: [5, 25, 50]}"
-
     weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
     at_least: Duration = timedelta(0)
     within: Duration = timedelta(minutes=30)
@@ -134,7 +132,6 @@ class StageEntry(SpecModel):
     """One item of `stages`: exactly one stage under its name."""
 
     example = "canary: {weights: [5, 25, 50]}"
-
     offline: OfflineStage | None = None
     load: LoadStage | None = None
     shadow: ShadowStage | None = None
@@ -157,7 +154,6 @@ class Regions(SpecModel):
     """Where the version goes: wave after wave, the regions of a wave together."""
 
     example = "{waves: [[eu-west-1]]}"
-
     waves: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
     bake: Duration = timedelta(minutes=30)
 

@@ -21,7 +21,6 @@ class LocalFleet(SpecModel):
     """The fleet on this machine; a region without a port gets a free one."""
 
     example = "{kind: local}"
-
     kind: Literal["local"] = "local"
     ports: Mapping[Name, Port] = {}
     unattended: Duration = timedelta(minutes=15)

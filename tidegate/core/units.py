@@ -196,3 +196,13 @@ PercentText = Annotated[str, Field(pattern=f"^{_PERCENT.pattern}$")]
 """For schemas: how a percent is written."""
 ShareText = Annotated[str, Field(pattern=r"^(\d+(?:\.\d+)?)(%|pp)$")]
 """For schemas: how a share is written, when not as a number."""
+
+
+def _quantile(value: object) -> object:
+    if isinstance(value, str) and (percentile := re.fullmatch(r"[pP](\d+(?:\.\d+)?)", value)):
+        raise ValueError(f"{float(percentile[1]) / 100:g}")
+    return value
+
+
+Quantile = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_quantile)]
+"""In 0 to 1; one who writes p95 is told 0.95."""

@@ -17,11 +17,11 @@ from gates.analyses.queries.asked import BothArmsGate, QuerySource, Selector, Wi
 from gates.analyses.queries.presets import QUANTILES
 from gates.evidence.batch import ArmName, Batch, PodHistogram, Source
 from gates.evidence.conventions import BUCKET, BUCKET_EDGE
-from gates.model import ArmKey, NoData, Quantile, Sample
+from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Flow
 from tidegate.core.model import SpecConflict
-from tidegate.core.units import Percent
+from tidegate.core.units import Percent, Quantile
 
 
 def _histogram(selector: str) -> str:
