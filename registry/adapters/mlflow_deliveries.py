@@ -52,9 +52,8 @@ from registry.ownership import (
     why_dead,
 )
 from registry.record import LedgerRecord, read_events, read_record
-from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
-from tidegate.core.silence import WATCH_SECONDS, Life, Watch
 
 log = logging.getLogger(__name__)
 

@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 12036,
-    "gates": 13897,
-    "pipelines": 22046,
-    "registry": 4650,
-    "rollouts": 18771,
-    "slo": 4203,
-    "tidegate": 16075,
-    "tests": 84001,
+    "gates": 13895,
+    "pipelines": 22041,
+    "registry": 4648,
+    "rollouts": 18766,
+    "slo": 4198,
+    "tidegate": 15433,
+    "tests": 83869,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import typer
 
-from tidegate.core.durations import format_duration, parse_duration
+from tidegate.core.units import format_duration, parse_duration
 
 
 class Duration(timedelta):

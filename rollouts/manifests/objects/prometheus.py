@@ -8,7 +8,7 @@ from rollouts.kube.resources import TRIGGER_AUTHENTICATIONS
 from rollouts.manifests.conventions import prometheus_credentials
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import Scaler
-from tidegate.core.access.model import (
+from tidegate.core.access import (
     AuthKind,
     CredentialSource,
     PrometheusAccess,
@@ -18,13 +18,11 @@ from tidegate.core.access.model import (
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 
-_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
+_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic"}
 _PARAMETERS = {
     ("auth", "bearer"): "bearerToken",
     ("auth", "basic", "username"): "username",
     ("auth", "basic", "password"): "password",
-    ("auth", "certificate", "certificate"): "cert",
-    ("auth", "certificate", "key"): "key",
     ("ca",): "ca",
 }
 """Names of KEDA's Prometheus scaler for what an access names."""

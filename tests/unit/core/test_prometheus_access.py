@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.access.file import PrometheusAccessFile, endpoint_at
-from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, conflicts_for_keda, conflicts_for_rollouts
-from tidegate.core.access.secrets import CredentialMissing, SecretStore, scrubbed
+from tidegate.core.access import (
+    CredentialMissing,
+    CredentialSource,
+    PrometheusAccessFile,
+    PrometheusEndpoint,
+    SecretStore,
+    conflicts_for_keda,
+    conflicts_for_rollouts,
+    endpoint_at,
+    scrubbed,
+)
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -35,8 +43,6 @@ def problem(text: str) -> str:
         f"auth: {{bearer: {{secret: {SECRET}}}}}",
         f"auth: {{bearer: {{secret: {{name: {SECRET}, key: token}}}}}}",
         f"auth: {{basic: {{username: me, password: {SECRET}}}}}",
-        f"auth: {{sigv4: {{region: eu-west-1, secret_key: {SECRET}, access_key: {{env: A}}}}}}",
-        f"auth: {{certificate: {{certificate: {{file: /c}}, key: {SECRET}}}}}",
         f"auth: {SECRET}",
         f"ca: {SECRET}",
     ],
@@ -125,7 +131,6 @@ IN_SECRET = {"secret": {"name": "p", "key": "k"}}
         ({"bearer": IN_SECRET}, [], []),
         ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"], ["username"]),
         ({"basic": {"username": IN_SECRET, "password": IN_SECRET, "header": IN_SECRET["secret"]}}, [], []),
-        ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"], []),
         ({"sigv4": {"region": "eu-west-1"}}, [], []),
     ],
 )

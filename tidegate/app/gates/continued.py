@@ -16,10 +16,10 @@ from gates.sessions.journal import SessionJournal
 from gates.sessions.session import Session, decides
 from gates.transcript import Line, OpenedLine
 from tidegate.core.clock import Clock
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import lock_open_file
 from tidegate.core.spec import SpecError
+from tidegate.core.units import format_duration
 
 ANOTHER = "name another file, or ask as it was asked first"
 

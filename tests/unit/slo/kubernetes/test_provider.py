@@ -11,7 +11,7 @@ from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.kubernetes.provider import analysis_provider
 from slo.model import EventSli, KubernetesNames, Slo
 from slo.windows import windows_for
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.errors import UsageError
 
 URL = "https://mimir.example.com/prometheus"
@@ -67,7 +67,7 @@ def test_amazons_signature_is_the_controllers_own() -> None:
     ("auth", "told"),
     [
         ({"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}, "no Secret for Argo Rollouts; give `secret` too"),
-        ({"certificate": {"certificate": {"env": "A"}, "key": {"env": "B"}}}, "which Argo Rollouts cannot show"),
+        ({"basic": {"username": "me", "password": {"env": "B"}}}, "which cannot make it; give `header`"),
     ],
 )
 def test_what_it_cannot_say_is_an_error(auth: dict[str, Any], told: str) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from gates.evidence.batch import Source
 from gates.sequential_test import AnalysisPlan
-from tidegate.core.metrics.sources import MetricSource
+from tidegate.core.metrics import MetricSource
 
 
 @dataclass(frozen=True)

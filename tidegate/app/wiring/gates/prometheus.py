@@ -9,8 +9,7 @@ from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
 from tidegate.app.wiring.gates.model import GateSet
 from tidegate.app.wiring.gates.queries import with_queries
-from tidegate.core.access.file import endpoint_at
-from tidegate.core.errors import UsageError
+from tidegate.core.access import endpoint_at
 
 
 def evidence_in(url: str, access: Path | None, judged: GateSet, terms: AnalysisPlan) -> EvidenceSource:
@@ -20,8 +19,5 @@ def evidence_in(url: str, access: Path | None, judged: GateSet, terms: AnalysisP
         UsageError: it is no address.
         SpecError: the file is wrong.
     """
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
-    # A name and password in the address is how it was asked before there was a file for them.
-    address = endpoint_at(url, access) if access else url
+    address = endpoint_at(url, access)
     return with_queries(PrometheusSource(address, sources=judged.sources), address, terms)

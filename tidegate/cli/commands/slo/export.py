@@ -16,8 +16,7 @@ from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
 from slo.spec import CountedBy
 from tidegate.cli.output import Output, print_data
-from tidegate.core.access.file import endpoint_at
-from tidegate.core.access.model import conflicts_for_rollouts
+from tidegate.core.access import conflicts_for_rollouts, endpoint_at
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.process import note

@@ -15,11 +15,11 @@ from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import AlertWindows, windows_among, windows_by_period
 from tidegate.cli.output import Output, print_data
-from tidegate.core.durations import parse_prometheus_duration, prometheus_duration
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
 from tidegate.core.process import note
 from tidegate.core.spec import Problem, SpecError, unreadable
+from tidegate.core.units import parse_prometheus_duration, prometheus_duration
 
 STDIN = Path("-")
 
