@@ -100,6 +100,13 @@ class BasicAuth(AccessPart):
     """A key that holds the whole value of the header, `Basic` and what follows: Argo Rollouts cannot make it."""
 
 
+class ClientCertificate(AccessPart):
+    """What the client shows in the TLS handshake, in PEM."""
+
+    certificate: CredentialSource
+    key: CredentialSource
+
+
 class SigV4(AccessPart):
     """Amazon's request signature, version 4; needs the extra `aws`."""
 
@@ -107,10 +114,19 @@ class SigV4(AccessPart):
     """Of AWS, such as eu-west-1."""
     service: str = Field(default="aps", pattern=r"^[a-z0-9-]+$")
     profile: str | None = Field(default=None, pattern=r"^\S+$")
-    """Of AWS' own configuration files. Keys are looked for where AWS' own tools do: variables, files, web identity
-    (IRSA), a pod's or a machine's role."""
+    """Of AWS' own configuration files. Without keys and profile, AWS' usual places are looked at, as its tools do:
+    variables, web identity (IRSA), a pod's or a machine's role."""
+    access_key: CredentialSource | None = None
+    secret_key: CredentialSource | None = None
+    session_token: CredentialSource | None = None
     role: str | None = Field(default=None, pattern=r"^arn:\S+$")
     """That the controller of Argo Rollouts takes on; tidegate's own comes with its profile or its pod."""
+
+    @model_validator(mode="after")
+    def _has_whole_keys(self) -> SigV4:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise at_odds("one of `access_key` and `secret_key`", "both, or neither for AWS' usual places")
+        return self
 
 
 class AuthKind(StrEnum):
@@ -118,6 +134,7 @@ class AuthKind(StrEnum):
 
     BEARER = "bearer"
     BASIC = "basic"
+    CERTIFICATE = "certificate"
     SIGV4 = "sigv4"
 
 
@@ -127,6 +144,7 @@ class PrometheusAuth(AccessPart):
     bearer: CredentialSource | None = None
     """A token for `Authorization: Bearer`."""
     basic: BasicAuth | None = None
+    certificate: ClientCertificate | None = None
     sigv4: SigV4 | None = None
 
     @model_validator(mode="after")
@@ -162,12 +180,13 @@ class PrometheusAccess(SpecModel):
     def secrets(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
         """Those that prove who asks."""
         auth = self.auth
-        if auth and auth.bearer:
-            yield ("auth", "bearer"), auth.bearer
-        if auth and auth.basic:
-            if isinstance(auth.basic.username, CredentialSource):
-                yield ("auth", "basic", "username"), auth.basic.username
-            yield ("auth", "basic", "password"), auth.basic.password
+        if auth is None:
+            return
+        kind = getattr(auth, auth.kind)
+        parts = {"": kind} if isinstance(kind, CredentialSource) else dict(kind)
+        for name, part in parts.items():
+            if isinstance(part, CredentialSource):
+                yield ("auth", str(auth.kind), *filter(None, (name,))), part
 
 
 class PrometheusEndpoint(PrometheusAccess):
@@ -193,6 +212,9 @@ def conflicts_for_rollouts(endpoint: PrometheusEndpoint) -> Iterator[SpecConflic
     if auth is None:
         return
     where: Loc = ("auth", str(auth.kind))
+    if auth.certificate:
+        found = "a client certificate, which Argo Rollouts cannot show"
+        yield SpecConflict(where, found, _ANOTHER.format(who="rollouts"))
     if auth.bearer and auth.bearer.secret is None:
         yield SpecConflict(where, "no Secret for Argo Rollouts", "`secret` too, or " + _ANOTHER.format(who="rollouts"))
     if auth.basic and auth.basic.header is None:
@@ -201,10 +223,12 @@ def conflicts_for_rollouts(endpoint: PrometheusEndpoint) -> Iterator[SpecConflic
 
 
 def conflicts_for_keda(endpoint: PrometheusEndpoint) -> Iterator[SpecConflict]:
-    """What KEDA lacks: every one of its secrets has to be in a Secret. For AWS it has a role of its own."""
+    """What KEDA lacks: every one of its secrets has to be in a Secret. The keys of AWS it has as its own role."""
     auth = endpoint.auth
+    if auth is None or auth.kind is AuthKind.SIGV4:
+        return
     wanted = dict(endpoint.secrets())
-    if auth and auth.basic and isinstance(auth.basic.username, str):
+    if auth.basic and isinstance(auth.basic.username, str):
         wanted["auth", "basic", "username"] = CredentialSource(env="NAME")
     for where, source in wanted.items():
         if source.secret is None:

@@ -18,11 +18,13 @@ from tidegate.core.access import (
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 
-_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic"}
+_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
 _PARAMETERS = {
     ("auth", "bearer"): "bearerToken",
     ("auth", "basic", "username"): "username",
     ("auth", "basic", "password"): "password",
+    ("auth", "certificate", "certificate"): "cert",
+    ("auth", "certificate", "key"): "key",
     ("ca",): "ca",
 }
 """Names of KEDA's Prometheus scaler for what an access names."""

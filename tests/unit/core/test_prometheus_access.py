@@ -43,6 +43,8 @@ def problem(text: str) -> str:
         f"auth: {{bearer: {{secret: {SECRET}}}}}",
         f"auth: {{bearer: {{secret: {{name: {SECRET}, key: token}}}}}}",
         f"auth: {{basic: {{username: me, password: {SECRET}}}}}",
+        f"auth: {{sigv4: {{region: eu-west-1, secret_key: {SECRET}, access_key: {{env: A}}}}}}",
+        f"auth: {{certificate: {{certificate: {{file: /c}}, key: {SECRET}}}}}",
         f"auth: {SECRET}",
         f"ca: {SECRET}",
     ],
@@ -131,6 +133,7 @@ IN_SECRET = {"secret": {"name": "p", "key": "k"}}
         ({"bearer": IN_SECRET}, [], []),
         ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"], ["username"]),
         ({"basic": {"username": IN_SECRET, "password": IN_SECRET, "header": IN_SECRET["secret"]}}, [], []),
+        ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"], []),
         ({"sigv4": {"region": "eu-west-1"}}, [], []),
     ],
 )

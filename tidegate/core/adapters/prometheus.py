@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import ssl
+import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -21,6 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from tidegate.core.access import (
     AuthKind,
     CredentialMissing,
+    CredentialSource,
     PrometheusEndpoint,
     SecretStore,
     SigV4,
@@ -83,9 +86,12 @@ class InstantResult(NamedTuple):
 _SERIES: TypeAdapter[list[SeriesAnswer] | None] = TypeAdapter(list[SeriesAnswer] | None)
 _SCALAR: TypeAdapter[Sample] = TypeAdapter(Sample)
 _HINT = "is it running, and is this its address?"
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
+"""What a server's TLS says to a client's certificate, or to none."""
 _WORDS = {
     AuthKind.BEARER: "the token",
     AuthKind.BASIC: "the name and password",
+    AuthKind.CERTIFICATE: "the client certificate",
     AuthKind.SIGV4: "the AWS signature with keys",
 }
 
@@ -186,8 +192,11 @@ class PrometheusClient:
         """For people, what says who asks and where that is: `the token in the variable X`."""
         if self._auth is None:
             return "requests without credentials"
-        places = " and ".join(dict.fromkeys(self._secrets.where(source) for _, source in self._at.secrets()))
+        places = self._places(source for _, source in self._at.secrets())
         return f"{_WORDS[self._auth.kind]} in {places or 'the usual places of AWS'}"
+
+    def _places(self, sources: Iterable[CredentialSource]) -> str:
+        return " and ".join(dict.fromkeys(map(self._secrets.where, sources)))
 
     def _headers(self, url: str) -> tuple[dict[str, str], tuple[str, ...]]:
         """What says who asks, for a GET without a body, and the texts in it that nobody else may read."""
@@ -213,8 +222,13 @@ class PrometheusClient:
         """Amazon's request signature, version 4, by botocore."""
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
 
-        keys = self._usual_keys(aws.profile)
+        if aws.access_key and aws.secret_key:
+            places = (aws.access_key, aws.secret_key, aws.session_token)
+            keys = Credentials(*(self._secrets.text(place) for place in places if place))
+        else:
+            keys = self._usual_keys(aws.profile)
         request = AWSRequest(method="GET", url=url, headers=dict(headers))
         SigV4Auth(keys, aws.service, aws.region).add_auth(request)
         signed = dict(request.headers.items())
@@ -231,26 +245,34 @@ class PrometheusClient:
                 return self._aws.get_frozen_credentials()
         except BotoCoreError as error:
             raise CredentialMissing(f"no AWS credentials: {error}", hint="check the profile and its files") from error
-        raise CredentialMissing("no AWS credentials were found", hint="give this process a role, or a profile")
+        hint = "name `access_key` and `secret_key`, or give this process a role"
+        raise CredentialMissing("no AWS credentials were found", hint=hint)
 
     def _trust(self) -> ssl.SSLContext:
-        """By the authorities to believe."""
-        if self._at.ca is None:
-            return _context("")
+        """The authorities to believe and the certificate to show."""
+        shown = self._auth.certificate if self._auth else None
+        sources = (self._at.ca, *((shown.certificate, shown.key) if shown else (None, None)))
         try:
-            return _context(self._secrets.text(self._at.ca))
+            return _context(*(self._secrets.text(source) if source else "" for source in sources))
         except (ssl.SSLError, ValueError) as error:
-            message = f"what {self._secrets.where(self._at.ca)} holds is no certificate in PEM"
+            places = self._places(filter(None, sources))
+            message = f"what {places} holds is no certificate in PEM" + (", or not with its key" if shown else "")
             raise CredentialMissing(message, hint="write it as PEM") from error
 
     def _unreachable(self, error: Exception) -> PrometheusUnreachable:
-        tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLCertVerificationError)), None)
-        if tls is not None:
+        tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
+        if isinstance(tls, ssl.SSLCertVerificationError):
             authority = f"those in {self._secrets.where(self._at.ca)}" if self._at.ca else "the public authorities"
             return PrometheusUntrusted(
                 f"the certificate of Prometheus at {self._url} is not trusted: {tls.verify_message}",
                 hint=f"we trust {authority}; name its authority in `ca`",
                 detail=str(error),
+            )
+        if tls is not None and any(word in str(tls) for word in _WANTS_CERTIFICATE):
+            return PrometheusDenied(
+                f"Prometheus at {self._url} refuses {self._who} in the TLS handshake",
+                hint="it wants a client certificate of an authority that it trusts",
+                detail=str(tls),
             )
         words = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
         detail = next(words, None) or str(error)
@@ -283,12 +305,22 @@ def _result(data: object) -> InstantResult:
 
 
 @lru_cache(maxsize=4)
-def _context(authorities: str) -> ssl.SSLContext:
-    """By their certificates in PEM; the public ones by none. Kept: reading those takes longer than a query."""
-    if not authorities:
-        return httpx.create_ssl_context(trust_env=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=authorities)
+def _context(authorities: str, certificate: str, key: str) -> ssl.SSLContext:
+    """By texts in PEM. Kept: reading the public authorities takes longer than a query."""
+    if authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context = httpx.create_ssl_context(trust_env=False)
+    if certificate:
+        # OpenSSL takes certificates to show from files alone.
+        with tempfile.TemporaryDirectory() as folder:
+            files = Path(folder, "certificate"), Path(folder, "key")
+            for file, text in zip(files, (certificate, key), strict=True):
+                file.touch(mode=0o600)
+                file.write_text(text, encoding="utf-8")
+            # An empty password, or it would ask for one at the terminal.
+            context.load_cert_chain(*files, password="")
     return context
 
 

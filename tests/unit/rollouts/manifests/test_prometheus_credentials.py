@@ -42,6 +42,7 @@ def rendered(prometheus: object, part: RenderPart) -> dict[str, Json]:
             "basic",
             {"username": "name", "password": "password"},
         ),
+        ({"certificate": {"certificate": key("crt"), "key": key("pem")}}, "tls", {"cert": "crt", "key": "pem"}),
     ],
 )
 def test_keda_reads_its_secrets_itself(auth: dict[str, Any], mode: str, parameters: dict[str, str]) -> None:
@@ -94,6 +95,6 @@ def test_those_who_cannot_say_who_they_are_are_told_with_their_place() -> None:
     places = [".".join(map(str, odd.where)) for odd in conflicts_with(site(alone).fleet, around(analysed=True))]
     assert places == ["regions.eu-west-1.prometheus.auth.bearer"] * 2
     assert list(conflicts_with(site(alone, autoscale=None).fleet, around())) == []
-    elsewhere = {**alone, "rollouts": {"url": URL, "auth": {"basic": {"username": key("a"), "password": key("b")}}}}
+    elsewhere = {**alone, "rollouts": {"url": URL, "auth": {"certificate": {"certificate": key("a"), "key": key("b")}}}}
     places = [".".join(map(str, odd.where)) for odd in conflicts_with(site(elsewhere).fleet, around(analysed=True))]
-    assert places == ["regions.eu-west-1.prometheus.rollouts.auth.basic"]
+    assert places == ["regions.eu-west-1.prometheus.rollouts.auth.certificate"]

@@ -67,7 +67,7 @@ def test_amazons_signature_is_the_controllers_own() -> None:
     ("auth", "told"),
     [
         ({"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}, "no Secret for Argo Rollouts; give `secret` too"),
-        ({"basic": {"username": "me", "password": {"env": "B"}}}, "which cannot make it; give `header`"),
+        ({"certificate": {"certificate": {"env": "A"}, "key": {"env": "B"}}}, "which Argo Rollouts cannot show"),
     ],
 )
 def test_what_it_cannot_say_is_an_error(auth: dict[str, Any], told: str) -> None:
