@@ -99,7 +99,7 @@ def delivery(place: Place) -> Iterator[Carrier]:
                     "--version": ["--version"],
                     "plan": ["plan", "delivery.yaml", *state],
                     "status": ["status", "delivery.yaml", *state],
-                    "history": ["history", "delivery.yaml", *state],
+                    "status --last": ["status", "delivery.yaml", "--last", "20", *state],
                     "gate check": [
                         *("gate", "check", str(gates / "gates.yaml"), str(gates / "evidence.jsonl")),
                     ],

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tidegate.core.model import Value
-from tidegate.core.quantities import ShareText, share_too
+from tidegate.core.units import ShareText, share_too
 
 _Number = Annotated[float, Field(ge=0, le=1)]
 

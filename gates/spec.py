@@ -45,10 +45,9 @@ from gates.analyses.queries.ratio import RatioKind
 from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
 from gates.model import StageKind
-from tidegate.core.durations import Duration
-from tidegate.core.metrics.sources import MetricSource, untold
+from tidegate.core.metrics import MetricSource, untold
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent
 
 GATE_KINDS: dict[str, GateKind[Any]] = {
     kind.name: kind

@@ -8,9 +8,8 @@ from enum import Enum
 
 from registry.conventions import CLAIM_PREFIX, OWNER
 from registry.model import DeliverySummary
-from tidegate.core.clock import Clock
+from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Value
-from tidegate.core.silence import Life, Watch
 
 LIVE_SECONDS = 60.0
 """A delivery whose heartbeat is older looks dead. A process beats every 10 s, and with every event."""

@@ -25,8 +25,8 @@ from slo.promql import (
 )
 from slo.signals import requests
 from slo.spec import CountedBy, SloSpec, Threshold
-from tidegate.core.durations import format_duration, prometheus_duration
-from tidegate.core.metrics.sources import MetricSource, source_of
+from tidegate.core.metrics import MetricSource, source_of
+from tidegate.core.units import format_duration, prometheus_duration
 
 
 def promise(item: SloSpec) -> str:

@@ -26,13 +26,13 @@ from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
-from tidegate.core.access.model import Endpoint, PrometheusEndpoint
-from tidegate.core.durations import format_duration
+from tidegate.core.access import Endpoint, PrometheusEndpoint
 from tidegate.core.errors import UsageError
 from tidegate.core.files import write_atomically
-from tidegate.core.metrics.sources import MetricSource
+from tidegate.core.metrics import MetricSource
 from tidegate.core.model import Value
 from tidegate.core.names import DELIVERY, object_name
+from tidegate.core.units import format_duration
 
 MARK = "# Written by tidegate"
 """How each of them begins, also those whose first lines are written elsewhere."""

@@ -16,9 +16,7 @@ from slo.metrics import SERVICE
 from slo.metrics.exporters import OF_STARTS
 from slo.metrics.vllm import VLLM
 from slo.model import WINDOW_PLACE, Labels
-from tidegate.core.metrics.model import TIMES, MetricSignal
-from tidegate.core.metrics.promql_strings import escaped, without_raw_strings
-from tidegate.core.metrics.sources import MetricSource, literal
+from tidegate.core.metrics import TIMES, MetricSignal, MetricSource, escaped, literal, without_raw_strings
 from tidegate.core.model import Value
 
 REGION = ("region",)

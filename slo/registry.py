@@ -13,8 +13,8 @@ from pydantic import Field
 from slo.metrics import SERVICE
 from slo.metrics.exporters import ALIAS, RUNNING_DELIVERY
 from slo.rules import SLOTH_SERVICE, SLOTH_SEVERITY, SLOTH_SLO, Rule, RuleGroup
-from tidegate.core.durations import prometheus_duration
 from tidegate.core.model import Value
+from tidegate.core.units import prometheus_duration
 
 RUNBOOK = "docs/guides/slo-export.md#registry-and-region-disagree"
 """In tidegate's documentation."""

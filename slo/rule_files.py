@@ -14,10 +14,10 @@ from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import windows_among, windows_by_period
-from tidegate.core.durations import prometheus_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
 from tidegate.core.spec import Problem, SpecError, unreadable
+from tidegate.core.units import prometheus_duration
 
 STREAM = Path("-")
 """stdin as a source, stdout as a target."""

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
 from slo.windows import AlertWindow, AlertWindows, Speeds
-from tidegate.core.durations import prometheus_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
+from tidegate.core.units import prometheus_duration
 
 SLOTH_RELEASE = "v0.16.0"
 """Whose rules these are; dashboards and humans read it from the label `sloth_version`."""

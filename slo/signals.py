@@ -42,8 +42,7 @@ from slo.metrics.vllm import (
 from slo.promql import Scope, labelled, matcher, nonzero, of_service, or_zero, series_of_others, sum_by
 from slo.rules import Rule, RuleGroup, number
 from slo.spec import CostSpec, CountedBy
-from tidegate.core.metrics.model import MetricSignal, RequestSeries
-from tidegate.core.metrics.sources import MetricSource, source_of
+from tidegate.core.metrics import MetricSignal, MetricSource, RequestSeries, source_of
 from tidegate.core.model import Value
 
 _CODE = "envoy_response_code"

@@ -19,11 +19,9 @@ from slo.metrics import SERVICE
 from slo.metrics.model import MetricKind, PrometheusMetric
 from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.windows import windows_by_period
-from tidegate.core.durations import Duration, format_duration
-from tidegate.core.metrics.model import MetricSignal, TimeSeries
-from tidegate.core.metrics.sources import MetricSource, source_of, untold
+from tidegate.core.metrics import MetricSignal, MetricSource, TimeSeries, source_of, untold
 from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
-from tidegate.core.quantities import Percent, PercentText, ShareText, percent_too, share_too
+from tidegate.core.units import Duration, Percent, PercentText, ShareText, format_duration, percent_too, share_too
 
 LEAST_OBJECTIVE = 50
 """Percent. Nobody promises less, and no burn rate of 2 or more could be reached; who writes 0.999 means 99.9 %."""

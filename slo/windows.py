@@ -15,10 +15,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from tidegate.core.durations import PrometheusDuration, prometheus_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.spec import Problem, SpecError, load_spec, parse_spec
+from tidegate.core.units import PrometheusDuration, prometheus_duration
 
 _HOUR = timedelta(hours=1)
 

@@ -30,7 +30,7 @@ _NAMES = {
     "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
     "tidegate.api": "Connection adopt connect deliver load_spec plan register resume rollback status",
     "tidegate.way_back": "RollbackOutcome",
-    "tidegate.core.access.model": "PrometheusEndpoint",
+    "tidegate.core.access": "PrometheusEndpoint",
     "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",
 }
 _HOME = {name: (module, name) for module, names in _NAMES.items() for name in names.split()}

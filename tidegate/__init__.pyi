@@ -49,7 +49,7 @@ from tidegate.api import register as register
 from tidegate.api import resume as resume
 from tidegate.api import rollback as rollback
 from tidegate.api import status as status
-from tidegate.core.access.model import PrometheusEndpoint as PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint as PrometheusEndpoint
 from tidegate.core.errors import ExitCode as ExitCode
 from tidegate.core.errors import OutsideError as OutsideError
 from tidegate.core.errors import Refused as Refused

@@ -158,7 +158,7 @@ def _prover(answer: Answer) -> Prover | None:
     if answer.by is None and prover is None and answer.write_statement is None:
         raise UsageError(
             "nothing says who you are",
-            hint="give --ssh-key FILE, an OIDC token, or --by NAME where the spec accepts names",
+            hint="give --identity, or --by NAME where the spec accepts names",
         )
     return prover
 
@@ -167,7 +167,7 @@ def _record_named(answer: Answer, question: ApprovalQuestion, ledger: DeliveryLe
     if not any(terms.by == NAMES for terms in question.terms):
         raise UsageError(
             f"a name alone is no approval of {question.name}, which needs {question.asked_of()}",
-            hint="prove who you are: --ssh-key FILE, or an OIDC token",
+            hint="prove who you are: --identity",
         )
     by = answer.by or ""
     message = f"{by} ({NAMED}): {answer.reason}" if answer.reason else f"{by} ({NAMED})"
@@ -215,7 +215,7 @@ def _write_statement(answer: Answer, text: str, to: Path) -> None:
         "or in its audience;"
     )
     back = f"tidegate approve {answer.delivery} {answer.asked} --statement {to} --signature {to}.sig"
-    note(f"then `{back}{' --refuse --reason TEXT' if answer.refuse else ''}`, or with --oidc-token-file")
+    note(f"then `{back}{' --refuse --reason TEXT' if answer.refuse else ''}`, or with --identity oidc:FILE")
 
 
 def _record_proven(

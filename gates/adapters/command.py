@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gates.analyses.command import OUTCOMES, Answer, CommandGate, Question, Reply, answer_in
 from gates.errors import NotAnswered
-from tidegate.core.access.secrets import scrubbed
+from tidegate.core.access import scrubbed
 from tidegate.core.children import Child, variables_for
 from tidegate.core.text import json_of
 

@@ -17,10 +17,10 @@ from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
 from gates.model import ArmKey, NoData
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
-from tidegate.core.metrics.sources import MetricSource, literal
+from tidegate.core.metrics import MetricSource, literal
 
 
 class PrometheusApi(PrometheusClient):

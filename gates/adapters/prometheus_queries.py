@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 
@@ -23,22 +22,8 @@ from gates.evidence.series import RawSeries, joined, without_replicas
 from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
-from tidegate.core.access.file import endpoint_at
-from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.metrics.sources import MetricSource
-
-
-def address_at(url: str, access: Path | None) -> Address:
-    """The Prometheus that a person names; `access` is the file that says who asks.
-
-    Raises:
-        UsageError: it is no address.
-        SpecError: the file is wrong.
-    """
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus: found {url!r}; expected an address such as http://localhost:9090")
-    # A name and password in the address is how it was asked before there was a file for them.
-    return endpoint_at(url, access) if access else url
+from tidegate.core.errors import OutsideError
+from tidegate.core.metrics import MetricSource
 
 
 def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> EvidenceSource:

@@ -23,7 +23,7 @@ from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow, WholeCounts, expected_pairs_of_times
 from tidegate.core.model import SpecModel
-from tidegate.core.quantities import Percent, PercentagePoints
+from tidegate.core.units import Percent, PercentagePoints
 
 
 class Likeness(StrEnum):

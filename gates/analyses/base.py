@@ -22,7 +22,7 @@ from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
 from gates.stats.pod_slots import PodSlots
 from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, GateForecast, Scale
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecModel
 
 

@@ -34,11 +34,10 @@ from gates.traffic import (
     forecast_of,
     smallest_caught,
 )
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent, format_duration
 
 PLACES = ("window", "region", "role", "version")
 """What a query may leave open, written as `{{.window}}`."""

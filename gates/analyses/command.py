@@ -17,8 +17,8 @@ from gates.analyses.base import GateKind, StageUse
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.evidence.batch import PairedAnswer
 from gates.model import AnswerScores, GateOutcome, Sample, Scores, Share, Verdict
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
+from tidegate.core.units import Duration, format_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FACTS = re.compile(r"TIDEGATE_(GATE|STAGE|DELIVERY|REGION|MODEL|(STABLE|CANARY)_(URL|VERSION))")

@@ -33,14 +33,15 @@ from gates.traffic import (
     EvenDraws,
     Flow,
 )
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import PercentagePoints
+from tidegate.core.units import PercentagePoints
 
 
 class ErrorsGate(SpecModel):
     """The canary's share of failed requests may exceed the stable arm's by `max_increase` at most."""
 
+    example = "{max_increase: 0.5pp}"
     max_increase: PercentagePoints = Field(default=0.005, validate_default=False)
     """Difference of two shares; 0.005 is 0.5 percentage points. The gate passes once the canary is within it."""
     tolerance: PercentagePoints = Field(default=0.0, validate_default=False)

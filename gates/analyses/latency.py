@@ -23,16 +23,17 @@ from gates.evidence.batch import (
 from gates.model import Sample
 from gates.stats.paired import PairedTimesProcess
 from gates.traffic import expected_pairs_of_times
-from tidegate.core.metrics.model import MetricSignal
+from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent, Quantile
 
 
 class LatencyGate(SpecModel):
     """The canary's quantile may exceed that of the concurrent stable arm by `max_increase` at most."""
 
+    example = "{max_increase: 20%}"
     metric: LatencyMetric = LatencyMetric.TTFT
-    quantile: float = Field(default=0.95, gt=0, lt=1)
+    quantile: Quantile = 0.95
     max_increase: Percent = Field(default=0.2, validate_default=False)
     """Of the stable arm's quantile; 0.2 is 20 %. The gate passes once the canary is proven to be within it."""
     tolerance: Percent = Field(default=0.02, validate_default=False)

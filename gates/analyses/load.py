@@ -23,7 +23,7 @@ from gates.stats.e_process import Array
 from gates.stats.paired import LIMIT, PairedTimesProcess
 from gates.traffic import MOST_PAIRS, ArrivalRates, Assumptions, EvenDraws, Flow
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent
 
 ASSUMED_SPREAD = 0.05
 """Of a block's log ratio, while there is none."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gates.evidence.batch import LatencyMetric
-from tidegate.core.metrics.model import fits
+from tidegate.core.metrics import fits
 
 RESPONSES = "envoy_cluster_upstream_rq"
 """By `RESPONSE_CODE`, once the headers are there. A stream cut after its headers is in here as a 200."""

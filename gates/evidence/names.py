@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from gates.evidence.batch import LatencyMetric
 from gates.evidence.conventions import BUCKET, BY_VLLM, Histograms, RequestCounters, TimesHistogram
 from gates.model import ArmKey
-from tidegate.core.metrics.model import MetricSignal, RequestSeries, TimeSeries
-from tidegate.core.metrics.sources import MetricSource, source_of
+from tidegate.core.metrics import MetricSignal, MetricSource, RequestSeries, TimeSeries, source_of
 
 TIMES = {
     LatencyMetric.TTFT: MetricSignal.TTFT,

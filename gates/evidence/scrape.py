@@ -21,7 +21,7 @@ from gates.evidence.conventions import (
 from gates.evidence.counters import Histogram, NotCounts, Sample, counted
 from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target, joined
 from gates.model import Counts
-from tidegate.core.metrics.model import fits
+from tidegate.core.metrics import fits
 
 BROKEN_BEFORE_HEADERS = 503
 LATE_BEFORE_HEADERS = 504

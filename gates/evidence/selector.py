@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from tidegate.core.metrics.promql_strings import escaped
+from tidegate.core.metrics import escaped
 
 NAME = "__name__"
 """The label that holds a series' name."""

@@ -13,9 +13,8 @@ from pydantic import Field, JsonValue
 
 from gates.evidence.batch import Dimension
 from gates.model import Sample, Share
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent
 
 RubricVersion = Literal["2026-11"]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]

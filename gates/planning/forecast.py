@@ -17,8 +17,8 @@ from gates.evidence.batch import Source
 from gates.planning.power import PowerCurve, passes_by, power_curve
 from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.traffic import Assumptions, Change, Exposure, GateForecast, Proposal, Unit, forecast_of, told_by
-from tidegate.core.durations import format_duration, parse_duration
 from tidegate.core.model import SpecModel
+from tidegate.core.units import format_duration, parse_duration
 
 UNITS: Mapping[Source, Unit] = {"probe": "pairs", "load": "blocks"}
 

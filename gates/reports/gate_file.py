@@ -15,9 +15,9 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Source
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import GATE_KINDS, Budget, GatesByName, is_paired, kinds_from_batches, section, untold_by
-from tidegate.core.metrics.sources import MetricNames
+from tidegate.core.metrics import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent
 
 Sources = Annotated[tuple[Source, ...], Field(min_length=1)]
 

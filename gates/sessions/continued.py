@@ -14,9 +14,9 @@ from gates.sessions.journal import SessionJournal, on_disk, owned
 from gates.sessions.session import Session, decides
 from gates.transcript import OpenedLine
 from tidegate.core.clock import Clock
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError
+from tidegate.core.units import format_duration
 
 
 def continued(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from rollouts.adapters.host_client import FleetHost
     from rollouts.adapters.kube.client import KubeClient
     from rollouts.adapters.prometheus_query import PrometheusQuery
-
-
-class FleetsOpener(Protocol):
-    """Opens the fleets that are there already; `standing_fleets` opens those that a spec describes."""
-
-    def __call__(
-        self, spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
-    ) -> AbstractAsyncContextManager[Mapping[str, Fleet]]:
-        """By region."""
-        ...
 
 
 @runtime_checkable

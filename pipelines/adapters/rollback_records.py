@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pipelines.events.payloads import Closing, StopRequest
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
-from tidegate.core.clock import SystemClock
+from tidegate.core.clock import WATCH_SECONDS, SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note
-from tidegate.core.silence import WATCH_SECONDS
 from tidegate.core.text import failure_line
 from tidegate.core.threads import call_in_thread, call_with_timeout
 

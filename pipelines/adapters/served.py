@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.evidence.selector import NAME, selector
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.threads import call_in_thread
 

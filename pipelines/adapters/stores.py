@@ -6,6 +6,7 @@ What opens them is imported when they are opened: most commands start without it
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
@@ -97,13 +98,20 @@ def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
     from registry.adapters.mlflow_store import embedded_uri
 
     for named in filter(None, (tracking_uri, os.environ.get(REGISTRY_URI))):
-        if "://" in named and parsed(named) is None:
-            raise UsageError(
-                f"MLflow store {redacted(named)}: the address cannot be parsed",
-                hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
-            )
+        _refuse_unclear(named)
     tracking = tracking_uri or embedded_uri(state)
     return MlflowAddresses(tracking=tracking, registry=os.environ.get(REGISTRY_URI) or tracking)
+
+
+def _refuse_unclear(address: str) -> None:
+    """MLflow would take HOST:PORT for a store of an unknown kind."""
+    if re.fullmatch(r"[\w.-]+:\d{1,5}(/.*)?", address):
+        raise UsageError(f"MLflow store {address}: found no http:// or https://", hint=f"say http://{address}")
+    if "://" in address and parsed(address) is None:
+        raise UsageError(
+            f"MLflow store {redacted(address)}: the address cannot be parsed",
+            hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
+        )
 
 
 PROGRESS_SECONDS = 10.0

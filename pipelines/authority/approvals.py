@@ -239,7 +239,7 @@ FREEZE = "freeze"
 
 def answering(delivery: str, asked: str, *, names: bool) -> str:
     """The command by which a person approves; `names` is whether it is enough to give one."""
-    return f"`tidegate approve {delivery} {asked} {'--by NAME' if names else '--ssh-key FILE'}`"
+    return f"`tidegate approve {delivery} {asked} {'--by NAME' if names else '--identity ssh:FILE'}`"
 
 
 def patience(approvals: Sequence[ApprovalSpec], asked: str, steps: Sequence[PlanStep]) -> timedelta:

@@ -267,7 +267,7 @@ def _amiss(terms: ApprovalRule, approvers: ApproversSpec, *, requester_known: bo
     if by.groups and not told and len(people) < by.count:
         yield "by.count", f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}", "ask for fewer"
     if terms.not_the_requester and not requester_known:
-        hint = "prove who asks for the delivery: --ssh-key FILE, or an OIDC token"
+        hint = "prove who asks for the delivery: --identity"
         yield "not_the_requester", "it is not known who asks", hint
 
 
@@ -288,7 +288,7 @@ def refuse_heir(
     """
     if person is not None and requester is not None and same(person, requester):
         return
-    hint = "prove who you are: --ssh-key FILE, or an OIDC token"
+    hint = "prove who you are: --identity"
     if spec is None:
         if requester is None and not unproven:
             return

@@ -14,7 +14,7 @@ from rollouts.manifests.fields import host_in
 from rollouts.manifests.nodes_spec import GpuLabels
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.survey.model import PodFacts, Router, ServingSurvey
-from tidegate.core.durations import format_duration, parse_go_duration
+from tidegate.core.units import format_duration, parse_duration
 
 _MARGIN_SECONDS = 30
 """tidegate adds them to the drain: `terminationGracePeriodSeconds`."""
@@ -75,7 +75,7 @@ def _put_gateway(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
 
 def _put_timeout(sketch: Sketch, text: str, source: str) -> None:
     try:
-        timeout = parse_go_duration(text)
+        timeout = parse_duration(text)
     except ValueError:
         return
     # 0 is no limit, which a spec cannot say: its own default is 10 minutes.

@@ -40,8 +40,8 @@ from registry.errors import DeliveryLost, StoreUnreachable
 from registry.model import SERVING, Event, EventKind, ModelVersion, ServingAliases
 from rollouts.model import RegionState
 from tidegate.core.clock import Clock
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import TidegateError
+from tidegate.core.units import format_duration
 
 RUNNING_INTERVAL_SECONDS = 10.0
 """How often the ledger repeats a verdict that has not changed, until its step ends; displays see every one."""

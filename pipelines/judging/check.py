@@ -11,6 +11,7 @@ from gates.reports.check_report import CheckReport
 from gates.reports.evidence import judge_file, judge_windows
 from gates.sessions.model import refuse_one_version
 from pipelines.judging.gate_sets import read_gates
+from tidegate.core.access import endpoint_at
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 
@@ -59,7 +60,7 @@ def check_prometheus(
         OutsideError: Prometheus does not answer.
     """
     # Not above: a file of evidence needs no client.
-    from gates.adapters.prometheus_queries import address_at, evidence_at
+    from gates.adapters.prometheus_queries import evidence_at
     from gates.sessions.continued import continued
 
     judged = read_gates(gates, of_prometheus=True)
@@ -68,7 +69,7 @@ def check_prometheus(
         raise UsageError(f"--prometheus needs {what}two versions", hint=f"give {options} and --canary")
     refuse_one_version(stable, canary)
     terms = judged.terms("proxy")
-    source = evidence_at(address_at(url, access), judged.sources, terms)
+    source = evidence_at(endpoint_at(url, access), judged.sources, terms)
     arms = (
         ArmKey(region=region, role="stable", version=stable),
         ArmKey(region=region, role="canary", version=canary),

@@ -13,7 +13,7 @@ from gates.reports.gate_file import GateFile
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import is_paired, kinds_from_batches
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics.sources import MetricSource
+from tidegate.core.metrics import MetricSource
 from tidegate.core.spec import load_spec, stated_kind
 
 

@@ -22,7 +22,7 @@ from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CountedBy, SloSpec, Threshold
 from slo.windows import windows_for
-from tidegate.core.metrics.sources import MetricSource, source_of
+from tidegate.core.metrics import MetricSource, source_of
 from tidegate.core.model import Value
 
 ONCE = 0.1

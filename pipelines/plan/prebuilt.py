@@ -21,7 +21,7 @@ from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.objects.pod_parts import CACHE_FOLDER, CLAIM_FOLDER, MOUNTS, SCRATCH_FOLDER
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ImageLaunch, WeightsPull
-from tidegate.core.durations import format_duration
+from tidegate.core.units import format_duration
 
 
 def image_launch(

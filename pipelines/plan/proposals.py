@@ -12,7 +12,7 @@ from datetime import timedelta
 from gates.traffic import Change, GateForecast, Proposal
 from pipelines.model import PlanStep, SpecChange, StageName
 from pipelines.spec.delivery import CanaryStage, Delivery, ShadowStage, StageEntry
-from tidegate.core.durations import format_duration
+from tidegate.core.units import format_duration
 
 Planned = Callable[[Delivery], Sequence[PlanStep]]
 """The steps of a delivery by another spec."""

@@ -25,10 +25,10 @@ from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Slo
 from slo.spec import CountedBy
 from slo.windows import windows_for
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, object_name
+from tidegate.core.units import format_duration
 
 
 def guard_image(spec: Delivery) -> str:

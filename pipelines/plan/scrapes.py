@@ -17,8 +17,7 @@ from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
 from tidegate.core.errors import TidegateError
-from tidegate.core.metrics.model import MetricSignal
-from tidegate.core.metrics.sources import MetricSource, source_of
+from tidegate.core.metrics import MetricSignal, MetricSource, source_of
 from tidegate.core.model import Value
 
 Kind = TypeVar("Kind", LatencyGate, ErrorsGate)

@@ -12,8 +12,7 @@ from pipelines.spec.sections import IN_CLUSTERS
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
 from slo.spec import CountedBy
-from tidegate.core.access.file import endpoint_at
-from tidegate.core.access.model import conflicts_for_rollouts
+from tidegate.core.access import conflicts_for_rollouts, endpoint_at
 from tidegate.core.errors import UsageError
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

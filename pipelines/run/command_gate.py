@@ -14,7 +14,7 @@ from pipelines.run.regions import both_arms, refuse_dead_canary
 from registry.model import EngineRecord, EventKind
 from rollouts.errors import NotPossible
 from rollouts.model import EngineSet
-from tidegate.core.durations import format_duration
+from tidegate.core.units import format_duration
 
 FIRST_WAIT_SECONDS = 1.0
 """After the first try; twice as long after each further one."""

@@ -28,8 +28,8 @@ from pipelines.run.regions import needs_undoing
 from registry.model import Event
 from rollouts.errors import HostGone, NotPossible, NotTheCarrier
 from rollouts.model import RegionState
-from tidegate.core.durations import duration, format_duration
 from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.units import duration, format_duration
 
 STAYS = "could not be taken back and keeps serving what it serves"
 HEAD_START_SECONDS = 0.5

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from pipelines.spec.delivery import Delivery
 from slo.registry import RegistryAgreement
-from tidegate.core.metrics.model import MetricSignal
-from tidegate.core.metrics.sources import source_of
+from tidegate.core.metrics import MetricSignal, source_of
 
 SLACK = timedelta(minutes=15)
 """For engines that start, smoke tests, and a look at the registry."""

@@ -23,9 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
-from tidegate.core.quantities import PercentText, percent_too
+from tidegate.core.units import Duration, PercentText, percent_too
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED = "a day of the week such as `fri 16:00`, or a date such as `2026-12-20` or `2026-12-20 18:00`"
@@ -94,9 +93,16 @@ Moment = Annotated[
 ]
 
 
+def _some_users(value: object) -> object:
+    value = percent_too(value)
+    if value == 100:
+        raise ValueError("at most 99: the promotion after the last weight is the 100 %")
+    return value
+
+
 Weight = Annotated[
     int,
-    BeforeValidator(percent_too, json_schema_input_type=Annotated[int, Field(ge=1, le=99)] | PercentText),
+    BeforeValidator(_some_users, json_schema_input_type=Annotated[int, Field(ge=1, le=99)] | PercentText),
     Field(ge=1, le=99),
 ]
 """Percent of users on the canary."""

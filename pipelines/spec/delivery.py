@@ -51,13 +51,11 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics.model import MetricSignal
-from tidegate.core.metrics.sources import source_of
+from tidegate.core.metrics import MetricSignal, source_of
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import PercentText, percent_too
 from tidegate.core.spec import NAME
+from tidegate.core.units import Duration, PercentText, format_duration, percent_too
 
 Name = Annotated[str, Field(pattern=NAME)]
 
@@ -77,6 +75,7 @@ SCRAPES = 3
 class Metadata(SpecModel):
     """Whose delivery this is."""
 
+    example = "{name: support-llm}"
     name: Name
 
 
@@ -119,6 +118,7 @@ def _rising(weights: tuple[int, ...]) -> tuple[int, ...]:
 class CanaryStage(SpecModel):
     """User traffic moved to the canary a little at a time."""
 
+    example = "{weights: [5, 25, 50]}"
     weights: Annotated[tuple[Weight, ...], Field(min_length=1), AfterValidator(_rising)] = (5, 25, 50)
     at_least: Duration = timedelta(0)
     within: Duration = timedelta(minutes=30)
@@ -131,6 +131,7 @@ ORDER: tuple[StageKind, ...] = ("offline", "load", "shadow", "canary")
 class StageEntry(SpecModel):
     """One item of `stages`: exactly one stage under its name."""
 
+    example = "canary: {weights: [5, 25, 50]}"
     offline: OfflineStage | None = None
     load: LoadStage | None = None
     shadow: ShadowStage | None = None
@@ -152,6 +153,7 @@ class StageEntry(SpecModel):
 class Regions(SpecModel):
     """Where the version goes: wave after wave, the regions of a wave together."""
 
+    example = "{waves: [[eu-west-1]]}"
     waves: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
     bake: Duration = timedelta(minutes=30)
 

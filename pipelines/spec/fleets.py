@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import NAME
+from tidegate.core.units import Duration
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Name = Annotated[str, Field(pattern=NAME)]
@@ -20,6 +20,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 class LocalFleet(SpecModel):
     """The fleet on this machine; a region without a port gets a free one."""
 
+    example = "{kind: local}"
     kind: Literal["local"] = "local"
     ports: Mapping[Name, Port] = {}
     unattended: Duration = timedelta(minutes=15)
@@ -36,9 +37,5 @@ def _kind_of(fleet: object) -> str:
 
 Fleet = Annotated[
     Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
-    Discriminator(
-        _kind_of,
-        custom_error_type="unknown_fleet",
-        custom_error_message="a mapping whose `kind` is local or argo",
-    ),
+    Discriminator(_kind_of),
 ]

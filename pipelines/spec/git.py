@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from tidegate.core.access.model import AccessPart, CredentialSource
-from tidegate.core.durations import Duration
+from tidegate.core.access import AccessPart, CredentialSource
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.units import Duration
 
 _ADDRESSES = "ssh://HOST/PATH, USER@HOST:PATH, https://HOST/PATH or file:///PATH, without a password"
 _OF_SSH = re.compile(r"(?P<user>[\w.-]+@)?(?P<host>[A-Za-z0-9][\w.-]*):(?P<path>[^\s:-][^\s:]*)")

@@ -32,6 +32,7 @@ AliasName = Annotated[str, AfterValidator(_alias)]
 class ModelReference(SpecModel):
     """Which model version moves, and what it becomes: both are MLflow aliases, of the team's own choice."""
 
+    example = "{name: support-llm}"
     name: str = Field(pattern=r"""^[^'"`\\/:\x00-\x1f]+$""")
     origin: Annotated[str, AfterValidator(_alias_or_number)] = Field(default=Alias.CHALLENGER.value, alias="from")
     target: AliasName = Field(default=Alias.CHAMPION.value, alias="to")

@@ -21,7 +21,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.access.model import CredentialSource, PrometheusEndpoint
+from tidegate.core.access import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import Problem, SpecError, bounded_lines
@@ -91,7 +91,7 @@ def _credentials(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     for where, endpoint in _prometheuses(spec):
         for place, source in endpoint.secrets():
             yield from _source((*where, *place), source, trust)
-        if endpoint.auth and endpoint.is_plain and not _may_be_plain(endpoint.url, trust):
+        if endpoint.auth and endpoint.url.startswith("http:") and not _may_be_plain(endpoint.url, trust):
             expected = f"https, or {host_of(endpoint.url)} under `spec.endpoints` of trust.yaml"
             yield SpecConflict((*where, "url"), f"{endpoint.url} with credentials", expected)
 

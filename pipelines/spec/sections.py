@@ -11,10 +11,9 @@ from typing import Literal, get_args
 from pydantic import Field, model_validator
 
 from rollouts.local.scrape_config import INTERVAL_SECONDS
-from tidegate.core.durations import Duration, format_duration
-from tidegate.core.metrics.sources import MetricNames
+from tidegate.core.metrics import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent, format_duration
 
 ON_THIS_MACHINE = timedelta(seconds=INTERVAL_SECONDS)
 IN_CLUSTERS = timedelta(seconds=5)

@@ -16,10 +16,10 @@ from pydantic import Field, field_validator, model_validator
 
 from engine_images.arguments.validation import external_references
 from engine_images.spec import EngineSettings
-from tidegate.core.durations import Duration
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.spec import load_spec
+from tidegate.core.units import Duration
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 

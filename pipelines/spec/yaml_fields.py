@@ -14,7 +14,7 @@ from itertools import chain
 import yaml
 
 from tidegate.core.spec import Problem, SpecError
-from tidegate.core.yaml_text import TooMuch, all_composed, require_bounded, require_countable
+from tidegate.core.yaml_text import TooMuch, all_composed
 
 MARK = "\ufeff"
 _PLAIN = re.compile(r"[\w/]|[\w/][\w./@:+-]*[\w./+-]", re.ASCII)
@@ -38,16 +38,12 @@ class FieldFile:
         self._begin = MARK if text.startswith(MARK) else ""
         self._text, self._file = text.removeprefix(MARK), file
         try:
-            require_bounded(self._text)
             self._roots = all_composed(self._text)
-            for root in self._roots:
-                require_countable(root)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             raise self._error(mark.line + 1 if mark else 1, "", "no YAML", "YAML without templates in it") from error
-        except (TooMuch, RecursionError) as error:
-            found, expected = (error.found, error.expected) if isinstance(error, TooMuch) else ("too deep", "less")
-            raise self._error(1, "", found, expected) from error
+        except TooMuch as error:
+            raise self._error(1, "", error.found, error.expected) from error
 
     def value(self, pointer: str, *, within: str = "") -> str:
         """What stands there, as text.

@@ -9,8 +9,8 @@ from gates.model import GateOutcome
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus
 from pipelines.views.wording import at_the_end, decision, key_numbers, sentence, still_open, title
-from tidegate.core.durations import duration
 from tidegate.core.text import table_cell
+from tidegate.core.units import duration
 
 GROUP = "tidegate"
 NOT_BEGUN = "the delivery ended before it began"

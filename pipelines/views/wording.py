@@ -8,8 +8,8 @@ from typing import Any
 
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepStatus
-from tidegate.core.durations import duration
 from tidegate.core.model import Value
+from tidegate.core.units import duration
 
 CANARY_NAMES = {"canary": "stable", "challenger": "champion"}
 """How numbers name the arm on trial, and the arm it is measured against."""

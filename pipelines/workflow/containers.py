@@ -47,10 +47,10 @@ from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.spec import ArgoFleetSpec
-from tidegate.core.access.secrets import FOLDER
-from tidegate.core.durations import format_duration
+from tidegate.core.access import SECRETS_FOLDER
 from tidegate.core.errors import ExitCode
 from tidegate.core.names import config_map_key
+from tidegate.core.units import format_duration
 
 SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
 TRUST, LEDGER = "trust", "ledger"
@@ -83,7 +83,7 @@ def _of_steps(blueprint: WorkflowInput) -> dict[str, str]:
     places = {
         "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
         "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
-        FOLDER: blueprint.secrets and names.SECRETS_FOLDER,
+        SECRETS_FOLDER: blueprint.secrets and names.SECRETS_FOLDER,
         "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
     }
     return {name: place for name, place in places.items() if place}

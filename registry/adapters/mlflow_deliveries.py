@@ -52,9 +52,8 @@ from registry.ownership import (
     why_dead,
 )
 from registry.record import LedgerRecord, read_events, read_record
-from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
-from tidegate.core.silence import WATCH_SECONDS, Life, Watch
 
 log = logging.getLogger(__name__)
 
@@ -285,7 +284,7 @@ class MlflowDeliveries:
         if len(given) < SHORT_ID:
             raise UsageError(
                 f"delivery: found {given!r}; expected an id, or at least its first {SHORT_ID} characters",
-                hint="`tidegate history` lists them",
+                hint="`tidegate status --last 20` lists them",
             )
         names = self._store.models.names_like("", MOST_MODELS)
         found = sorted({run.id for name in names for run in self._runs(name) if run.id.startswith(given)})
@@ -469,7 +468,7 @@ MOST_MODELS = 1000
 
 
 def _unknown(delivery: str) -> UnknownDelivery:
-    return UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate history` lists them")
+    return UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status --last 20` lists them")
 
 
 def _writer() -> str:

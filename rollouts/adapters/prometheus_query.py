@@ -9,8 +9,7 @@ from rollouts.errors import (
     QueryRefused,
     Unreachable,
 )
-from tidegate.core.access.model import PrometheusEndpoint
-from tidegate.core.access.secrets import CredentialMissing
+from tidegate.core.access import CredentialMissing, PrometheusEndpoint
 from tidegate.core.adapters.prometheus import (
     PrometheusClient,
     PrometheusDenied,

@@ -26,10 +26,9 @@ from rollouts.manifests import conventions
 from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER, WAY_BACK
 from rollouts.manifests.ownership import foreign_object
 from rollouts.model import CarrierHeartbeat, GuardRollback
-from tidegate.core.clock import Clock
+from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
-from tidegate.core.silence import Life, Watch
 
 LIVE_SECONDS = 60.0
 """A Lease that was renewed longer ago looks like that of a process which is gone: one that lives renews every 10 s."""

@@ -13,8 +13,8 @@ from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import POD_MONITORS, ROLLOUTS
 from rollouts.manifests.ownership import is_adopted
 from rollouts.model import ForeignObject
-from tidegate.core.durations import duration
 from tidegate.core.model import Json, Value
+from tidegate.core.units import duration
 
 
 class Severity(StrEnum):

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import promql_parser as promql
 
-from tidegate.core.durations import format_duration
-from tidegate.core.metrics.promql_strings import without_raw_strings
+from tidegate.core.metrics import without_raw_strings
 from tidegate.core.model import Value
+from tidegate.core.units import format_duration
 
 
 class PrometheusReader(Protocol):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from rollouts.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
 from rollouts.kube.model import MANAGER, AccessReview, Body, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, PODS, resource_of
-from tidegate.core.durations import read_retry_after
 from tidegate.core.model import Json
 from tidegate.core.text import json_of
+from tidegate.core.units import read_retry_after
 
 PAGE = 500
 """Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import Clock
-from tidegate.core.durations import format_duration
 from tidegate.core.files import is_locked, replace_file
+from tidegate.core.units import format_duration
 
 LOCK = "delivery.lock"
 """Below the state folder."""

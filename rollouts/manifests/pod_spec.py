@@ -11,9 +11,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from rollouts.manifests.fields import Bytes, Cores, LabelKey, LabelText, ObjectName, bytes_of
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent, format_duration
 
 _DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 

@@ -19,7 +19,7 @@ from rollouts.manifests.fields import LabelKey, LabelText, ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
 from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
-from tidegate.core.access.model import (
+from tidegate.core.access import (
     Endpoint,
     PrometheusEndpoint,
     Url,
@@ -27,9 +27,9 @@ from tidegate.core.access.model import (
     conflicts_for_rollouts,
     endpoint_too,
 )
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
+from tidegate.core.units import Duration, format_duration
 
 
 class Signatures(StrEnum):

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pydantic import Field
 
 from rollouts.manifests.fields import Block, Host, ObjectName
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.units import Duration
 
 PROXIES_IN = ("envoy-gateway-system", "istio-system")
 """Where Envoy Gateway runs every gateway's proxies, and where Istio's own ingress is, unless they were told otherwise.

@@ -12,7 +12,7 @@ from pathlib import Path
 import promql_parser
 
 from slo.model import WINDOW_PLACE
-from tidegate.core.metrics.promql_strings import without_raw_strings
+from tidegate.core.metrics import without_raw_strings
 
 log = logging.getLogger(__name__)
 _BEFORE = "could not parse expression: "

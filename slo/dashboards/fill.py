@@ -23,7 +23,7 @@ from slo.promql import series_of
 from slo.rules import SLOTH_SERVICE
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec, edge_label
-from tidegate.core.metrics.sources import MetricSource
+from tidegate.core.metrics import MetricSource
 from tidegate.core.model import Json
 
 Values = Mapping[str, float | str | None]

@@ -22,10 +22,10 @@ from slo.metrics.vllm import VLLM
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
 from slo.promql import Arm, count_of_arm, longest_step, of_arm, quotient, series_of
 from slo.windows import AlertWindows
-from tidegate.core.access.model import PrometheusEndpoint
-from tidegate.core.durations import prometheus_duration
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
+from tidegate.core.units import prometheus_duration
 
 SHORTEST = timedelta(minutes=1)
 """Four scrapes at Prometheus' usual 15 s: a rate over less is often no rate at all."""

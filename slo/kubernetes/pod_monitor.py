@@ -13,8 +13,8 @@ from datetime import timedelta
 from slo.kubernetes.manifest import Manifest, manifest
 from slo.metrics import SERVICE
 from slo.model import KubernetesNames
-from tidegate.core.durations import prometheus_duration
 from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
+from tidegate.core.units import prometheus_duration
 
 _OF_PROCESS = "process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
 ENGINE_SERIES = f"vllm:.+|http_requests_total|{_OF_PROCESS}|tidegate_engine_.+"

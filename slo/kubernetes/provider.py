@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slo.kubernetes.manifest import Manifest
-from tidegate.core.access.model import (
+from tidegate.core.access import (
     PrometheusAccess,
     PrometheusAuth,
     PrometheusEndpoint,

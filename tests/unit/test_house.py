@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 12306,
-    "gates": 14449,
-    "pipelines": 22257,
-    "registry": 4723,
-    "rollouts": 18771,
-    "slo": 4381,
-    "tidegate": 14226,
-    "tests": 83999,
+    "gates": 14432,
+    "pipelines": 22252,
+    "registry": 4721,
+    "rollouts": 18768,
+    "slo": 4376,
+    "tidegate": 13619,
+    "tests": 83916,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

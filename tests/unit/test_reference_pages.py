@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from gates.answers.golden import GoldenPrompt
 from pipelines.spec.delivery import Delivery
 from tidegate.cli import command_tree
-from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, SecretKey
+from tidegate.core.access import CredentialSource, PrometheusEndpoint, SecretKey
 from tidegate.core.errors import ExitCode
-from tidegate.core.metrics.model import RequestSeries, TimeSeries
+from tidegate.core.metrics import RequestSeries, TimeSeries
 
 ROOT = Path(__file__).parents[2]
 SPEC, OPERATIONS = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("reference/spec", "guides/operations"))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pipelines.adapters.stores import NotedAdoption, open_registry, require_clients
+from pipelines.adapters.stores import NotedAdoption, open_registry
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
@@ -80,16 +80,6 @@ def offline_plan(spec: Delivery, folder: Path) -> UnresolvedPlan:
         PlanRefused: a stage could not reach a verdict.
     """
     return make_offline_plan(spec, prompts=len(golden_set(spec, folder)))
-
-
-def require_files(spec: Delivery, plan: Plan, registry: VersionRegistry) -> None:
-    """Be sure that a delivery here can read the versions' files; clusters have them in images, or bring them.
-
-    Raises:
-        NotInstalled: a package is missing; says the command that installs it.
-    """
-    if not isinstance(spec.fleet, ArgoFleetSpec):
-        require_clients(registry, (plan.version, plan.champion))
 
 
 def resolve_plan(

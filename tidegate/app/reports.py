@@ -60,7 +60,7 @@ def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Delive
     """
     if ledgers.summary(delivery).name != spec.model.name:
         raise UnknownDelivery(
-            f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate history` lists them"
+            f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate status --last 20` lists them"
         )
     return _rendered(spec, state, [(delivery, events_of(delivery, state, ledgers))], back=back)
 

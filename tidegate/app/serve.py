@@ -33,10 +33,10 @@ from tidegate import __version__
 from tidegate.app.reports import report_of
 from tidegate.app.wiring.web import Listeners, ListenOptions, listening_sockets
 from tidegate.core.clock import SystemClock
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note
 from tidegate.core.threads import call_in_thread
+from tidegate.core.units import format_duration
 
 
 @dataclass(frozen=True)

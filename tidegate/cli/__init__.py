@@ -138,7 +138,7 @@ def command_line() -> Typer:
 
 def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.audit import audit
-    from tidegate.cli.delivery import approve, deliver, history, plan, report, resume, rollback, status
+    from tidegate.cli.delivery import approve, deliver, plan, report, resume, rollback, status
     from tidegate.cli.engine import engine
     from tidegate.cli.gate import gate
     from tidegate.cli.groups.fleet import fleet, setup, traffic
@@ -151,7 +151,7 @@ def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.stage import stage
 
     return (
-        *(init, doctor, setup, completion, plan, deliver, status, history, approve, resume, rollback, report),
+        *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
         *(serve, traffic, schema, notify, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
     )
 

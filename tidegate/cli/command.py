@@ -27,7 +27,7 @@ WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Dur
 """What help calls a value, by its type, where the option has no word of its own."""
 SECTIONS = {
     "Start": ("init", "doctor", "setup", "completion"),
-    "Deliver": ("plan", "deliver", "status", "history", "approve", "resume", "rollback", "report"),
+    "Deliver": ("plan", "deliver", "status", "approve", "resume", "rollback", "report"),
     "Platform": ("model", "engine", "rollout", "gate", "slo", "workflow", "serve", "audit"),
     "Sandbox on this machine": ("fleet", "traffic"),
 }

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.statements import Proof, Prover, digest_of
-from tidegate.cli.options import ProofOptions
 from tidegate.core.errors import UsageError
 
 TOKEN = "TIDEGATE_OIDC_TOKEN"
@@ -20,26 +19,24 @@ COMMAND_SECONDS = 300
 """A command may open a browser, in which a person logs in."""
 
 
-def prover_of(proof: ProofOptions) -> Prover | None:
+def prover_of(identity: str | None) -> Prover | None:
     """Who proves it; None where nothing was given.
 
     Raises:
-        UsageError: more than one thing was given.
+        UsageError: it is of no kind that is known.
     """
-    given: list[Prover] = []
-    if proof.ssh_key is not None:
+    if identity is None:
+        return TokenProver(os.environ[TOKEN]) if os.environ.get(TOKEN) else None
+    kind, _, value = identity.partition(":")
+    if kind == "ssh" and value:
         from pipelines.adapters.trust import key_prover
 
-        given.append(key_prover(proof.ssh_key))
-    if proof.token_file is not None:
-        given.append(TokenFileProver(proof.token_file))
-    if proof.token_command is not None:
-        given.append(TokenCommandProver(proof.token_command))
-    if len(given) > 1:
-        raise UsageError("more than one proof of who you are", hint="give a key, a token, or a command for one")
-    if not given and os.environ.get(TOKEN):
-        return TokenProver(os.environ[TOKEN])
-    return given[0] if given else None
+        return key_prover(Path(value).expanduser())
+    if kind == "oidc" and value:
+        return TokenFileProver(Path(value).expanduser())
+    if kind == "oidc-cmd" and value:
+        return TokenCommandProver(value)
+    raise UsageError(f"--identity: found {identity!r}; expected ssh:FILE, oidc:FILE or oidc-cmd:COMMAND")
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,12 @@ class TokenCommandProver:
             ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired, IndexError):
             raise UsageError(
-                f"--oidc-token-command: {self.command.split(' ')[0]} cannot be run, or did not end",
+                f"--identity oidc-cmd: {self.command.split(' ')[0]} cannot be run, or did not end",
                 hint="try it by hand: it must print a token",
             ) from None
         if ended.returncode != 0 or not ended.stdout.strip():
             raise UsageError(
-                f"--oidc-token-command: no token; it ended with {ended.returncode}",
+                f"--identity oidc-cmd: no token; it ended with {ended.returncode}",
                 hint="try it by hand: it must print a token",
             )
         return TokenProver(ended.stdout).prove(statement)

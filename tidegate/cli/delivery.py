@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, ProofOptions, ReportOptions, Spec, spread
+from tidegate.cli.options import SPEC, Identity, ReportOptions, Spec, spread
 from tidegate.cli.output import Output, print_data, print_names, say
 from tidegate.cli.rollout_options import Regions, selected_regions
 from tidegate.core.errors import Refused, UsageError
@@ -48,7 +48,7 @@ def deliver(
         ),
     ] = "127.0.0.1:0",
     reporting: ReportOptions,
-    proof: ProofOptions,
+    identity: Identity = None,
 ) -> int:
     """Deliver the challenger to all regions, or roll it back.
 
@@ -72,7 +72,7 @@ def deliver(
     display = _display(plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
-        delivery, asker = read_delivery(spec), prover_of(proof)
+        delivery, asker = read_delivery(spec), prover_of(identity)
         at = _beside(spec)
         if dry:
             from tidegate.cli.planning import show_plan
@@ -94,7 +94,7 @@ def resume(
     *,
     delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
-    proof: ProofOptions,
+    identity: Identity = None,
 ) -> int:
     """Continue a delivery whose process died. Finished steps are not repeated.
 
@@ -105,7 +105,7 @@ def resume(
     \b
     Examples:
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
-      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --ssh-key ~/.ssh/id_ed25519
+      tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --identity ssh:~/.ssh/id_ed25519
     """
     from tidegate.carrying import Carrying
     from tidegate.cli.credentials import prover_of
@@ -114,7 +114,7 @@ def resume(
 
     display = _display()
     how = Carrying(display, cancelled_by_signals)
-    outcome = asyncio.run(run(_surroundings(), delivery, how, by=by, prover=prover_of(proof)))
+    outcome = asyncio.run(run(_surroundings(), delivery, how, by=by, prover=prover_of(identity)))
     return _print_outcome(outcome, display)
 
 
@@ -127,7 +127,7 @@ def approve(
     by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
     reason: Annotated[str, typer.Option(help="Reason; required with --refuse.")] = "",
     refuse: Annotated[bool, typer.Option("--refuse", help="Refuse: the delivery is rolled back.")] = False,
-    proof: ProofOptions,
+    identity: Identity = None,
     write_statement: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Only write the statement to sign to this file, and print its digest."),
@@ -145,8 +145,8 @@ def approve(
 
     \b
     Examples:
-      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --ssh-key ~/.ssh/id_ed25519
-      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale starts at noon" --ssh-key KEY
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --identity ssh:~/.ssh/id_ed25519
+      tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale today" --identity ssh:KEY
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
     """
     from tidegate.approving import Answer
@@ -159,7 +159,7 @@ def approve(
         by=by,
         reason=reason,
         refuse=refuse,
-        prover=prover_of(proof),
+        prover=prover_of(identity),
         write_statement=write_statement,
         statement=statement,
         signature=SignatureProver(signature) if signature else None,
@@ -197,11 +197,14 @@ def plan(
     return show_offline_plan(spec, given().output) if offline else show_plan(_beside(spec), spec, given().output)
 
 
-@prints(Output.JSON, Output.YAML)
+@prints(Output.JSON, Output.YAML, Output.NAME)
 def status(
     *,
     spec: Spec = SPEC,
     region: Regions = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="List so many deliveries of the model, newest first, and ask no region.")
+    ] = None,
 ) -> int:
     """Show the last delivery and what every region serves. Changes nothing.
 
@@ -211,44 +214,30 @@ def status(
     Examples:
       tidegate status
       tidegate status delivery.yaml --output json
+      tidegate status --last 5
     """
-    from tidegate.cli.views.status import status_data, status_lines
+    from tidegate.cli.views.status import history_data, history_lines, status_data, status_lines
     from tidegate.core.clock import SystemClock
+    from tidegate.standing import history
     from tidegate.standing import status as run
 
     at, delivery = _beside(spec), read_delivery(spec)
-    wanted = selected_regions(delivery, region or (), given().context)
+    wanted, output = selected_regions(delivery, region or (), given().context), given().output
+    if last is not None or output is Output.NAME:
+        found = history(at, delivery, last=last or 1)
+        if output.is_data:
+            print_data(history_data(found), output)
+        elif output is Output.NAME:
+            print_names(each.summary.id for each in found)
+        else:
+            say(*history_lines(found))
+        return 0
     report = asyncio.run(run(at, delivery, wanted))
-    if given().output.is_data:
-        print_data(status_data(report), given().output)
+    if output.is_data:
+        print_data(status_data(report), output)
     else:
         say(*status_lines(report, SystemClock().now()))
     return int(report.exit_code)
-
-
-@prints(Output.JSON, Output.YAML, Output.NAME)
-def history(
-    spec: Spec = SPEC,
-    last: Annotated[int, typer.Option(min=1, help="Number of deliveries at most.")] = 20,
-) -> int:
-    """List the deliveries of the spec's model, newest first. Changes nothing.
-
-    \b
-    Examples:
-      tidegate history
-      tidegate history delivery.yaml --last 5 -o json
-    """
-    from tidegate.cli.views.status import history_data, history_lines
-    from tidegate.standing import history as run
-
-    found = run(_beside(spec), read_delivery(spec), last=last)
-    if given().output.is_data:
-        print_data(history_data(found), given().output)
-    elif given().output is Output.NAME:
-        print_names(each.summary.id for each in found)
-    else:
-        say(*history_lines(found))
-    return 0
 
 
 @prints(Output.JSON, Output.YAML)
@@ -299,19 +288,19 @@ def rollback(
 
 def report(
     spec: Spec = SPEC,
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("report.html"),
     last: Annotated[int, typer.Option(min=1, help="Number of deliveries, newest last.")] = 1,
-    target: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("report.html"),
 ) -> int:
     """Write the last deliveries as one self-contained HTML page.
 
     \b
     Examples:
-      tidegate report delivery.yaml --last 3 --to report.html
+      tidegate report delivery.yaml report.html --last 3
     """
     from tidegate.app.reports import report as run
 
-    run(_beside(spec), read_delivery(spec), last=last, target=target)
-    print(target)
+    run(_beside(spec), read_delivery(spec), last=last, target=file)
+    print(file)
     return 0
 
 

@@ -24,7 +24,6 @@ from tidegate.cli.output import Output
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 
 if TYPE_CHECKING:
-    from gates.adapters.prometheus import Address
     from gates.comparison.comparison import EndpointComparison
     from gates.reports.check_report import CheckReport
     from gates.sessions.model import SessionAnswer
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pipelines.judging.gate_sets import GateSet
     from tidegate.app.wiring.web import GuardedListener
     from tidegate.cli.ci import Reports
+    from tidegate.core.access import PrometheusEndpoint
 
 gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
 
@@ -274,19 +274,20 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://localhost:9090
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
-    from gates.adapters.prometheus_queries import address_at, evidence_at
+    from gates.adapters.prometheus_queries import evidence_at
     from gates.sessions.journal import owned
     from gates.sessions.model import SessionLimits
     from gates.sessions.registry import Sessions, SessionTerms
     from pipelines.judging.gate_sets import read_gates
     from tidegate.app.wiring.web import ListenOptions, guarded_listener
+    from tidegate.core.access import endpoint_at
     from tidegate.core.clock import SystemClock
 
     for option, value in (("--within", within), ("--expire", expire)):
         if not timedelta(minutes=1) <= value <= timedelta(days=30):
             raise UsageError(f"{option} {value}: expected 1m to 30d")
     listen = ListenOptions(address, None, token, None, (), host or (), tls_cert, tls_key, "--token")
-    judged, at = read_gates(gates, of_prometheus=True), address_at(prometheus, access)
+    judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
     terms, folder = judged.terms("proxy"), given().state / "gate-sessions"
     with owned(folder / "lock", f"--state {given().state}", "gate serve"), guarded_listener(listen) as listener:
         kept = Sessions(
@@ -302,7 +303,9 @@ def serve(
     return 0
 
 
-async def _answer(judged: GateSet, sessions: Sessions, listener: GuardedListener, prometheus: Address) -> None:
+async def _answer(
+    judged: GateSet, sessions: Sessions, listener: GuardedListener, prometheus: PrometheusEndpoint
+) -> None:
     from pipelines.judging.app import JudgeApp
     from tidegate.core.adapters.prometheus import PrometheusClient
     from tidegate.core.process import cancelled_by_signals

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.core.durations import format_duration, parse_duration
+from tidegate.core.units import format_duration, parse_duration
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
 PrometheusAccessOption = Annotated[
@@ -74,31 +74,16 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-@dataclass(frozen=True)
-class ProofOptions:
-    """How the caller proves who they are; by one of them."""
-
-    ssh_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--ssh-key", envvar="TIDEGATE_SSH_KEY", metavar="FILE",
-            help="SSH key that proves who you are; the public key will do when an agent holds it.",
-        ),
-    ] = None  # fmt: skip
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--oidc-token-file", envvar="TIDEGATE_OIDC_TOKEN_FILE", metavar="FILE",
-            help="File with an OIDC token that proves who you are; or set TIDEGATE_OIDC_TOKEN.",
-        ),
-    ] = None  # fmt: skip
-    token_command: Annotated[
-        str | None,
-        typer.Option(
-            "--oidc-token-command", envvar="TIDEGATE_OIDC_TOKEN_COMMAND", metavar="COMMAND",
-            help="Command that prints an OIDC token; {digest} in it is what the token must carry.",
-        ),
-    ] = None  # fmt: skip
+Identity = Annotated[
+    str | None,
+    typer.Option(
+        "--identity",
+        envvar="TIDEGATE_IDENTITY",
+        metavar="KIND:VALUE",
+        help="Who you are: ssh:FILE (the public key will do when an agent holds it), oidc:FILE with a token, or "
+        "oidc-cmd:COMMAND that prints one ({digest} in it is what the token must carry); or set TIDEGATE_OIDC_TOKEN.",
+    ),
+]
 
 
 @dataclass(frozen=True)

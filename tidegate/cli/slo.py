@@ -167,7 +167,7 @@ def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], s
 
 
 def _period(text: str) -> timedelta:
-    from tidegate.core.durations import parse_prometheus_duration
+    from tidegate.core.units import parse_prometheus_duration
 
     try:
         return parse_prometheus_duration(text)

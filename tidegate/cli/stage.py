@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.command import Group
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, ProofOptions, Spec, duration, spread
+from tidegate.cli.options import SPEC, Duration, Identity, Spec, duration, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def stage_open(
         ),
     ] = Duration(minutes=15),
     by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
-    proof: ProofOptions,
+    identity: Identity = None,
 ) -> int:
     """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
@@ -85,7 +85,7 @@ def stage_open(
         Surroundings(given().state, given().tracking_uri, None if delivery else spec.parent),
         spec,
         carries_on=Successor(delivery, by) if delivery else None,
-        prover=prover_of(proof),
+        prover=prover_of(identity),
         version=version,
         key=key,
         patience=patience,

@@ -15,9 +15,6 @@ from typing import IO, Any
 
 from tidegate.core.errors import OutsideError, UsageError
 
-DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
 
 class Unreadable(Exception):
     """A file is no text that can be read; the message is what was found instead."""
@@ -47,20 +44,15 @@ def text_of(content: bytes, *, whole: bool = True) -> str:
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(content, final=whole)
     except UnicodeDecodeError as error:
-        raise Unreadable(*_no_utf_8(content, error.start)) from error
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise Unreadable("UTF-16 text", 1) from error
+        line = content.count(b"\n", 0, error.start) + 1
+        found = f"bytes that are no UTF-8 (0x{content[error.start]:02x})"
+        raise Unreadable(*(("a binary file", 1) if b"\0" in content else (found, line))) from error
     # Of a file that was cut its length is what is wrong.
     if whole and "\0" in text:
-        before = text[: text.index("\0")]
-        raise Unreadable("a binary file", before.count("\n") + 1)
+        raise Unreadable("a binary file", text.count("\n", 0, text.index("\0")) + 1)
     return text
-
-
-def _no_utf_8(content: bytes, at: int) -> tuple[str, int]:
-    if content.startswith(UTF_16):
-        return "UTF-16 text", 1
-    if b"\0" in content:
-        return "a binary file", 1
-    return f"bytes that are no UTF-8 (0x{content[at]:02x})", content.count(b"\n", 0, at) + 1
 
 
 def write_atomically(texts: Mapping[Path, str]) -> None:
@@ -115,7 +107,7 @@ def _told(path: Path) -> Iterator[None]:
         # The one in the way may be a folder above it.
         at = error.filename if isinstance(error, FileExistsError | NotADirectoryError) else path
         # A disk is nobody's wrong argument.
-        kind = OutsideError if error.errno in DISK_FAULTS else UsageError
+        kind = OutsideError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else UsageError
         raise kind(f"{at}: {(error.strerror or 'cannot be written').lower()}") from error
 
 

@@ -54,12 +54,7 @@ def request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -> Call
             info["return_value"].close()
             raise _refused(peer)
 
-    def hook(request: Any) -> None:
-        if is_refused(request.url.host):
-            raise _refused(request.url.host)
-        request.extensions = {**request.extensions, "trace": look}
-
-    return hook
+    return lambda request: _watch(request, is_refused, look)
 
 
 def async_request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -> Callable[[Any], Awaitable[None]]:
@@ -71,11 +66,15 @@ def async_request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -
             raise _refused(peer)
 
     async def hook(request: Any) -> None:
-        if is_refused(request.url.host):
-            raise _refused(request.url.host)
-        request.extensions = {**request.extensions, "trace": look}
+        _watch(request, is_refused, look)
 
     return hook
+
+
+def _watch(request: Any, is_refused: Callable[[str], bool], look: Callable[..., Any]) -> None:
+    if is_refused(request.url.host):
+        raise _refused(request.url.host)
+    request.extensions = {**request.extensions, "trace": look}
 
 
 def _peer(stream: Any) -> str:

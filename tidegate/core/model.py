@@ -15,53 +15,6 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-
-def meanings(cls: type) -> dict[str, str]:
-    """Field by field, those of its bases included; nothing of a class whose source is not there."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        if "__annotations__" in each.__dict__:
-            found |= _written_in(each)
-    return found
-
-
-@cache
-def _written_in(cls: type) -> Mapping[str, str]:
-    """Remembered: the bases of all models are the same few."""
-    body = _classes_in(cls.__module__).get(cls.__qualname__)
-    return {} if body is None else dict(_described(body))
-
-
-@cache
-def _classes_in(module: str) -> Mapping[str, ast.ClassDef]:
-    """By qualified name; read at once, because `inspect` parses the whole module for each class."""
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (KeyError, OSError, TypeError):
-        return {}
-    return dict(_classes_of(tree, ""))
-
-
-def _classes_of(node: ast.AST, outer: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    for child in ast.iter_child_nodes(node):
-        match child:
-            case ast.ClassDef(name=name):
-                yield f"{outer}{name}", child
-                yield from _classes_of(child, f"{outer}{name}.")
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield from _classes_of(child, f"{outer}{name}.<locals>.")
-            case _:
-                yield from _classes_of(child, outer)
-
-
-def _described(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for field, text in pairwise(body.body):
-        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
-            continue
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-            yield field.target.id, inspect.cleandoc(text.value.value)
-
-
 Json = dict[str, Any]
 """A JSON object of others, such as the Kubernetes API's or Envoy's: fields that tidegate does not know are kept."""
 
@@ -88,12 +41,30 @@ class Value(BaseModel):
         """What a field means stands in the JSON schemas too; it is read from the source when somebody asks for one."""
         written = handler(schema)
         properties = handler.resolve_ref_schema(written).get("properties", {})
-        for name, meaning in meanings(cls).items():
-            field = cls.model_fields.get(name)
-            place = properties.get(name if field is None else field.serialization_alias or field.alias or name)
-            if place is not None:
+        for each in cls.__mro__:
+            meanings = _meanings_in(each.__module__).get(each.__qualname__, {}) if issubclass(each, Value) else {}
+            for name, meaning in meanings.items():
+                field = cls.model_fields.get(name)
+                place = properties.get(name if field is None else field.serialization_alias or field.alias or name, {})
                 place.setdefault("description", meaning)
         return written
+
+
+@cache
+def _meanings_in(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Class by class, field by field; all at once, because `inspect` parses the whole module for each class."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {node.name: dict(_described(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _described(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in pairwise(body.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                yield name, inspect.cleandoc(meaning)
 
 
 @dataclass(frozen=True)
@@ -114,6 +85,8 @@ def at_odds(found: str, expected: str) -> PydanticCustomError:
 class SpecModel(Value):
     """A part of a file that a person writes; unknown keys are errors."""
 
+    example: ClassVar[str] = ""
+    """How a person writes it, in one line, for one who wrote something else in its place."""
     of_other_names: ClassVar[Any] = None
     """The annotation of what stands under keys of a person's own, in a part that has room for them: a union by tag."""
 

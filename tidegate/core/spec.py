@@ -9,7 +9,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, islice
@@ -20,22 +19,12 @@ import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.core.durations import format_duration
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import AT_ODDS, Loc, SpecConflict, SpecModel
-from tidegate.core.quantities import FROM_FILE
 from tidegate.core.text import failure_line, lines_of, one_line, shortened
-from tidegate.core.yaml_text import (
-    MOST_CHARACTERS,
-    TooMuch,
-    all_composed,
-    composed,
-    content_of,
-    require_bounded,
-    require_countable,
-    too_deep,
-)
+from tidegate.core.units import FROM_FILE, format_duration
+from tidegate.core.yaml_text import MOST_CHARACTERS, TooMuch, all_composed, content_of
 
 Spec = TypeVar("Spec", bound=SpecModel)
 _DELTA = re.compile(r"datetime\.timedelta\(([^)]*)\)")
@@ -46,14 +35,14 @@ NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 """Of a delivery, and so of its Kubernetes objects."""
 PATTERNS = {NAME: "at most 63 lower-case letters, digits and dashes, with no dash at either end"}
 """In words."""
-_NULL = "tag:yaml.org,2002:null"
 MOST_PROBLEMS = 20
 """Of a message; nobody reads a thousand."""
+MAPPING = "a mapping"
 WORDS = {
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
+    "model_type": MAPPING,
+    "model_attributes_type": MAPPING,
+    "dict_type": MAPPING,
+    "mapping_type": MAPPING,
     "list_type": "a list",
     "tuple_type": "a list",
 }
@@ -116,8 +105,7 @@ class Document(Generic[Spec]):
 
     def problem(self, where: Loc, found: str, expected: str) -> Problem:
         """What is wrong at `where`, for what only somebody who knows other documents can see."""
-        path, line = _locate(self.root, where)
-        return Problem(self.file, line, path, found, expected)
+        return _problem_at(where, found, expected, self.file, self.root)
 
 
 def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()) -> Spec:
@@ -171,23 +159,20 @@ def parse_spec(
     text: str, kind: type[Spec], *, file: str, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()
 ) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
-    with _syntax_errors(file), _bounds(file):
-        require_bounded(text)
-        root = composed(text)
-        require_countable(root)
-        data = None if root is None else content_of(root)
+    documents = _documents(text, file)
+    if len(documents) > 1:
+        raise SpecError([Problem(file, documents[1][0].start_mark.line + 1, "", "another document", "one")])
+    root, data = documents[0] if documents else (None, None)
     return _checked(root, data, kind, file, also)
 
 
-def stated_kind(path: Path) -> str | None:
+def stated_kind(path: Path) -> object:
     """What the file at `path` says under `kind`; None where it cannot be read: the one who reads it whole says why."""
     try:
-        text = read_text(path, most_bytes=MOST_BYTES)
-        require_bounded(text)
-        pair = _entry(composed(text), "kind")
-    except (Unreadable, yaml.YAMLError, ValueError, RecursionError):
+        ((_, data),) = _documents(read_text(path, most_bytes=MOST_BYTES), "")
+    except (Unreadable, SpecError, ValueError):
         return None
-    return pair[1].value if pair and isinstance(pair[1], yaml.ScalarNode) else None
+    return data.get("kind") if isinstance(data, dict) else None
 
 
 def parse_documents(
@@ -202,35 +187,36 @@ def parse_documents(
     """
     documents: list[Document[Spec]] = []
     problems: list[Problem] = []
-    with _syntax_errors(file), _bounds(file):
-        require_bounded(text)
-        roots = [root for root in all_composed(text) if root.tag != _NULL]
-        for root in roots:
-            require_countable(root)
-        contents = [content_of(root) for root in roots]
-    for root, data in zip(roots, contents, strict=True):
+    for root, data in _documents(text, file):
+        if data is None:
+            continue
         kind = kind_of(data)
         if kind is None:
             problems.append(Problem(file, root.start_mark.line + 1, "", "a document of no known format", expected))
-            continue
-        try:
-            documents.append(Document(_checked(root, data, kind, file), file, root))
-        except SpecError as error:
-            problems += error.problems
+        else:
+            try:
+                documents.append(Document(_checked(root, data, kind, file), file, root))
+            except SpecError as error:
+                problems += error.problems
     if problems or not documents:
         raise SpecError(problems or [Problem(file, 1, "", "an empty file", expected)])
     return documents
 
 
-@contextmanager
-def _syntax_errors(file: str) -> Iterator[None]:
-    """Tells the first one only: behind a syntax error nothing can be told apart."""
+def _documents(text: str, file: str) -> list[tuple[yaml.Node, object]]:
+    """What each document says, with its places. Behind a syntax error nothing can be told apart: the first is told."""
     try:
-        yield
+        return [(root, content_of(root)) for root in all_composed(text)]
     except yaml.MarkedYAMLError as error:
-        raise SpecError([_syntax_problem(file, error)]) from error
+        problem = _syntax_problem(file, error)
     except yaml.reader.ReaderError as error:
-        raise SpecError([Problem(file, 1, "", error.reason, "valid YAML")]) from error
+        problem = Problem(file, 1, "", error.reason, "valid YAML")
+    except TooMuch as error:
+        problem = Problem(file, 1, "", error.found, error.expected)
+    # As of an integer of thousands of digits, or of what a tag says that it is and it is not.
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        problem = Problem(file, 1, "", f"a value that is none ({failure_line(error)})", "valid YAML")
+    raise SpecError([problem])
 
 
 def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
@@ -240,20 +226,6 @@ def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
     begins = why.startswith("found ")
     found = f"{why.removeprefix('found ')}, {column}" if begins else f"a syntax error {column}: {why}"
     return Problem(file, line, "", found, "valid YAML")
-
-
-@contextmanager
-def _bounds(file: str) -> Iterator[None]:
-    try:
-        yield
-    except (TooMuch, RecursionError) as error:
-        bound = error if isinstance(error, TooMuch) else too_deep()
-        raise SpecError([Problem(file, 1, "", bound.found, bound.expected)]) from error
-    # As of an integer of thousands of digits, or of what a tag says that it is and it is not.
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SpecError(
-            [Problem(file, 1, "", f"a value that is none ({failure_line(error)})", "valid YAML")]
-        ) from error
 
 
 def _checked(
@@ -272,7 +244,7 @@ def _checked(
         problems = duplicates + [_problem(detail, file, root, kind) for detail in causes]
         raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
     problems = duplicates + [
-        Problem(file, _locate(root, odd.where)[1], _locate(root, odd.where)[0], odd.found, odd.expected)
+        _problem_at(odd.where, odd.found, odd.expected, file, root)
         for odd in islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
     ]
     if problems:
@@ -304,40 +276,49 @@ def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
 
 
 def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
-    loc, owner = _place(detail["loc"], kind)
-    found, expected = _sentence(detail, loc, owner)
-    path, line = _locate(root, loc)
-    return Problem(file, line, path, found, expected)
+    loc, owner, inside = _place(detail["loc"], kind)
+    return _problem_at(loc, *_sentence(detail, loc, owner, inside), file, root)
 
 
-def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any]:
-    """The keys of the file alone, and the model that the last of them is in.
+def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any, Any]:
+    """The keys of the file alone, the model that the last of them is in, and the model that stands there, or None.
 
     pydantic puts the tag of a union's member into a location; it is no key of the file.
     """
     keys: list[int | str] = []
     owner: Any = kind
-    chosen: Any = kind
-    members: dict[str, Any] = {}
-    keyed = False
+    models: dict[str | int | None, Any] = {None: kind}
+    own_key = False
     for part in loc:
-        if part in members:
-            chosen, members = members[str(part)], {}
+        if part in models:
+            models = {None: models[part]}
             continue
         keys.append(part)
+        owner = models.get(None)
         # A key of a mapping is the person's own, and leads to the same model whatever it says.
-        if keyed:
-            keyed = False
+        if isinstance(part, int) or own_key or not _is_model(owner):
+            own_key = False
             continue
-        owner = chosen
-        members = _tagged(owner, part)
-        keyed = not members and _is_mapping(owner, part)
-        chosen = _child(owner, part)
-    return tuple(keys), owner
+        known = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
+        parts = list(_parts(known.get(part, getattr(owner, "of_other_names", None))))
+        models = dict(reversed([(tag, each) for tag, each in parts if _is_model(each) or tag]))
+        own_key = not any(models) and any(get_origin(each) is Mapping for _, each in parts)
+    return tuple(keys), owner, models.get(None)
 
 
-def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
-    """The path as a person writes it, and the line of its deepest node that is in the file."""
+def _parts(annotation: Any) -> Iterator[tuple[str | None, Any]]:
+    """What an annotation is made of, through lists, mappings and optionals; members of a union with their tags."""
+    for tag in getattr(annotation, "__metadata__", ()):
+        if isinstance(tag, Tag):
+            yield tag.tag, annotation.__origin__
+            return
+    yield None, annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _parts(inner)
+
+
+def _problem_at(loc: Loc, found: str, expected: str, file: str, root: yaml.Node | None) -> Problem:
+    """With the path as a person writes it, and the line of its deepest node that is in the file."""
     path, node, line = "", root, 1
     for part in loc:
         if part == "[key]":
@@ -353,7 +334,7 @@ def _locate(root: yaml.Node | None, loc: Loc) -> tuple[str, int]:
             line = pair[0].start_mark.line + 1 if pair else line
         if node is not None and isinstance(part, int):
             line = node.start_mark.line + 1
-    return path, line
+    return Problem(file, line, path, found, expected)
 
 
 def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
@@ -362,7 +343,7 @@ def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | No
     return next((pair for pair in node.value if pair[0].value == key), None)
 
 
-def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
+def _sentence(detail: ErrorDetails, loc: Loc, owner: Any, inside: Any) -> tuple[str, str]:
     """What was found and what would be right, in words that need no knowledge of pydantic."""
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
@@ -375,7 +356,9 @@ def _sentence(detail: ErrorDetails, loc: Loc, owner: Any) -> tuple[str, str]:
         return "nothing", "a value here"
     if detail["type"] == AT_ODDS:
         return str(context["found"]), str(context["expected"])
-    return _quoted(detail["input"], whole=not loc), _expected(detail, context)
+    example = getattr(inside, "example", "")
+    such = f" such as `{example}`" if loc and example and WORDS.get(detail["type"]) == MAPPING else ""
+    return _quoted(detail["input"], whole=not loc), _expected(detail, context) + such
 
 
 def _quoted(found: object, *, whole: bool) -> str:
@@ -420,42 +403,6 @@ def _known_keys(loc: Loc, owner: Any) -> str:
     if near:
         return f"{near[0]} (the nearest known key)"
     return "one of " + ", ".join(known) if known else "a known key"
-
-
-def _child(owner: Any, part: int | str) -> Any:
-    """The model one step down, through lists, mappings and optionals; None when there is none."""
-    if isinstance(part, int) or not _is_model(owner):
-        return owner
-    return next((inner for inner in _unwrapped(_annotation(owner, part)) if _is_model(inner)), None)
-
-
-def _tagged(owner: Any, part: int | str) -> dict[str, Any]:
-    """The members of the union one step down by their tags; none where there is no such union."""
-    if isinstance(part, int) or not _is_model(owner):
-        return {}
-    return {
-        tag.tag: inner.__origin__
-        for inner in _unwrapped(_annotation(owner, part))
-        for tag in getattr(inner, "__metadata__", ())
-        if isinstance(tag, Tag)
-    }
-
-
-def _is_mapping(owner: Any, part: int | str) -> bool:
-    if isinstance(part, int) or not _is_model(owner):
-        return False
-    return any(get_origin(inner) is Mapping for inner in _unwrapped(_annotation(owner, part)))
-
-
-def _annotation(owner: Any, part: str) -> Any:
-    known = {field.alias or name: field.annotation for name, field in owner.model_fields.items()}
-    return known.get(part, getattr(owner, "of_other_names", None))
-
-
-def _unwrapped(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _unwrapped(inner)
 
 
 def _is_model(kind: Any) -> bool:

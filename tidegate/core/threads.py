@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import ParamSpec, TypeVar
 
@@ -23,29 +23,7 @@ Result = TypeVar("Result")
 
 async def call_in_thread(call: Callable[P, Result], *args: P.args, **named: P.kwargs) -> Result:
     """What the call returns or raises. A caller that is cancelled leaves the call running and drops its result."""
-    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-    answer: asyncio.Future[Result] = loop.create_future()
-
-    def settle(result: Result | None, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(result)  # type: ignore[arg-type]  # what the call returned
-        else:
-            answer.set_exception(error)
-
-    def run() -> None:
-        result, raised = None, None
-        try:
-            result = context.run(call, *args, **named)
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the call was made
-            raised = error
-        # Nobody is left to hear it when the loop has ended.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, raised)
-
-    Thread(target=run, name=f"call: {getattr(call, '__qualname__', call)}", daemon=True).start()
-    return await answer
+    return await asyncio.wrap_future(_started(partial(call, *args, **named)))
 
 
 def call_within(seconds: float, call: Callable[[], Result]) -> Result:
@@ -54,21 +32,27 @@ def call_within(seconds: float, call: Callable[[], Result]) -> Result:
     Raises:
         TimeoutError: it did not end in time.
     """
+    return _started(call).result(seconds)
+
+
+def _started(call: Callable[[], Result]) -> Future[Result]:
     answer: Future[Result] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
+        # A call that runs cannot be cancelled.
+        answer.set_running_or_notify_cancel()
         try:
             answer.set_result(context.run(call))
         except BaseException as error:  # noqa: BLE001  # it is raised again where the call was made
             answer.set_exception(error)
 
-    Thread(target=run, name=f"call: {getattr(call, '__qualname__', call)}", daemon=True).start()
-    return answer.result(seconds)
+    Thread(target=run, name=f"call: {call}", daemon=True).start()
+    return answer
 
 
 async def call_with_timeout(seconds: float, call: Callable[[], Result], *, what: str) -> Result:
-    """What the call returns or raises; the thread of one that hangs is left behind.
+    """As `call_in_thread`; the thread of a call that hangs is left behind.
 
     Raises:
         OutsideError: `what` did not answer in time.
@@ -76,6 +60,5 @@ async def call_with_timeout(seconds: float, call: Callable[[], Result], *, what:
     try:
         return await asyncio.wait_for(call_in_thread(call), seconds)
     except TimeoutError:
-        raise OutsideError(
-            f"{what} did not answer in {seconds:g} s", hint="check that it runs and can be reached, and retry"
-        ) from None
+        hint = "check that it runs and can be reached, and retry"
+        raise OutsideError(f"{what} did not answer in {seconds:g} s", hint=hint) from None

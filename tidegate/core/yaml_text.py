@@ -7,9 +7,8 @@ made of it: a few bytes can say more than a machine can hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from typing import TypeVar
+from collections.abc import Mapping
+from itertools import chain
 
 import yaml
 from yaml.composer import Composer
@@ -26,94 +25,15 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 
 
 def yaml_text(document: Mapping[str, object]) -> str:
-    """One YAML document, without a line that begins it.
-
-    It is what libyaml writes. Of texts that are plainly plain we know how, and write them at a fraction of its cost.
-    """
-    if type(document) is not dict or not document:
-        return by_libyaml(document)
-    lines: list[str] = []
-    _write_mapping(document, 0, "", lines)
-    text = "".join(lines)
-    # A last text that ends in empty lines keeps the document open, and only libyaml knows which one is the last.
-    return by_libyaml(document) if "...\n" in text else text
-
-
-def by_libyaml(document: object) -> str:
-    """What libyaml writes; `yaml_text` writes the same, sooner."""
+    """One YAML document, without a line that begins it."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=_NEVER_FOLD, allow_unicode=True))
-
-
-_PLAIN = re.compile(r"[A-Za-z_(](?:[!-~ ]*[!-9;-~])?")
-"""Neither a number nor an indicator in front, neither a space nor a colon at the end."""
-_LITERAL = re.compile(r"(?! )(?:[!-~ ]*[!-~]\n)+")
-_UNLIKE_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-_LONGEST_KEY = 100
-"""In bytes; libyaml writes keys otherwise that are longer than 128."""
-
-
-@lru_cache(100_000)
-def _line(text: str) -> str | None:
-    """A text of one line as libyaml writes it, plain or quoted, wherever it stands; None for any other."""
-    if _PLAIN.fullmatch(text) and ": " not in text and " #" not in text and text.lower() not in _UNLIKE_TEXT:
-        return text
-    return by_libyaml([text])[len("- ") : -1] if text.isascii() and text.isprintable() else None
-
-
-def _write_mapping(mapping: dict[str, object], depth: int, first: str, lines: list[str]) -> None:
-    """`first` is what stands before the first key, where a list has begun on the same line."""
-    indent = "  " * depth
-    for key, value in mapping.items():
-        start = first or indent
-        first = ""
-        if type(key) is not str or len(key) > _LONGEST_KEY or not (name := _line(key)):
-            lines.append(start + _asked({key: value}, depth))
-        elif type(value) is str and "\n" not in value and (text := _line(value)):
-            lines.append(f"{start}{name}: {text}\n")
-        elif type(value) is str and _LITERAL.fullmatch(value):
-            text = value[:-1].replace("\n", f"\n{indent}  ")
-            lines.append(f"{start}{name}: |\n{indent}  {text}\n")
-        elif type(value) is dict and value:
-            lines.append(f"{start}{name}:\n")
-            _write_mapping(value, depth + 1, "", lines)
-        elif type(value) is list and value:
-            lines.append(f"{start}{name}:\n")
-            _write_list(value, depth, "", lines)
-        else:
-            lines.append(start + _asked({key: value}, depth))
-
-
-def _write_list(items: list[object], depth: int, first: str, lines: list[str]) -> None:
-    indent = "  " * depth
-    for item in items:
-        start = f"{first or indent}- "
-        first = ""
-        if type(item) is str and (text := _line(item)):
-            lines.append(f"{start}{text}\n")
-        elif type(item) is dict and item:
-            _write_mapping(item, depth + 1, start, lines)
-        elif type(item) is list and item:
-            _write_list(item, depth + 1, start, lines)
-        else:
-            lines.append(start + _asked([item], depth)[len("- ") :])
-
-
-def _asked(part: dict[object, object] | list[object], depth: int) -> str:
-    """What libyaml writes of a mapping or list at this depth, without the spaces in front."""
-    # A list stands below its key without further spaces, and so one key deeper than a mapping at its place.
-    above = depth + isinstance(part, list)
-    whole: object = part
-    for _ in range(above):
-        whole = {"a": whole}
-    return by_libyaml(whole)[sum(len("a:\n") + 2 * level for level in range(above)) + 2 * depth :]
 
 
 class Unclear(str):
@@ -170,29 +90,58 @@ else:
     _QuickLoader = PlainLoader  # type: ignore[misc, assignment]
 
 
-Composed = TypeVar("Composed")
+MOST_CHARACTERS = 512 * 1024
+"""Of a file; a golden set or prompts stand in files of their own."""
+MOST_NODES = 200_000
+"""Keys and values, aliases followed."""
+DEEPEST = 100
+"""Lists and mappings within each other."""
 
 
-def composed(text: str) -> yaml.Node | None:
-    """The one document of a text, with its places; None of an empty text.
+class TooMuch(ValueError):
+    """The text says more than it may; `found` and `expected` are for a sentence."""
 
-    Raises:
-        yaml.YAMLError: it is no YAML, or more than one document.
-    """
-    return _composed(yaml.compose, text)
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"found {found}; expected {expected}")
+        self.found, self.expected = found, expected
 
 
 def all_composed(text: str) -> list[yaml.Node]:
-    """As `composed`, each document of a text."""
-    return _composed(lambda text, Loader: list(yaml.compose_all(text, Loader=Loader)), text)  # noqa: N803
+    """The documents of a text, with their places, each of which can be walked to its end.
 
-
-def _composed(compose: Callable[..., Composed], text: str) -> Composed:
+    Raises:
+        yaml.YAMLError: it is no YAML.
+        TooMuch: it is too long or too deep, an alias leads to itself, or all of them to more than can be read.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise TooMuch("a larger file", f"at most {MOST_CHARACTERS // 1024} KiB")
     try:
-        return compose(text, Loader=_QuickLoader)
-    except yaml.YAMLError:
-        # PyYAML itself says better than libyaml what is wrong.
-        return compose(text, Loader=PlainLoader)
+        try:
+            roots = list(yaml.compose_all(text, Loader=_QuickLoader))
+        except yaml.YAMLError:
+            # PyYAML itself says better than libyaml what is wrong.
+            roots = list(yaml.compose_all(text, Loader=PlainLoader))
+    except RecursionError:
+        raise _too_deep() from None
+    if any(_count(root, {}, ()) > MOST_NODES for root in roots):
+        raise TooMuch("aliases of aliases", f"at most {MOST_NODES:,} values once they are followed")
+    return roots
+
+
+def _too_deep() -> TooMuch:
+    return TooMuch("lists and mappings within each other", f"at most {DEEPEST} levels")
+
+
+def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
+    if id(node) in above:
+        raise TooMuch("an alias within what it stands for", "values that end")
+    if len(above) > DEEPEST:
+        raise _too_deep()
+    if id(node) not in known:
+        inside = node.value if isinstance(node, yaml.CollectionNode) else ()
+        children = chain.from_iterable(inside) if isinstance(node, yaml.MappingNode) else inside
+        known[id(node)] = 1 + sum(_count(child, known, (*above, id(node))) for child in children)
+    return known[id(node)]
 
 
 class _Constructor(SafeConstructor):
@@ -230,64 +179,3 @@ def content_of(root: yaml.Node) -> object:
         return constructor.construct_document(root)
     finally:
         constructor.put_back()
-
-
-MOST_CHARACTERS = 512 * 1024
-"""Of a file; a golden set or prompts stand in files of their own."""
-MOST_NODES = 200_000
-"""Keys and values, aliases followed."""
-DEEPEST = 100
-"""Lists and mappings within each other."""
-
-
-class TooMuch(ValueError):
-    """The text says more than it may; `found` and `expected` are for a sentence."""
-
-    def __init__(self, found: str, expected: str) -> None:
-        super().__init__(f"found {found}; expected {expected}")
-        self.found, self.expected = found, expected
-
-
-def require_bounded(text: str) -> None:
-    """Be sure that a text is short enough to be read.
-
-    Raises:
-        TooMuch: it is not.
-    """
-    if len(text) > MOST_CHARACTERS:
-        raise TooMuch("a larger file", f"at most {MOST_CHARACTERS // 1024} KiB")
-
-
-def too_deep() -> TooMuch:
-    """Also what a parser that gave up in the middle means."""
-    return TooMuch("lists and mappings within each other", f"at most {DEEPEST} levels")
-
-
-def require_countable(root: yaml.Node | None) -> None:
-    """Be sure that what a composed document comes to can be walked.
-
-    Raises:
-        TooMuch: an alias leads to itself, or all of them to more than can be read.
-    """
-    if root is not None and _count(root, {}, ()) > MOST_NODES:
-        raise TooMuch("aliases of aliases", f"at most {MOST_NODES:,} values once they are followed")
-
-
-def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
-    if id(node) in above:
-        raise TooMuch("an alias within what it stands for", "values that end")
-    if len(above) > DEEPEST:
-        raise too_deep()
-    if id(node) not in known:
-        inside = (*above, id(node))
-        known[id(node)] = 1 + sum(_count(child, known, inside) for child in _children(node))
-    return known[id(node)]
-
-
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key
-            yield value

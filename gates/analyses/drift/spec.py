@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from gates.stats.divergence import Statistic
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.units import Duration
 
 
 class Feature(StrEnum):

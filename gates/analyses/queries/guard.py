@@ -22,8 +22,8 @@ from gates.evidence.batch import Batch, Source
 from gates.evidence.selector import PLACE
 from gates.model import GateOutcome, Verdict
 from gates.traffic import Assumptions, Exposure, GateForecast
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict
+from tidegate.core.units import Duration, format_duration
 
 
 def _query(text: str) -> str:

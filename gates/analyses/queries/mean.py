@@ -23,7 +23,7 @@ from gates.stats.e_process import Array
 from gates.stats.means import ASSUMED_SPREAD, MeanProcess
 from gates.traffic import ArrivalRates, Assumptions, EvenDraws, Flow
 from tidegate.core.model import SpecConflict
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent
 
 FEWEST = 5
 """Observations of either arm in a window that is bet on: of one or two the mean lies anywhere."""

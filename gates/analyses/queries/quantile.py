@@ -21,7 +21,7 @@ from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Flow
 from tidegate.core.model import SpecConflict
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Percent, Quantile
 
 
 def _histogram(selector: str) -> str:
@@ -43,7 +43,7 @@ class QuantileGate(BothArmsGate):
     """The buckets of a histogram, as PromQL selects them: `queue_seconds_bucket{version="{{.version}}"}`."""
     unit: str = Field(default="", max_length=20)
     """Of its edges, for people."""
-    quantile: float = Field(default=0.95, gt=0, lt=1)
+    quantile: Quantile = 0.95
     max_increase: Percent = Field(default=0.2, validate_default=False)
     """Of the stable arm's quantile; 0.2 is 20 %. The gate passes once the canary is proven to be within it."""
     tolerance: Percent = Field(default=0.02, validate_default=False)

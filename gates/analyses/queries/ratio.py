@@ -20,7 +20,7 @@ from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Flow
 from tidegate.core.model import SpecConflict
-from tidegate.core.quantities import PercentagePoints
+from tidegate.core.units import PercentagePoints
 
 
 class RatioGate(BothArmsGate):

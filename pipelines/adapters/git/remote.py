@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from pipelines.repository import LOOKED_AT_AGAIN, BranchFiles, BranchMoved, GitAway, GitMissing, GitRefused
 from pipelines.spec.git import AuthorSpec, GitSpec
-from tidegate.core.access.secrets import SecretStore, scrubbed
+from tidegate.core.access import SecretStore, scrubbed
 from tidegate.core.children import Child, variables_for
 from tidegate.core.clock import Clock
 from tidegate.core.errors import UsageError, without_credentials

@@ -13,8 +13,8 @@ from pipelines.run.context import Context
 from pipelines.run.git_record import LOOK_SECONDS, SHORT, GitWriter, writer_of
 from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
 from rollouts.errors import FleetError
-from tidegate.core.durations import format_duration
 from tidegate.core.threads import call_in_thread
+from tidegate.core.units import format_duration
 
 
 async def record_in_git(context: Context, step: PlanStep) -> None:

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from pipelines.load.model import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
-from tidegate.core.durations import Duration, format_duration
 from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.units import Duration, format_duration
 
 USUAL_CONCURRENCY = 8
 SHORTEST_BLOCK = timedelta(seconds=5)

@@ -8,9 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from engine_images.samples.key import REDACTED
-from tidegate.core.durations import Duration
 from tidegate.core.model import SpecModel
-from tidegate.core.quantities import Percent
+from tidegate.core.units import Duration, Percent
 
 Redacted = Literal["email", "key", "iban", "card", "ip", "phone", "number", "name"]
 """What can be taken out of a text; as `engine_images.samples.key.REDACTED`."""

@@ -28,8 +28,8 @@ from pipelines.views.wording import (
     tone,
 )
 from registry.ownership import why_dead
-from tidegate.core.durations import duration
 from tidegate.core.model import Value
+from tidegate.core.units import duration
 
 WIDTH, HEIGHT = 1000, 100
 """Of the drawing, which is stretched to its place; one unit up is one percent."""

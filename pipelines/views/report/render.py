@@ -35,7 +35,7 @@ from pipelines.views.wording import (
     tone,
 )
 from registry.model import Event
-from tidegate.core.durations import duration
+from tidegate.core.units import duration
 
 FEWEST = 5
 """A distribution of fewer requests than this is not drawn."""

@@ -14,8 +14,8 @@ from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.access import guard_rights, role_binding
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
-from tidegate.core.durations import format_duration
 from tidegate.core.model import Json
+from tidegate.core.units import format_duration
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""

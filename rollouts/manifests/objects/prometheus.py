@@ -8,7 +8,7 @@ from rollouts.kube.resources import TRIGGER_AUTHENTICATIONS
 from rollouts.manifests.conventions import prometheus_credentials
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import Scaler
-from tidegate.core.access.model import (
+from tidegate.core.access import (
     AuthKind,
     CredentialSource,
     PrometheusAccess,

@@ -20,8 +20,7 @@ from registry.conventions import MODEL
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event, ModelVersion, StoredMetric, StoredRun
 from registry.ownership import life_of, why_dead
-from tidegate.core.clock import Clock
-from tidegate.core.silence import Life, Watch
+from tidegate.core.clock import Clock, Life, Watch
 
 
 class OffLoop:

@@ -11,7 +11,7 @@ from slo.metrics import PrometheusMetric
 from slo.metrics.vllm import TIME_PER_OUTPUT_TOKEN
 from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
 from slo.spec import LATENCIES, CostSpec, CountedBy, SloSpec
-from tidegate.core.durations import format_duration
+from tidegate.core.units import format_duration
 
 SLOS = tuple(
     SloSpec.model_validate(item)

@@ -82,13 +82,13 @@ def opened(
     for name in ("ann", "bob", "cy"):
         allow(tmp_path / "allowed_signers", f"{name}@example.com", keys[name], 'namespaces="tidegate"')
     allow(tmp_path / "allowed_signers", "bob@example.com", keys["late"], 'valid-before="20251231Z"')
-    said = tidegate("stage", "open", "delivery.yaml", "--ssh-key", str(keys["cy"]))
+    said = tidegate("stage", "open", "delivery.yaml", "--identity", f"ssh:{keys['cy']}")
     assert (said.code, said.err) == (0, "")
     return Opened(said.out.strip(), registered, state, keys)
 
 
 def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, name: str) -> None:
-    early = tidegate("approve", opened.id[:8], "wave@2", "--ssh-key", str(opened.keys["ann"]))
+    early = tidegate("approve", opened.id[:8], "wave@2", "--identity", f"ssh:{opened.keys['ann']}")
     assert (early.code, early.err) == (
         2,
         "tidegate: the delivery does not ask for wave@2 yet; "
@@ -99,7 +99,7 @@ def test_two_people_approve_with_their_keys(tidegate: Tidegate, opened: Opened, 
     assert json.loads(data.out).items() >= {"question": "wave@2", "version": "2", "answer": None}.items()
     for person in ("ann", "bob"):
         assert not opened.heard().enough
-        said = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--ssh-key", str(opened.keys[person]))
+        said = tidegate("approve", opened.id, "wave@2", "--reason", "fine", "--identity", f"ssh:{opened.keys[person]}")
         who = f"{person}@example.com (SSH key {fingerprint(opened.keys[person])})"
         assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2 by {who}\n")
         assert opened.events()[-1].message == f"{who}: fine"
@@ -117,9 +117,9 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(tidegate: Tide
             ["--by", "Head of Model Risk"],
             "a name alone is no approval of wave@2, which needs 2 of risk, not the one who",
         ),
-        (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
-        (["--ssh-key", str(opened.keys["cy"])], "who asked for the delivery does not count"),
-        (["--ssh-key", str(opened.keys["ann"]), "--by", "bob"], "--by is for a name without proof"),
+        (["--identity", f"ssh:{opened.keys['mallory']}"], "no key of allowed_signers made the signature"),
+        (["--identity", f"ssh:{opened.keys['cy']}"], "who asked for the delivery does not count"),
+        (["--identity", f"ssh:{opened.keys['ann']}", "--by", "bob"], "--by is for a name without proof"),
         ([], "nothing says who you are"),
     ):
         said = tidegate("approve", opened.id, "wave@2", *words)
@@ -147,14 +147,14 @@ def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opene
         (tmp_path / "trust.yaml").write_text(TRUST + oidc)
         opened.ask()
         (tmp_path / "token").write_text(issuer.token(now()))
-        unbound = tidegate("approve", opened.id, "wave@2", "--oidc-token-file", "token")
+        unbound = tidegate("approve", opened.id, "wave@2", "--identity", "oidc:token")
         assert (unbound.code, "was not issued for this statement" in unbound.err) == (2, True)
         digest = tidegate("approve", opened.id, "wave@2", "--write-statement", "said.json").out.split()[1]
         (tmp_path / "token").write_text(issuer.token(now(), nonce=digest))
-        said = tidegate("approve", opened.id, "wave@2", "--statement", "said.json", "--oidc-token-file", "token")
+        said = tidegate("approve", opened.id, "wave@2", "--statement", "said.json", "--identity", "oidc:token")
         assert (said.code, said.err) == (0, "")
         assert said.out.endswith(f"by ann@example.com (OIDC issuer {issuer.url})\n")
-        again = tidegate("approve", opened.id, "wave@2", "--reason", "once more", "--oidc-token-file", "token")
+        again = tidegate("approve", opened.id, "wave@2", "--reason", "once more", "--identity", "oidc:token")
         assert (again.code, "was not issued for this statement" in again.err) == (2, True)
         assert [each.person.identity for each in opened.heard().heard] == ["ann@example.com"]
 
@@ -163,7 +163,7 @@ def test_a_token_for_the_statement_is_as_good_as_a_key(tidegate: Tidegate, opene
 def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
     opened.ask()
     command = "sh -c 'echo {digest} > asked; exit 1'"
-    said = tidegate("approve", opened.id, "wave@2", "--oidc-token-command", command)
+    said = tidegate("approve", opened.id, "wave@2", "--identity", f"oidc-cmd:{command}")
     assert (said.code, "no token; it ended with 1" in said.err) == (2, True)
     assert len((tmp_path / "asked").read_text().strip()) == 64
 
@@ -171,7 +171,7 @@ def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: 
 def test_a_freeze_is_lifted_by_a_key_and_by_no_name(tidegate: Tidegate, opened: Opened) -> None:
     named = tidegate("approve", opened.id, "freeze", "--by", "ann")
     assert (named.code, "a name alone is no approval of freeze, which needs one of risk" in named.err) == (2, True)
-    assert tidegate("approve", opened.id, "freeze", "--ssh-key", str(opened.keys["ann"])).code == 0
+    assert tidegate("approve", opened.id, "freeze", "--identity", f"ssh:{opened.keys['ann']}").code == 0
 
 
 def test_a_delivery_whose_requester_must_be_known_is_not_opened_by_nobody(
@@ -193,15 +193,15 @@ def test_somebody_elses_delivery_is_resumed_by_those_who_may(
     for words, why in (
         ([], "the one who resumes this delivery must be one of on-call; prove who you are"),
         (["--by", "bob"], "must be one of on-call"),
-        (["--ssh-key", str(opened.keys["ann"])], "ann@example.com is not of on-call"),
-        (["--ssh-key", str(opened.keys["mallory"])], "no key of allowed_signers made the signature"),
-        (["--ssh-key", str(opened.keys["late"])], "no key of allowed_signers made the signature"),
+        (["--identity", f"ssh:{opened.keys['ann']}"], "ann@example.com is not of on-call"),
+        (["--identity", f"ssh:{opened.keys['mallory']}"], "no key of allowed_signers made the signature"),
+        (["--identity", f"ssh:{opened.keys['late']}"], "no key of allowed_signers made the signature"),
     ):
         said = tidegate(*resume, *words)
         assert (said.code, why in said.err) == (2, True), said.err
     # They may: what stops them is that it lives.
     for person in ("bob", "cy"):
-        said = tidegate(*resume, "--ssh-key", str(opened.keys[person]))
+        said = tidegate(*resume, "--identity", f"ssh:{opened.keys[person]}")
         assert (said.code, f"delivery {opened.id} of" in said.err) == (2, True), said.err
 
 
@@ -217,7 +217,7 @@ def test_a_token_that_was_used_or_has_ended_or_is_for_something_else_resumes_not
 
         def resumed(token: str) -> str:
             (tmp_path / "token").write_text(token)
-            said = tidegate("resume", opened.id, "--oidc-token-file", "token")
+            said = tidegate("resume", opened.id, "--identity", "oidc:token")
             assert said.code == 2, said.err
             return said.err
 
@@ -227,7 +227,7 @@ def test_a_token_that_was_used_or_has_ended_or_is_for_something_else_resumes_not
         used = issuer.token(now(), email="bob@example.com", nonce=digest if binding == "statement" else None)
         (tmp_path / "token").write_text(used)
         words = ["--statement", "said.json"] if binding == "statement" else []
-        assert tidegate("approve", opened.id, "wave@2", *words, "--oidc-token-file", "token").code == 0
+        assert tidegate("approve", opened.id, "wave@2", *words, "--identity", "oidc:token").code == 0
         assert {
             "statement": "the token was not issued for this statement",
             "lifetime": "its token was used for another answer before",
@@ -243,6 +243,6 @@ def test_a_trust_file_that_nobody_names_proves_nobody(
     """Not that of the working folder either, which may be a pull request's."""
     opened.ask()
     monkeypatch.delenv("TIDEGATE_TRUST")
-    said = tidegate("approve", opened.id, "wave@2", "--ssh-key", str(opened.keys["mallory"]))
+    said = tidegate("approve", opened.id, "wave@2", "--identity", f"ssh:{opened.keys['mallory']}")
     assert (said.code, "not checked here" in said.out) == (0, True)
     assert "the step that waits checks who this was" in said.err

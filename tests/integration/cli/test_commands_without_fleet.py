@@ -86,21 +86,21 @@ def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registere
     ledger.close("rolled-back", "gate quality: worse")
     assert (dry.code, said.code) == (2, 2)
     assert f"`deliver` would not begin: {said.err.split(': ', 1)[1]}" in dry.out
-    assert tidegate("history", "delivery.yaml", "-o", "name").out.count("\n") == 1
+    assert tidegate("status", "delivery.yaml", "--last", "20", "-o", "name").out.count("\n") == 1
 
 
 def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path, name: str) -> None:
-    before = tidegate("history", "delivery.yaml").out + tidegate("model", "list", name).out
+    before = tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out
     said = tidegate("deliver", "delivery.yaml", "--dry-run", "-o", "json")
     assert (said.code, said.json["refusals"]) == (0, [])
     assert said.json["steps"] == tidegate("plan", "delivery.yaml", "-o", "json").json["steps"]
-    assert tidegate("history", "delivery.yaml").out + tidegate("model", "list", name).out == before
+    assert tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out == before
 
 
 def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path, state: Path) -> None:
     said = tidegate("status", "delivery.yaml")
     assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
-    history = tidegate("history", "delivery.yaml")
+    history = tidegate("status", "delivery.yaml", "--last", "20")
     assert (history.code, history.out) == (0, "no delivery yet\n")
     as_json = tidegate("status", "delivery.yaml", "--output", "json").json
     assert as_json == {
@@ -152,11 +152,11 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     ledger.close("rolled-back", "gate quality:\n::debug::x")
     over = tidegate("status", "delivery.yaml")
     assert over.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: rolled-back: gate quality: ::debug::x\n")
-    [line] = tidegate("history", "delivery.yaml").out.splitlines()[1:]
+    [line] = tidegate("status", "delivery.yaml", "--last", "20").out.splitlines()[1:]
     assert line.startswith(f"{ledger.delivery}  2 ")
     assert line.endswith("  rolled-back: gate quality: ::debug::x")
-    assert tidegate("history", "delivery.yaml", "-o", "name").out == f"{ledger.delivery}\n"
-    [past] = tidegate("history", "delivery.yaml", "-o", "json").json
+    assert tidegate("status", "delivery.yaml", "--last", "20", "-o", "name").out == f"{ledger.delivery}\n"
+    [past] = tidegate("status", "delivery.yaml", "--last", "20", "-o", "json").json
     assert (past["id"], past["outcome"], past["alive"]) == (ledger.delivery, "rolled-back", False)
 
 
@@ -204,7 +204,7 @@ def test_a_wrong_address_for_metrics_stops_a_delivery_before_it_does_anything(
     assert set(tmp_path.iterdir()) == there
 
 
-READERS = ("status", "plan", "history", "model list")
+READERS = ("status", "plan", "status --last 20", "model list")
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -214,5 +214,5 @@ def test_a_command_that_only_reads_makes_nothing(
     before = sorted(tmp_path.rglob("*"))
     said = tidegate(*command.split(), *([name] if command == "model list" else []), "--state", "there-is-none")
     # Neither is there a fleet to show, or a model to plan for.
-    assert (said.code, "Traceback" in said.err) == ({"history": 0, "status": 4}.get(command, 2), False)
+    assert (said.code, "Traceback" in said.err) == ({"status --last 20": 0, "status": 4}.get(command, 2), False)
     assert sorted(tmp_path.rglob("*")) == before

@@ -18,7 +18,7 @@ from alike import one_of
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 SECONDS = 60.0
 TYPED = {
-    "tidegate hist": "history",
+    "tidegate stat": "status",
     "tidegate gate co": "compare",
     "tidegate completion z": "zsh",
     "tidegate status --out": "--output",

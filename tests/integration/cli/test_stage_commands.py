@@ -100,4 +100,7 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(tidegate: Tidegat
 
 def test_a_delivery_that_nobody_opened_is_told(tidegate: Tidegate, registered: Path) -> None:
     said = tidegate("stage", "build", "--delivery", "a" * 32)
-    assert (said.code, said.err) == (2, f"tidegate: there is no delivery {'a' * 32}; `tidegate history` lists them\n")
+    assert (said.code, said.err) == (
+        2,
+        f"tidegate: there is no delivery {'a' * 32}; `tidegate status --last 20` lists them\n",
+    )

@@ -16,7 +16,7 @@ from fakes.services.sockets import free_address
 from pipelines.adapters.git.remote import GitRemote
 from pipelines.repository import BranchMoved, GitAway, GitMissing, GitRefused
 from pipelines.spec.git import GitSpec
-from tidegate.core.access.secrets import CredentialMissing, SecretStore
+from tidegate.core.access import CredentialMissing, SecretStore
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError

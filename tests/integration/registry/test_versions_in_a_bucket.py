@@ -142,7 +142,7 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)
     assert (planned.returncode, begun.returncode) == (2, 2)
     assert begun.stderr.endswith(f"tidegate: {lacks}\n")
-    assert not tidegate(uri, "history", str(spec), "-o", "name").stdout
+    assert not tidegate(uri, "status", str(spec), "-o", "name").stdout
 
 
 def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path: Path) -> None:

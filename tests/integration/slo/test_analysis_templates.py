@@ -14,7 +14,7 @@ from fakes.services.prometheus import asked, prometheus, written_down
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.model import EventSli, KubernetesNames, Slo
 from slo.windows import windows_for
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 

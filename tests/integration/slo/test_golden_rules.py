@@ -22,9 +22,9 @@ from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import windows_for
-from tidegate.core.durations import PrometheusDuration
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import load_spec
+from tidegate.core.units import PrometheusDuration
 
 CASES = sorted(path.parent for path in (Path(__file__).parents[2] / "golden" / "slo").glob("*/spec.yaml"))
 REGENERATE = "TIDEGATE_REGENERATE" in os.environ

@@ -22,8 +22,7 @@ from slo.rules import rules_for
 from slo.signals import signal_groups
 from slo.spec import CountedBy, SloSpec
 from slo.windows import windows_for
-from tidegate.core.metrics.presets import PresetName
-from tidegate.core.metrics.sources import MetricNames, MetricSource
+from tidegate.core.metrics import MetricNames, MetricSource, PresetName
 from tidegate.core.spec import parse_spec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "presets"

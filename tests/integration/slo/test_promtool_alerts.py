@@ -14,7 +14,7 @@ from slo.model import Alert, EventSli, Slo, SloGroup
 from slo.outputs import rule_file
 from slo.rules import RuleOptions, identity, rules_for, selector, sli_error
 from slo.windows import AlertWindow, windows_for
-from tidegate.core.durations import prometheus_duration
+from tidegate.core.units import prometheus_duration
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 

@@ -231,7 +231,7 @@ def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["tidegate", "hist"], {"history"}),
+        (["tidegate", "stat"], {"status"}),
         (["tidegate", "deliver", "--keep"], {"--keep-fleet"}),
     ],
     ids=str,

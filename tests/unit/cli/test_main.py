@@ -90,6 +90,10 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
         ),
         (["schema", "nope"], "tidegate: no schema is called `nope`; known: delivery, trust, gates, batch"),
         (
+            ["model", "list", "m", "--tracking-uri", "localhost:5000"],
+            "tidegate: MLflow store localhost:5000: found no http:// or https://; say http://localhost:5000",
+        ),
+        (
             ["model", "alias", "m", "1", "v2"],
             "tidegate: alias `v2`: a name that MLflow keeps for versions; such as challenger, champion, production",
         ),

@@ -47,7 +47,7 @@ def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
 
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
-    *("plan", "deliver", "status", "history", "report", "stage open", "workflow render", "doctor", "serve"),
+    *("plan", "deliver", "status", "status --last 2", "report", "stage open", "workflow render", "doctor", "serve"),
     *("rollout render", "rollback --to 1 --start --yes", "audit verify --all", "notify"),
     *("engine build models:/m/1", "fleet up", "slo export {} slo"),
 )

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.access.file import PrometheusAccessFile, endpoint_at
-from tidegate.core.access.model import CredentialSource, PrometheusEndpoint, conflicts_for_keda, conflicts_for_rollouts
-from tidegate.core.access.secrets import CredentialMissing, SecretStore, scrubbed
+from tidegate.core.access import (
+    CredentialMissing,
+    CredentialSource,
+    PrometheusAccessFile,
+    PrometheusEndpoint,
+    SecretStore,
+    conflicts_for_keda,
+    conflicts_for_rollouts,
+    endpoint_at,
+    scrubbed,
+)
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -58,3 +58,9 @@ def test_remarks_are_harmless(more: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", ["vector", "matrix"])
 def test_null_is_nothing_found(kind: str) -> None:
     assert asked(success({"resultType": kind, "result": None})) == InstantResult(kind, [])
+
+
+def test_one_that_is_away_is_told_in_plain_words() -> None:
+    with pytest.raises(PrometheusUnreachable) as caught:
+        PrometheusClient("http://127.0.0.1:9", timeout_seconds=5).query("x")
+    assert caught.value.detail == "Connection refused"

@@ -10,11 +10,10 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from tidegate.core.durations import Duration
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.quantities import Percent
 from tidegate.core.spec import MOST_PROBLEMS, SpecError, load_spec, parse_spec
+from tidegate.core.units import Duration, Percent
 
 
 class Harbour(SpecModel):
@@ -55,6 +54,10 @@ def test_an_unknown_key_is_told_with_the_nearest_known_one() -> None:
     assert problems("name: north\nweit: 5s\n") == [
         "voyage.yaml:2: weit: found an unknown key; expected wait (the nearest known key)"
     ]
+
+
+def test_a_key_may_be_empty() -> None:
+    assert problems("name: n\n'': 1\n")[0].startswith("voyage.yaml:2: found an unknown key; expected one of name")
 
 
 def test_an_unknown_key_inside_a_list_names_the_keys_of_that_place() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
-from tidegate.core.yaml_text import MOST_CHARACTERS, Unclear, composed, content_of
+from tidegate.core.yaml_text import MOST_CHARACTERS, Unclear, all_composed, content_of
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 11)
@@ -60,8 +60,10 @@ def test_a_file_that_is_too_large_says_so(tmp_path: Path) -> None:
         load_spec(tmp_path / "ship.yaml", Ship)
 
 
-def test_the_kind_of_a_file_is_read_without_following_it(tmp_path: Path) -> None:
-    (tmp_path / "ship.yaml").write_text("kind: Ship\n" + MERGES)
+def test_the_kind_of_a_file_is_read_before_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "ship.yaml").write_text("kind: Ship\nname: [\n")
+    assert stated_kind(tmp_path / "ship.yaml") is None
+    (tmp_path / "ship.yaml").write_text("kind: Ship\nmast: 1\n")
     assert stated_kind(tmp_path / "ship.yaml") == "Ship"
     assert stated_kind(tmp_path / "nowhere.yaml") is None
 
@@ -90,8 +92,7 @@ def test_what_is_quoted_is_short_and_holds_no_password() -> None:
     ],
 )  # fmt: skip
 def test_a_plain_scalar_is_what_yaml_1_2_says(written: str, said: object) -> None:
-    root = composed(written)
-    assert root is not None
+    (root,) = all_composed(written)
     found = content_of(root)
     assert (found, isinstance(found, type(said))) == (said, True)
     quoted = written.startswith("'")

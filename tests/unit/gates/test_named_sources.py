@@ -9,7 +9,7 @@ from gates.evidence.names import EvidenceNames, named_by
 from gates.evidence.scrape import batch_of
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey
-from tidegate.core.metrics.sources import MetricSource
+from tidegate.core.metrics import MetricSource
 
 KEY = ArmKey(region="", role="canary", version="7")
 ARMS = {"stable": "llm-stable", "canary": "llm-canary"}

@@ -80,7 +80,7 @@ async def test_a_proven_approval_lets_it_go_on_and_says_by_whom_and_how(tmp_path
     [waiting] = [event for event in world.recorder.events if event.kind == "waiting"]
     assert waiting.message == (
         "for an approval of wave@1 by one of risk until 2026-01-01 00:10 UTC: "
-        "`tidegate approve 1 wave@1 --ssh-key FILE`"
+        "`tidegate approve 1 wave@1 --identity ssh:FILE`"
     )
     said = "wave@1 was approved by ann (SSH key SHA256:x): looks fine"
     assert [event.message for event in world.recorder.events if event.kind == "allowed"] == [said]
@@ -338,7 +338,7 @@ KEYS = "allowed_signers: allowed_signers\ngroups: {risk: [ann, bob, ann@corp]}\n
         ("{before: finalize}", "{}", r"approvals\[0\].by: nobody can prove who they are; .* `by: names`"),
         ("{before: finalize, by: {groups: [board]}}", KEYS, "board is no group of trust.yaml"),
         ("{before: finalize, by: {groups: [risk], count: 3}}", KEYS, "3 of risk, who are 2"),
-        ("{before: finalize, not_the_requester: true}", KEYS, "it is not known who asks; .*--ssh-key"),
+        ("{before: finalize, not_the_requester: true}", KEYS, "it is not known who asks; .*--identity"),
     ],
 )
 def test_a_delivery_that_would_wait_in_vain_is_not_opened(approval: str, trust: str, complaint: str) -> None:

@@ -15,8 +15,8 @@ from pipelines.errors import PlanRefused
 from pipelines.plan.gates import GatedStage, burn_gate, gates_in
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
-from tidegate.core.durations import format_duration
 from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.units import format_duration
 
 SLOS = """
 slos:

@@ -197,6 +197,25 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
             "expected at most 200 regions in all waves together",
         ),
         (
+            10,
+            "  - canary: {weights: [50, 100]}",
+            "10: stages[2].canary.weights[1]: found 100; expected at most 99: the promotion after the last weight is "
+            "the 100 %",
+        ),
+        (6, "gates: {latency: 20%}", "6: gates.latency: found '20%'; expected a mapping such as `{max_increase: 20%}`"),
+        (6, "gates: {latency: {quantile: p95}}", "6: gates.latency.quantile: found 'p95'; expected 0.95"),
+        (
+            11,
+            "regions: [eu-west-1]",
+            "11: regions: found ['eu-west-1']; expected a mapping such as `{waves: [[eu-west-1]]}`",
+        ),
+        (
+            4,
+            "model: support-llm",
+            "4: model: found 'support-llm'; expected a mapping such as `{name: support-llm}`",
+        ),
+        (12, "fleet: local", "12: fleet: found 'local'; expected a mapping such as `{kind: local}`"),
+        (
             12,
             "traffic: {requests_per_second: 0}",
             "12: traffic.requests_per_second: found 0; expected greater than 0",
@@ -335,7 +354,7 @@ def test_clusters_may_have_what_this_machine_has_not() -> None:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("  kind: agro", "13: fleet: found {'kind': 'agro'"),
+        ("  kind: agro", "13: fleet: found kind agro; expected 'local', 'argo'"),
         (
             "  kind: argo\n  ports: {}",
             "15: fleet.ports: found an unknown key; expected ",

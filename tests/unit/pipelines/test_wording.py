@@ -8,7 +8,7 @@ from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted
 from gates.model import GateOutcome, Verdict
 from pipelines.events.state import GateState, TimedVerdict, state_of
 from pipelines.views.wording import comparisons, decision, headline, key_numbers, label, number, others, stopwatch
-from tidegate.core.durations import duration
+from tidegate.core.units import duration
 
 
 def gate(name: str, **numbers: float) -> GateState:

@@ -5,7 +5,7 @@ from fakes.clock import FakeClock
 
 from registry.model import DeliverySummary
 from registry.ownership import LIVE_SECONDS, contest, life_of, why_dead
-from tidegate.core.silence import WATCH_SECONDS, Life, Watch
+from tidegate.core.clock import WATCH_SECONDS, Life, Watch
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ from registry.conventions import MACHINE, PID
 from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
 from registry.model import Event, ModelVersion
 from registry.ownership import LIVE_SECONDS
+from tidegate.core.clock import WATCH_SECONDS
 from tidegate.core.errors import Refused
-from tidegate.core.silence import WATCH_SECONDS
 
 NAME = "support-llm"
 VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)

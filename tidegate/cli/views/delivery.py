@@ -21,8 +21,8 @@ from pipelines.events.state import DeliveryState, GateState, RegionTraffic, Step
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
 from registry.model import Event, StepId
 from tidegate.core.clock import Clock
-from tidegate.core.durations import duration
 from tidegate.core.text import one_line
+from tidegate.core.units import duration
 
 
 def follow(

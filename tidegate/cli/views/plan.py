@@ -9,8 +9,8 @@ from math import exp
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, GateForecast
 from pipelines.model import GatePlan, Plan, PlanStep, UnresolvedPlan
-from tidegate.core.durations import duration
 from tidegate.core.text import table_cell
+from tidegate.core.units import duration
 
 COLUMNS = ("gate", "healthy: passes after", "regression", "caught after", "seen in time")
 

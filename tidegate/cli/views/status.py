@@ -1,4 +1,4 @@
-"""`tidegate status` and `tidegate history` as lines and as JSON."""
+"""`tidegate status`, of regions and of deliveries, as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, 
 from pipelines.views.wording import by_reason, people
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
-from tidegate.core.durations import duration
+from tidegate.core.units import duration
 
 NOTABLE_SECONDS = 60.0
 """A carrier renews its heartbeat every few seconds; a longer silence is worth a word."""

@@ -7,15 +7,13 @@ imported where it is first needed; the `ModuleNotFoundError` is told by `not_ins
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from tidegate.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 US = "tidegate"
 
@@ -50,27 +48,19 @@ def require(*modules: str) -> None:
         NotInstalled: for the first that is not there.
     """
     for module in modules:
-        if not _is_there(module):
-            raise not_installed(module)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    # A package inside one that is not there.
-    except ModuleNotFoundError:
-        return False
+        # Of a package inside one that is not there no spec can be asked.
+        with suppress(ModuleNotFoundError):
+            if find_spec(module) is not None:
+                continue
+        raise not_installed(module)
 
 
 def install_command(module: str) -> str:
-    """The command that brings a top-level module, and with it whatever the extra has that has it."""
+    """The command that brings a top-level module, and with it whatever the smallest extra has that has it."""
     name = distribution_of(module)
-    # The smallest: others are made of it.
-    having = ((len(names), extra) for extra, names in extras().items() if name in names)
-    _, extra = min(having, default=(0, ""))
+    having = [packages for packages in extras().values() if name in packages]
     # By their own names, since an index need not have tidegate.
-    packages = (f"{each.name}{each.specifier}" for each in _own(extra)) if extra else [name]
-    return f"pip install {shlex.join(packages)}"
+    return f"pip install {shlex.join(min(having, key=len, default={name: name}).values())}"
 
 
 def distribution_of(module: str) -> str:
@@ -79,26 +69,23 @@ def distribution_of(module: str) -> str:
 
 
 @cache
-def extras() -> dict[str, frozenset[str]]:
-    """The distributions that each extra names."""
+def extras() -> Mapping[str, Mapping[str, str]]:
+    """The distributions that each extra names, by their canonical names, as pip installs them."""
     # No command that works needs it.
+    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     try:
-        named = distribution(US).metadata.get_all("Provides-Extra") or ()
+        us = distribution(US)
     except PackageNotFoundError:
         return {}
-    return {extra: frozenset(canonicalize_name(each.name) for each in _own(extra)) for extra in named}
-
-
-@cache
-def _own(extra: str) -> tuple[Requirement, ...]:
-    """What an extra requires besides other extras of tidegate."""
-    from packaging.requirements import Requirement
-
-    read = [Requirement(each) for each in distribution(US).requires or () if not each.startswith(f"{US}[")]
-    return tuple(
-        each
-        for each in read
-        if each.marker and each.marker.evaluate({"extra": extra}) and not each.marker.evaluate({"extra": ""})
-    )
+    # Other extras of tidegate are named beside their packages.
+    required = [Requirement(each) for each in us.requires or () if not each.startswith(f"{US}[")]
+    return {
+        extra: {
+            canonicalize_name(each.name): f"{each.name}{each.specifier}"
+            for each in required
+            if each.marker and each.marker.evaluate({"extra": extra}) and not each.marker.evaluate({"extra": ""})
+        }
+        for extra in us.metadata.get_all("Provides-Extra") or ()
+    }

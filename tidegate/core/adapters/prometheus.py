@@ -6,22 +6,33 @@ in a few shared threads, and those that wait for a Prometheus that is away would
 
 from __future__ import annotations
 
+import logging
 import ssl
+import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from tidegate.core.access.model import PrometheusAccess, PrometheusEndpoint
-from tidegate.core.access.secrets import SecretStore, scrubbed
-from tidegate.core.adapters.prometheus_auth import Requester, RequestProof
+from tidegate.core.access import (
+    AuthKind,
+    CredentialMissing,
+    CredentialSource,
+    PrometheusEndpoint,
+    SecretStore,
+    SigV4,
+    scrubbed,
+)
+from tidegate.core.adapters.extras import require
 from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import request_hook
-from tidegate.core.text import LONGEST, json_of, one_line, parsed, redacted
+from tidegate.core.text import LONGEST, json_of, one_line, redacted
 
 
 class PrometheusUnreachable(OutsideError):
@@ -77,24 +88,37 @@ _SCALAR: TypeAdapter[Sample] = TypeAdapter(Sample)
 _HINT = "is it running, and is this its address?"
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
 """What a server's TLS says to a client's certificate, or to none."""
-MOST_REDIRECTS = 5
+_WORDS = {
+    AuthKind.BEARER: "the token",
+    AuthKind.BASIC: "the name and password",
+    AuthKind.CERTIFICATE: "the client certificate",
+    AuthKind.SIGV4: "the AWS signature with keys",
+}
 
 
 class PrometheusClient:
-    """Asks one Prometheus; every answer is of one evaluation time. Nothing is asked twice: callers ask again anyway."""
+    """Asks one Prometheus; every answer is of one evaluation time. Nothing is asked twice: callers ask again anyway.
+
+    Secrets are read for each request: one that was rotated in a file is used at once.
+    """
 
     def __init__(
         self, at: str | PrometheusEndpoint, *, timeout_seconds: float, secrets: SecretStore | None = None
     ) -> None:
-        """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked yet.
+        """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked and no secret read yet.
 
         Raises:
             NotInstalled: a package that its credentials need is not there.
         """
-        url = at.url if isinstance(at, PrometheusEndpoint) else at
-        self._url, self._own = redacted(url.rstrip("/")), _named_in(url)
-        self._requester = Requester(at if isinstance(at, PrometheusEndpoint) else PrometheusAccess(), secrets)
+        self._at = at if isinstance(at, PrometheusEndpoint) else PrometheusEndpoint(url=at)
+        self._url, self._auth = self._at.url.rstrip("/"), self._at.auth
+        self._secrets = secrets or SecretStore()
         self._timeout_seconds = timeout_seconds
+        self._aws: Any = None
+        if self._auth and self._auth.sigv4:
+            require("botocore")
+            # With DEBUG it writes down what it signs, a session's token among it.
+            logging.getLogger("botocore.auth").setLevel(logging.INFO)
 
     def query(self, query: str, at: datetime | None = None) -> InstantResult:
         """The result of an instant query, of now without `at`.
@@ -131,7 +155,7 @@ class PrometheusClient:
         text = scrubbed(response.text, secrets)
         if response.status_code in (401, 403):
             raise PrometheusDenied(
-                f"Prometheus at {self._url} refuses {self._requester.proof} ({response.status_code})",
+                f"Prometheus at {self._url} refuses {self._who} ({response.status_code})",
                 hint="are they those of this Prometheus, still valid, and allowed to read?",
                 detail=text[:200],
             )
@@ -148,44 +172,111 @@ class PrometheusClient:
 
     def _sent(self, url: str) -> tuple[httpx.Response, tuple[str, ...]]:
         """The answer, and what no one may read of the request. Credentials go to this Prometheus, and nowhere else."""
-        for _ in range(MOST_REDIRECTS):
-            proof = self._own or self._requester.sign("GET", url)
-            with httpx.Client(
-                timeout=self._timeout_seconds,
-                verify=self._requester.tls(_public_authorities) if url.startswith("https:") else False,
-                # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
-                trust_env=False,
-                event_hooks={"request": [request_hook()]},
-            ) as client:
-                response = client.get(url, headers=dict(proof.headers))
-            if response.next_request is None:
-                return response, proof.secrets
-            url = self._next(url, str(response.next_request.url))
-        raise PrometheusUnreachable(f"{self._url} redirects in a circle", hint=_HINT)
+        headers, secrets = self._headers(url)
+        with httpx.Client(
+            timeout=self._timeout_seconds,
+            verify=self._trust() if url.startswith("https:") else False,
+            # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
+            trust_env=False,
+            event_hooks={"request": [request_hook()]},
+        ) as client:
+            response = client.get(url, headers=headers)
+        if response.is_redirect:
+            target = redacted(response.headers.get("location", "")).partition("/api/v1/")[0]
+            hint = "name the address at which it answers itself: credentials are sent nowhere else"
+            raise PrometheusUnreachable(f"{self._url} redirects to {target}", hint=hint)
+        return response, secrets
 
-    def _next(self, url: str, target: str) -> str:
-        if _origin(url) != _origin(target) and (self._own or self._requester.is_known):
-            raise PrometheusUnreachable(
-                f"{self._url} redirects to {_origin(target)}, where its credentials are not sent",
-                hint="name the address at which it answers itself",
-            )
-        return target
+    @property
+    def _who(self) -> str:
+        """For people, what says who asks and where that is: `the token in the variable X`."""
+        if self._auth is None:
+            return "requests without credentials"
+        places = self._places(source for _, source in self._at.secrets())
+        return f"{_WORDS[self._auth.kind]} in {places or 'the usual places of AWS'}"
+
+    def _places(self, sources: Iterable[CredentialSource]) -> str:
+        return " and ".join(dict.fromkeys(map(self._secrets.where, sources)))
+
+    def _headers(self, url: str) -> tuple[dict[str, str], tuple[str, ...]]:
+        """What says who asks, for a GET without a body, and the texts in it that nobody else may read."""
+        headers = {self._at.TENANT_HEADER: self._at.tenant} if self._at.tenant else {}
+        auth, text = self._auth, self._secrets.text
+        if auth and auth.bearer:
+            token = text(auth.bearer)
+            # The library that would refuse it would quote it.
+            if not token.isascii() or not token.isprintable() or " " in token:
+                message = f"what {self._secrets.where(auth.bearer)} holds is no token: it has spaces or line ends"
+                raise CredentialMissing(message, hint="write the token alone, in one line")
+            return {**headers, "Authorization": f"Bearer {token}"}, (token,)
+        if auth and auth.basic:
+            name, password = auth.basic.username, text(auth.basic.password)
+            both = f"{name if isinstance(name, str) else text(name)}:{password}"
+            encoded = b64encode(both.encode()).decode()
+            return {**headers, "Authorization": f"Basic {encoded}"}, (password, encoded)
+        if auth and auth.sigv4:
+            return self._signed(auth.sigv4, url, headers)
+        return headers, ()
+
+    def _signed(self, aws: SigV4, url: str, headers: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Amazon's request signature, version 4, by botocore."""
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+
+        if aws.access_key and aws.secret_key:
+            places = (aws.access_key, aws.secret_key, aws.session_token)
+            keys = Credentials(*(self._secrets.text(place) for place in places if place))
+        else:
+            keys = self._usual_keys(aws.profile)
+        request = AWSRequest(method="GET", url=url, headers=dict(headers))
+        SigV4Auth(keys, aws.service, aws.region).add_auth(request)
+        signed = dict(request.headers.items())
+        return signed, (keys.secret_key, keys.token or "", signed["Authorization"])
+
+    def _usual_keys(self, profile: str | None) -> Any:
+        """Those that AWS' own tools would use; those of a role are got again before they end."""
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+
+        try:
+            self._aws = self._aws or Session(profile=profile).get_credentials()
+            if self._aws:
+                return self._aws.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise CredentialMissing(f"no AWS credentials: {error}", hint="check the profile and its files") from error
+        hint = "name `access_key` and `secret_key`, or give this process a role"
+        raise CredentialMissing("no AWS credentials were found", hint=hint)
+
+    def _trust(self) -> ssl.SSLContext:
+        """The authorities to believe and the certificate to show."""
+        shown = self._auth.certificate if self._auth else None
+        sources = (self._at.ca, *((shown.certificate, shown.key) if shown else (None, None)))
+        try:
+            return _context(*(self._secrets.text(source) if source else "" for source in sources))
+        except (ssl.SSLError, ValueError) as error:
+            places = self._places(filter(None, sources))
+            message = f"what {places} holds is no certificate in PEM" + (", or not with its key" if shown else "")
+            raise CredentialMissing(message, hint="write it as PEM") from error
 
     def _unreachable(self, error: Exception) -> PrometheusUnreachable:
-        tls = next(_tls_errors(error), None)
+        tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
         if isinstance(tls, ssl.SSLCertVerificationError):
+            authority = f"those in {self._secrets.where(self._at.ca)}" if self._at.ca else "the public authorities"
             return PrometheusUntrusted(
                 f"the certificate of Prometheus at {self._url} is not trusted: {tls.verify_message}",
-                hint=f"we trust {self._requester.authority}; name its authority in `ca`",
-                detail=repr(error),
+                hint=f"we trust {authority}; name its authority in `ca`",
+                detail=str(error),
             )
         if tls is not None and any(word in str(tls) for word in _WANTS_CERTIFICATE):
             return PrometheusDenied(
-                f"Prometheus at {self._url} refuses {self._requester.proof} in the TLS handshake",
+                f"Prometheus at {self._url} refuses {self._who} in the TLS handshake",
                 hint="it wants a client certificate of an authority that it trusts",
                 detail=str(tls),
             )
-        return PrometheusUnreachable(f"Prometheus at {self._url} does not answer", hint=_HINT, detail=repr(error))
+        words = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
+        detail = next(words, None) or str(error)
+        return PrometheusUnreachable(f"Prometheus at {self._url} does not answer", hint=_HINT, detail=detail)
 
 
 def _not_whole(answer: Mapping[str, Any]) -> str:
@@ -213,28 +304,27 @@ def _result(data: object) -> InstantResult:
     return InstantResult("scalar", [], _SCALAR.validate_python(known.get("result")))
 
 
-def _public_authorities() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+@lru_cache(maxsize=4)
+def _context(authorities: str, certificate: str, key: str) -> ssl.SSLContext:
+    """By texts in PEM. Kept: reading the public authorities takes longer than a query."""
+    if authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context = httpx.create_ssl_context(trust_env=False)
+    if certificate:
+        # OpenSSL takes certificates to show from files alone.
+        with tempfile.TemporaryDirectory() as folder:
+            files = Path(folder, "certificate"), Path(folder, "key")
+            for file, text in zip(files, (certificate, key), strict=True):
+                file.touch(mode=0o600)
+                file.write_text(text, encoding="utf-8")
+            # An empty password, or it would ask for one at the terminal.
+            context.load_cert_chain(*files, password="")
+    return context
 
 
-def _named_in(url: str) -> RequestProof | None:
-    """A name and password that stand in an address; they are taken out of it, so that no log has them."""
-    parts = parsed(url)
-    if parts is None or parts.username is None:
-        return None
-    password = unquote(parts.password or "")
-    both = b64encode(f"{unquote(parts.username)}:{password}".encode()).decode()
-    return RequestProof({"Authorization": f"Basic {both}"}, (password, both))
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return f"{parts.scheme}://{parts.hostname}:{port}"
-
-
-def _tls_errors(error: BaseException | None) -> Iterator[ssl.SSLError]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, ssl.SSLError):
-            yield error
+        yield error
         error = error.__cause__ or error.__context__

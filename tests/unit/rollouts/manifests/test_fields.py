@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.access.model import Url
+from tidegate.core.access import Url
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import SpecError, parse_spec
 

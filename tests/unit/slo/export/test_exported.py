@@ -16,8 +16,8 @@ from slo.formats import read
 from slo.rules import rules_for
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
-from tidegate.core.durations import parse_prometheus_duration
 from tidegate.core.names import DELIVERY, object_name
+from tidegate.core.units import parse_prometheus_duration
 
 KIBIBYTE = 1024
 APPLY_AT_MOST = 256 * KIBIBYTE

@@ -22,7 +22,7 @@ from slo.kubernetes.analysis import (
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
 from slo.promql import count_of_arm, of_arm, series_of
 from slo.windows import windows_for
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.errors import UsageError
 
 ERRORS = EventSli(

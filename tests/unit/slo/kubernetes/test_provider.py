@@ -11,7 +11,7 @@ from slo.kubernetes.analysis import AnalysisStage, analysis_template
 from slo.kubernetes.provider import analysis_provider
 from slo.model import EventSli, KubernetesNames, Slo
 from slo.windows import windows_for
-from tidegate.core.access.model import PrometheusEndpoint
+from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.errors import UsageError
 
 URL = "https://mimir.example.com/prometheus"

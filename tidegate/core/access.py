@@ -1,21 +1,25 @@
-"""What a spec says of a Prometheus-compatible API: address, tenant, credentials, trusted authority.
+"""What a spec says of a Prometheus-compatible API (address, tenant, credentials, trusted authority), and its secrets.
 
-A secret never stands here, only where it is: an environment variable, a file, a key of a Kubernetes Secret. A text in
-a secret's place is refused without being quoted.
+A secret never stands in a spec, only where it is: an environment variable, a file, a key of a Kubernetes Secret. A text
+in a secret's place is refused without being quoted.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar
-from urllib.parse import urlsplit
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.files import Unreadable, read_text
 from tidegate.core.model import Loc, SpecConflict, SpecModel, at_odds
+from tidegate.core.spec import load_spec
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
 """Address with `http://` or `https://`, without a name or password before the host, and without a query."""
@@ -40,11 +44,14 @@ def _unquoted(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
 class AccessPart(SpecModel):
     """A mapping; anything else in its place may be the secret itself, and is not quoted."""
 
+    form: ClassVar[str] = ""
+    """In words, where its keys do not say enough."""
+
     @model_validator(mode="before")
     @classmethod
     def _is_a_mapping(cls, said: object) -> object:
         if not isinstance(said, Mapping | cls):
-            raise at_odds("something else", f"a mapping with {', '.join(cls.model_fields)}")
+            raise at_odds("something else", cls.form or f"a mapping with {', '.join(cls.model_fields)}")
         return said
 
 
@@ -65,17 +72,11 @@ def _absolute(value: object) -> object:
 class CredentialSource(AccessPart):
     """Where a secret is. Read again for every request, so that one that was rotated is used at once."""
 
+    form = _PLACES
     env: Annotated[str, _unquoted(_VARIABLE, "the name of an environment variable")] | None = None
     file: Annotated[Path, BeforeValidator(_absolute)] | None = None
     secret: SecretKey | None = None
     """In pods of workflows, and for what asks from inside a cluster: Argo Rollouts, KEDA."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_a_mapping(cls, said: object) -> object:
-        if not isinstance(said, Mapping | cls):
-            raise at_odds("something else", _PLACES)
-        return said
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> CredentialSource:
@@ -86,25 +87,17 @@ class CredentialSource(AccessPart):
         return self
 
 
-def _name_too(value: object) -> object:
-    return str(value) if isinstance(value, int) else value
+_Username = Annotated[str, BeforeValidator(lambda name: str(name) if isinstance(name, int) else name)]
 
 
 class BasicAuth(AccessPart):
     """Name and password."""
 
-    username: str | CredentialSource = Field(union_mode="left_to_right")
+    username: _Username | CredentialSource = Field(union_mode="left_to_right")
     """The name itself, or where it is; KEDA reads it from a Secret alone."""
     password: CredentialSource
     header: SecretKey | None = None
     """A key that holds the whole value of the header, `Basic` and what follows: Argo Rollouts cannot make it."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_too(cls, said: object) -> object:
-        if isinstance(said, Mapping) and "username" in said:
-            return {**said, "username": _name_too(said["username"])}
-        return said
 
 
 class ClientCertificate(AccessPart):
@@ -201,11 +194,6 @@ class PrometheusEndpoint(PrometheusAccess):
 
     url: Url
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether anyone on the way reads what is sent."""
-        return urlsplit(self.url).scheme == "http"
-
 
 def endpoint_too(address: object) -> object:
     """An address alone is an endpoint that asks for nothing."""
@@ -245,3 +233,93 @@ def conflicts_for_keda(endpoint: PrometheusEndpoint) -> Iterator[SpecConflict]:
     for where, source in wanted.items():
         if source.secret is None:
             yield SpecConflict(where, "no Secret for KEDA", "`secret` too, or " + _ANOTHER.format(who="keda"))
+
+
+class PrometheusAccessFile(PrometheusAccess):
+    """The file of `--prometheus-access`: how a Prometheus is asked that no spec names."""
+
+    api_version: Literal["tidegate/v1"] = Field(default="tidegate/v1", alias="apiVersion")
+    kind: Literal["PrometheusAccess"] = "PrometheusAccess"
+
+
+def endpoint_at(url: str, access: Path | None) -> PrometheusEndpoint:
+    """The endpoint at an address that the command line names, with the access of a file, if any.
+
+    Raises:
+        UsageError: it is no address, or has a name and password in it.
+        SpecError: the file is wrong.
+    """
+    said = load_spec(access, PrometheusAccessFile) if access else PrometheusAccess()
+    try:
+        return PrometheusEndpoint(url=url, tenant=said.tenant, ca=said.ca, auth=said.auth)
+    except ValidationError as error:
+        raise UsageError(
+            f"--prometheus: found {url!r}; expected an address such as http://localhost:9090",
+            hint="without a name, a password and a query: --prometheus-access FILE says who asks",
+        ) from error
+
+
+SECRETS_FOLDER = "TIDEGATE_SECRETS"
+"""The variable that says where Secrets are mounted: each a folder with its name, and a file for each of its keys."""
+
+MOST_BYTES = 1024 * 1024
+"""Of a file; what a Secret holds."""
+
+SHORTEST = 4
+"""Characters of a text that is taken for a secret where others' words are cleaned: `a` is everywhere."""
+
+
+class CredentialMissing(OutsideError):
+    """A secret is not where the spec says that it is."""
+
+
+@dataclass(frozen=True)
+class SecretStore:
+    """The places of this process. Nothing is kept: what is asked for again is read again."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def _path(self, source: CredentialSource) -> Path | None:
+        folder = self.environment.get(SECRETS_FOLDER)
+        return Path(folder, source.secret.name, source.secret.key) if source.secret and folder else source.file
+
+    def where(self, source: CredentialSource) -> str:
+        """For people: `the variable X`, `the file /x`."""
+        if path := self._path(source):
+            return f"the file {path}"
+        if source.env:
+            return f"the variable {source.env}"
+        return f"the Secret {source.secret.name}, key {source.secret.key}" if source.secret else "nowhere"
+
+    def text(self, source: CredentialSource) -> str:
+        """The secret, without spaces and line ends around it.
+
+        Raises:
+            CredentialMissing: it is not there, or is empty.
+        """
+        if path := self._path(source):
+            try:
+                # A device or a pipe would be waited for.
+                found = read_text(path, most_bytes=MOST_BYTES).strip() if path.is_file() or not path.exists() else ""
+            except Unreadable as error:
+                message = f"the credential in the file {path} cannot be read: {error}"
+                raise CredentialMissing(message, hint="check its path and its permissions") from error
+            missing = f"the file {path}, which holds a credential, is empty or no file"
+            hint = "write the credential into it"
+        elif source.env:
+            found = self.environment.get(source.env, "").strip()
+            missing, hint = f"the environment variable {source.env}, which holds a credential, is not set", "set it"
+        else:
+            found, missing = "", f"the credential is in {self.where(source)}, which is not mounted here"
+            hint = f"name an `env` or a `file` next to `secret`, or the folder of mounted Secrets in {SECRETS_FOLDER}"
+        if not found:
+            raise CredentialMissing(missing, hint=hint)
+        return found
+
+
+def scrubbed(text: str, secrets: Iterable[str]) -> str:
+    """`text` with every one of `secrets` replaced: a server may say in its answer what it was sent."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= SHORTEST:
+            text = text.replace(secret, "***")
+    return text

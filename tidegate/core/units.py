@@ -1,8 +1,11 @@
-"""Durations as text: how a spec writes them (`90s`, `1.5h`), and how Prometheus (`1m30s`, `4w`) and Go do.
+"""Quantities that carry their unit: durations, percents and percentage points.
 
-The first two are numbers with units, from large to small, each unit once: `1h30m`. A spec may also say a part of a
-unit, and has no weeks or years; Prometheus has both, and whole numbers only. Go, and so Argo, takes units in any
-order. In code a duration is a `timedelta`.
+A spec says `90s`, `20%` or `0.5pp`, never a bare number whose unit the reader must guess. In code a duration is a
+`timedelta`, a percent and a percentage point are fractions (`20%` is 0.2). Where a field's bare number has one meaning
+only, such as a weight of 25 or a score of 0.6, the percent says the same.
+
+Durations are numbers with units, from large to small, each unit once: `1h30m`. A spec may also say a part of a unit,
+and has no weeks or years; Prometheus has both, and whole numbers only.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
 
 def duration(seconds: float) -> str:
@@ -49,8 +52,6 @@ def _pattern(number: str, units: Iterable[str]) -> re.Pattern[str]:
 
 _OF_SPECS = _pattern(r"\d+(?:\.\d+)?", ("d", "h", "m", "s", "ms"))
 _OF_PROMETHEUS = _pattern(r"\d+", _UNITS)
-_PART_OF_GO = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-_GO_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(value: object) -> timedelta:
@@ -79,18 +80,6 @@ def parse_prometheus_duration(value: object) -> timedelta:
         ValueError: when it is no such text.
     """
     return _parsed(value, _OF_PROMETHEUS, "a duration as Prometheus writes it, such as 5m, 1h30m or 30d")
-
-
-def parse_go_duration(text: str) -> timedelta:
-    """Read what Go's `time.ParseDuration` reads: `1h30m`, `1.5h`, `.5s`, `90m30s`, `100us`, in any order.
-
-    Raises:
-        ValueError: when it is no such text.
-    """
-    parts = _PART_OF_GO.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError("a duration as Go writes it, such as 90s or 1h30m")
-    return timedelta(seconds=sum(float(number) * _GO_SECONDS[unit] for number, unit in parts))
 
 
 def read_retry_after(header: object) -> float | None:
@@ -136,3 +125,84 @@ Duration = Annotated[
 PrometheusDuration = Annotated[
     timedelta, BeforeValidator(parse_prometheus_duration), PlainSerializer(prometheus_duration, when_used="json")
 ]
+
+
+FROM_FILE = "from_file"
+"""Key of the validation context that is true while a file is read."""
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
+_POINTS = re.compile(r"(\d+(?:\.\d+)?)pp")
+
+
+def _fraction(pattern: re.Pattern[str], example: str) -> BeforeValidator:
+    def parse(value: Any, info: ValidationInfo) -> float:
+        # In code a share is a plain float; in a file a bare number would leave its unit to be guessed.
+        if isinstance(value, float) and not (info.context or {}).get(FROM_FILE):
+            return value
+        return _number(str(value), example, pattern) / 100
+
+    return BeforeValidator(parse)
+
+
+def _number(text: str, example: str, *patterns: re.Pattern[str]) -> float:
+    for pattern in patterns:
+        if match := pattern.fullmatch(text):
+            return float(match[1])
+    raise ValueError(example)
+
+
+def _text(pattern: re.Pattern[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$"})
+
+
+Percent = Annotated[
+    float,
+    _fraction(_PERCENT, "a percent such as 20%"),
+    PlainSerializer(lambda share: f"{share * 100:.12g}%", return_type=str, when_used="json"),
+    _text(_PERCENT),
+]
+PercentagePoints = Annotated[
+    float,
+    _fraction(_POINTS, "percentage points such as 0.5pp"),
+    PlainSerializer(lambda share: f"{share * 100:.12g}pp", return_type=str, when_used="json"),
+    _text(_POINTS),
+]
+
+
+def percent_too(value: Any) -> Any:
+    """`25%` as 25, for numbers that count percent; everything else as it is.
+
+    Raises:
+        ValueError: for a text that is no percent.
+    """
+    if not isinstance(value, str):
+        return value
+    number = _number(value, "a percent such as 25 or 25%", _PERCENT)
+    return int(number) if number.is_integer() else number
+
+
+def share_too(value: Any) -> Any:
+    """`60%` and `3pp` as 0.6 and 0.03, for numbers in 0 to 1; everything else as it is.
+
+    Raises:
+        ValueError: for a text that is neither.
+    """
+    if not isinstance(value, str):
+        return value
+    return _number(value, "a share such as 0.03, 3% or 3pp", _PERCENT, _POINTS) / 100
+
+
+PercentText = Annotated[str, Field(pattern=f"^{_PERCENT.pattern}$")]
+"""For schemas: how a percent is written."""
+ShareText = Annotated[str, Field(pattern=r"^(\d+(?:\.\d+)?)(%|pp)$")]
+"""For schemas: how a share is written, when not as a number."""
+
+
+def _quantile(value: object) -> object:
+    if isinstance(value, str) and (percentile := re.fullmatch(r"[pP](\d+(?:\.\d+)?)", value)):
+        raise ValueError(f"{float(percentile[1]) / 100:g}")
+    return value
+
+
+Quantile = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_quantile)]
+"""In 0 to 1; one who writes p95 is told 0.95."""
