@@ -32,9 +32,9 @@ PACKAGES = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_im
 CORE_COMMANDS: Mapping[tuple[str, ...], int] = {
     ("--help",): 0,
     ("schema", "delivery"): 0,
-    ("slo", "export", "{examples}/slo/delivery.yaml", "--out", "{scratch}"): 0,
+    ("slo", "export", "{examples}/slo/delivery.yaml", "{scratch}"): 0,
     ("workflow", "render", "{examples}/kubernetes/delivery.yaml"): 0,
-    ("gate", "check", "{examples}/gates/gates.yaml", "--evidence", "{examples}/gates/evidence.jsonl"): 1,
+    ("gate", "check", "{examples}/gates/gates.yaml", "{examples}/gates/evidence.jsonl"): 1,
     ("plan", "{examples}/kubernetes/delivery.yaml"): 4,
 }
 """What the core must do alone, with the exit code: the evidence is of a slow version, and no MLflow answers."""

@@ -101,10 +101,9 @@ def delivery(place: Place) -> Iterator[Carrier]:
                     "status": ["status", "delivery.yaml", *state],
                     "status --last": ["status", "delivery.yaml", "--last", "20", *state],
                     "gate check": [
-                        *("gate", "check", str(gates / "gates.yaml")),
-                        *("--evidence", str(gates / "evidence.jsonl"), "--output", "text"),
+                        *("gate", "check", str(gates / "gates.yaml"), str(gates / "evidence.jsonl")),
                     ],
-                    "model register": ["model", "register", "other", str(place.folder / "1" / "model"), *state],
+                    "model add": ["model", "add", "other", str(place.folder / "1" / "model"), *state],
                     "stage step": step,
                 }
             )

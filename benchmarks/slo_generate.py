@@ -90,7 +90,7 @@ def whole(texts: dict[str, str], tidegate: Path = OURS) -> dict[str, float]:
         specs.mkdir()
         for name, text in texts.items():
             (specs / name).write_text(text)
-        command = [tidegate, "slo", "generate", "-i", specs, "-o", rules]
+        command = [tidegate, "slo", "generate", specs, rules]
         for _ in range(RUNS):
             wall = time.perf_counter()
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL)

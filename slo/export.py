@@ -1,14 +1,14 @@
 """The files of `slo export`, which make a delivery's SLOs work without tidegate.
 
-For Sloth, Prometheus, a cluster, Alertmanager and Grafana, in the order in which a person would read them. Nothing
-here writes to disk.
+For Sloth, Prometheus, a cluster, Alertmanager and Grafana, in the order in which a person would read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import TypedDict
+from pathlib import Path
+from typing import Literal, TypedDict
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
 from tidegate.core.access import Endpoint, PrometheusEndpoint
 from tidegate.core.errors import UsageError
+from tidegate.core.files import write_atomically
 from tidegate.core.metrics import MetricSource
 from tidegate.core.model import Value
 from tidegate.core.names import DELIVERY, object_name
@@ -235,3 +236,30 @@ def _dashboards(wanted: ExportRequest) -> Iterator[ExportedFile]:
             holds=f"a dashboard for Grafana: {dashboard.title}",
             mark=MARK_OF_JSON,
         )
+
+
+FileState = Literal["new", "changed", "unchanged"]
+
+
+def write_files(files: Iterable[ExportedFile], folder: Path) -> Sequence[tuple[ExportedFile, FileState]]:
+    """Write those that are not there yet as they should be; every other file of the folder stays.
+
+    Raises:
+        UsageError: one would replace what somebody else wrote.
+    """
+    states = [(file, _state(folder / file.name, file)) for file in files]
+    write_atomically({folder / file.name: file.text for file, state in states if state != "unchanged"})
+    return states
+
+
+def _state(path: Path, file: ExportedFile) -> FileState:
+    hint = "move it away, or export to another folder"
+    try:
+        there = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return "new"
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read as what was exported before", hint=hint) from error
+    if file.mark not in there:
+        raise UsageError(f"{path} was not written by tidegate", hint=hint)
+    return "unchanged" if there == file.text else "changed"

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_registry import Body, RegistryAccess, Repository
+from engine_images.adapters.oci_read import AccessOf
+from engine_images.adapters.oci_registry import Body, Repository
 from engine_images.errors import BadReference, BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
 from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, canonical, documents
 from engine_images.oci.reference import FORM, ImageReference
@@ -36,7 +37,6 @@ REPORT_BYTES = 64 << 20
 """A long upload says how far it is each time so much has gone, and a very long one ten times in all."""
 
 T = TypeVar("T")
-AccessOf = Callable[[ImageReference], RegistryAccess]
 Sleep = Callable[[float], None]
 
 

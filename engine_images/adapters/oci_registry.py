@@ -59,7 +59,7 @@ def registry_errors(reference: ImageReference, user: str | None, what: str) -> I
         RegistryUnavailable: it did not answer, or was not able to.
     """
     where = f"{reference.registry}/{reference.repository}"
-    login = f"docker login {reference.registry}, or give --username and --password-stdin"
+    login = f"run: docker login {reference.registry}"
     try:
         yield
     except DXFAuthInsecureError:
@@ -159,7 +159,7 @@ def _decode(entry: dict[str, Any], registry: str, config: Path) -> Credentials |
     if entry.get("identitytoken"):
         raise RegistryRefused(
             f"{config} has an identity token for {registry}, which tidegate cannot use",
-            hint="give --username and --password-stdin",
+            hint="log in with a user and a password: docker login",
         )
     if "auth" not in entry:
         return None
@@ -186,19 +186,19 @@ def _ask(helper: str, key: str) -> Credentials | None:
             return None
         raise RegistryRefused(
             f"`{program}` gives no credentials for {key}: exit code {done.returncode}",
-            hint="log in with it again, or give --username and --password-stdin",
+            hint="log in with it again",
         )
     try:
         answer = json.loads(done.stdout)
         username, password = str(answer["Username"]), str(answer["Secret"])
     except (ValueError, KeyError, TypeError):
         raise RegistryRefused(
-            f"`{program}` answers with something else than credentials", hint="give --username and --password-stdin"
+            f"`{program}` answers with something else than credentials", hint="log in with it again"
         ) from None
     if username == TOKEN_USER:
         raise RegistryRefused(
             f"`{program}` has an identity token for {key}, which tidegate cannot use",
-            hint="give --username and --password-stdin",
+            hint="log in with a user and a password: docker login",
         )
     return Credentials(username=username, password=SecretStr(password))
 

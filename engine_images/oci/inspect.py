@@ -22,6 +22,7 @@ from engine_images.manifest import (
 from engine_images.oci.compose import ENGINE_LAYER, WEIGHTS_LAYER
 from engine_images.oci.model import BASE_LAYER, TITLE, Descriptor, Document, Platform, platform_of
 from tidegate.core.model import Value
+from tidegate.core.text import aligned, in_bytes
 
 
 class ImageLayer(Value):
@@ -132,3 +133,43 @@ def _packages(sbom: bytes | None) -> Iterator[tuple[str, str]]:
     for component in components:
         if component.get("type") == "library":
             yield component["name"], component.get("version", "")
+
+
+MOST_FILES = 40
+
+
+def contents_of(image: EngineImage) -> Iterator[str]:
+    """Say what it holds, in lines for a person."""
+    engine, model = image.engine, image.engine.model
+    weights = "in the image" if any("/model/" in path for path in image.files) else f"pulled from {model.source or '?'}"
+    yield from aligned(
+        [
+            ("image", image.digest),
+            ("platform", f"{image.platform.os}/{image.platform.architecture}, {in_bytes(image.size)}"),
+            ("engine", engine.engine),
+            (
+                "model",
+                f"{model.name}:{model.version}, {len(model.files)} files {weights}, digest {_short(model.digest)}",
+            ),
+            ("arguments", " ".join(engine.launch.arguments)),
+            ("drain", f"{engine.launch.drain_seconds} s"),
+            ("signature", "of the engine's manifest" if image.signature else "none"),
+            ("packages", f"{len(image.packages)} in the SBOM" if image.packages else "no SBOM"),
+        ]
+    )
+    yield "\nlayers"
+    yield from aligned([(f"  {layer.title}", in_bytes(layer.size), layer.digest) for layer in image.layers])
+    if engine.key:
+        yield f"\ncompile key {_short(engine.key.digest)}"
+        yield from aligned([(f"  {name}", engine.key.factors[name]) for name in sorted(engine.key.factors)])
+    yield "\nfiles"
+    # Those of the compile cache last: they are many, and their names mean nothing to people.
+    paths = sorted(image.files, key=lambda path: (path.startswith(f"{ROOT}/{CACHE_FOLDER}/"), path))
+    yield from (f"  {_short(image.files[path])}  {path}" for path in paths[:MOST_FILES])
+    if (more := len(paths) - MOST_FILES) > 0:
+        yield f"  and {more} more: --output json has them all"
+
+
+def _short(digest: str) -> str:
+    """Enough to tell two apart."""
+    return digest.removeprefix("sha256:")[:12]

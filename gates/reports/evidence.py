@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
-from gates.model import worst
+from gates.model import ArmKey, worst
+from gates.ports import EvidenceSource
 from gates.reports.check_report import CheckReport, as_lines
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
@@ -18,6 +22,7 @@ from tidegate.core.spec import Problem, SpecError
 
 MOST_PROBLEMS = 10
 """Told of one line."""
+STDIN = Path("-")
 
 
 class Restart(Value):
@@ -85,6 +90,59 @@ class JudgedEvidence:
             verdicts=as_lines(verdicts),
             not_asked=tuple(not_asked),
         )
+
+
+def judge_file(terms: AnalysisPlan, file: Path) -> JudgedEvidence:
+    """Judge all lines of a file; `-` is stdin.
+
+    Raises:
+        SpecError: with every line that is no batch: what CI hands us as a file has to be whole.
+    """
+    test = JudgedEvidence(terms, file="stdin" if file == STDIN else str(file))
+    wrong: list[Problem] = []
+    for line in _lines(file):
+        try:
+            test.read(line)
+        except SpecError as error:
+            wrong += error.problems
+    if wrong:
+        raise SpecError(wrong)
+    return test
+
+
+def judge_windows(
+    terms: AnalysisPlan,
+    source: EvidenceSource,
+    arms: tuple[ArmKey, ArmKey],
+    until: datetime,
+    *,
+    since: timedelta,
+    look: timedelta,
+) -> JudgedEvidence:
+    """Judge the windows of length `look` that touch and end at `until`; the first begins up to a look after `since`.
+
+    Raises:
+        OutsideError: the evidence cannot be read.
+    """
+    test = JudgedEvidence(terms)
+    for back in range(since // look, 0, -1):
+        start = until - back * look
+        test.take(source.batch(*arms, start, start + look))
+    return test
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    if file == STDIN:
+        yield from sys.stdin.buffer
+        return
+    try:
+        with file.open("rb") as lines:
+            yield from lines
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        found = "no such file" if missing else (error.strerror or "an unreadable file").lower()
+        expected = "a file of batches, one a line"
+        raise SpecError([Problem(str(file), 0 if missing else 1, "", found, expected)]) from error
 
 
 def _is_restart(line: bytes) -> bool:

@@ -85,7 +85,7 @@ class GateFile(SpecModel):
             kind = self.gates.kind_of(gate)
             if is_paired(kind):
                 what = "blocks of load" if "load" in kind.usual_sources else "pairs of answers"
-                expected = f"a gate on requests or their times; {what} are batches of a file (--evidence)"
+                expected = f"a gate on requests or their times; {what} are batches of a file of evidence"
                 yield SpecConflict(("gates", gate), f"a gate on {what}, which no metric holds", expected)
 
     @property

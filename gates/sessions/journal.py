@@ -7,10 +7,13 @@ from the same moment to the same moment.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gates.transcript import Line, read, written
+from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.files import lock_open_file
 from tidegate.core.spec import Problem, SpecError, text_in
 
 BEGINS = '{"kind":"terms"'
@@ -53,3 +56,36 @@ class SessionJournal:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as file:
             file.write("".join(f"{written(line)}\n" for line in lines).encode())
+
+
+@contextmanager
+def owned(lock: Path, option: str, by: str) -> Iterator[None]:
+    """Hold the file `lock` alone while the block lasts; made if it is not there.
+
+    Args:
+        lock: the file.
+        option: how a person named it, for messages.
+        by: the command that holds it.
+
+    Raises:
+        UsageError: it cannot be used, or another process holds it.
+    """
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = lock.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option}: {(error.strerror or 'cannot be used').lower()}") from error
+    with file:
+        if not lock_open_file(file):
+            raise UsageError(f"{option}: another `{by}` uses it", hint="wait for its end, or name another")
+        yield
+
+
+@contextmanager
+def on_disk(place: Path | str) -> Iterator[None]:
+    """Raise OutsideError, naming `place`, for whatever the disk refuses within the block."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{place}: {(error.strerror or 'cannot be written').lower()}"
+        raise OutsideError(message, hint="check the disk") from error

@@ -16,7 +16,7 @@ from threading import Lock
 from gates.model import ArmKey, GateOutcome, GateVerdict
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.sessions.journal import SessionJournal
+from gates.sessions.journal import SessionJournal, on_disk
 from gates.sessions.model import SessionAnswer, SessionKey, SessionLimits, TooManySessions, refuse_one_version
 from gates.sessions.session import Session, decides
 from gates.transcript import OpenedLine
@@ -77,7 +77,7 @@ class Sessions:
             SpecError: the session's file is not what was written.
         """
         self._refuse_wrong(key)
-        with self._entry(key) as entry, _disk(self._folder):
+        with self._entry(key) as entry, on_disk(self._folder):
             # Until the end, it is none: after an error on the way, the file says how far it had come.
             session, entry.session = entry.session or self._session(key), None
             session.weigh(weight)
@@ -96,7 +96,7 @@ class Sessions:
 
     def close(self, key: SessionKey) -> bool:
         """Forget it; whether there was one."""
-        with self._entry(key) as entry, _disk(self._folder):
+        with self._entry(key) as entry, on_disk(self._folder):
             return self._forget(key.digest, entry)
 
     def standing(self) -> Sequence[SessionAnswer]:
@@ -231,16 +231,6 @@ class Sessions:
 
     def _path(self, key: SessionKey) -> Path:
         return self._folder / f"{key.digest}.jsonl"
-
-
-@contextmanager
-def _disk(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutsideError(
-            f"{folder}: {(error.strerror or 'cannot be written').lower()}", hint="check the disk of --state"
-        ) from error
 
 
 @contextmanager

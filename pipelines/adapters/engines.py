@@ -101,9 +101,9 @@ def local_engines(
 def _golden_set(spec: Delivery, folder: Path) -> tuple[AskedGoldenSet | None, GoldenTerms | None]:
     """What is asked of engines with and without quantization, and what may come of it; nothing where none is made."""
     from engine_images.build.proof import GoldenTerms
+    from gates.adapters.readers import embedder, likelihood
     from pipelines.adapters.chat import OpenAIChat
     from pipelines.adapters.local_engines import AskedGoldenSet
-    from pipelines.adapters.readers import embedder, likelihood
 
     quality = spec.gates.only(QualityGate)
     if spec.engine.unquantized is None or quality is None:

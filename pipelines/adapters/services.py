@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from gates.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
 from gates.model import Scorer
-from pipelines.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
 from pipelines.run.context import Readers

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pipelines.spec.trust import Trusted
     from registry.adapters.mlflow_deliveries import MlflowDeliveries
     from registry.adapters.mlflow_models import MlflowRegistry
-    from registry.adapters.version_files.hugging_face import HuggingFaceHub
 
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
@@ -66,19 +65,6 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
 
     at = mlflow_addresses(state, tracking_uri)
     return MlflowRegistry(at.tracking, at.registry)
-
-
-def open_hub() -> HuggingFaceHub:
-    """Hugging Face's hub, or the mirror that HF_ENDPOINT names.
-
-    Raises:
-        NotInstalled: without the extra `hub`.
-    """
-    from registry.adapters.version_files.hugging_face import HuggingFaceHub
-    from tidegate.core.adapters.extras import require
-
-    require("huggingface_hub")
-    return HuggingFaceHub()
 
 
 def require_clients(registry: VersionRegistry, versions: Iterable[ModelVersion]) -> None:

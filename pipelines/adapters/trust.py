@@ -27,10 +27,10 @@ def trusted_images(trusted: Trusted) -> TrustedImages | None:
     if not asked.keys and not asked.images:
         return None
     # Not above: it loads what speaks to registries.
-    from pipelines.adapters.registry_login import RegistryLogin
+    from engine_images.adapters.oci_read import opened_reference
 
     keys = keys_in(asked, trusted.folder)
-    return TrustedImages(open=RegistryLogin().opened_reference, repositories=asked.images, keys=keys)
+    return TrustedImages(open=opened_reference, repositories=asked.images, keys=keys)
 
 
 def local_identities(trusted: Trusted) -> Identities:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -26,14 +28,18 @@ from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.ports import Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from registry.chain import ChainFinding, heads_of
+from registry.chain import ChainEntry, ChainFinding, beheaded, entry_of, heads_of, vanished
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
 from registry.model import DeliverySummary, Event
 from registry.model_files import digest_files
 from registry.record import LedgerRecord
-from tidegate.core.errors import NotGenuine, TidegateError
+from tidegate.core.errors import NotGenuine, TidegateError, UsageError
+from tidegate.core.files import write_atomically
 from tidegate.core.model import Value
 from tidegate.core.spec import SpecError, load_spec
+from tidegate.core.text import json_of, lines_of
+
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 class Audit(Value):
@@ -48,6 +54,51 @@ class Audit(Value):
     findings: tuple[ChainFinding, ...]
     judged_again: tuple[str, ...] = ()
     """The trials whose evidence was judged again, with the same verdicts."""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        signed = f"signed by {', '.join(self.keys)}" if self.keys else "signed by nobody"
+        verdict = f"{len(self.findings)} findings" if self.findings else "nothing was changed"
+        yield f"{self.delivery}: {self.events} events, {signed}: {verdict}"
+        yield from (f"  {finding}" for finding in self.findings)
+        yield from (f"  same verdicts, judged again: {trial}" for trial in self.judged_again)
+        yield from (f"  head {head}" for head in self.heads)
+
+
+def verify_deliveries(
+    deliveries: Iterable[tuple[DeliverySummary, LedgerRecord, Sequence[ChainFinding]]],
+    kept: DeliveryArtifacts,
+    registry: Registry,
+    *,
+    against: Path | None = None,
+    heads: Sequence[str] = (),
+    replaying: bool = False,
+) -> list[Audit]:
+    """Audit these deliveries.
+
+    Args:
+        deliveries: each as lists show it, its events, and what its chain itself shows.
+        kept: where their files are kept.
+        registry: whose tags are compared with their plans.
+        against: an export of a chain, made before.
+        heads: hashes of events, whole, that were noted where MLflow's writers cannot write.
+        replaying: whether the recorded evidence is judged again.
+
+    Raises:
+        UsageError: what was noted cannot be read.
+    """
+    if odd := [head for head in heads if not _HASH.fullmatch(head)]:
+        raise UsageError(f"--head {odd[0]}: expected 64 hexadecimal digits")
+    exported = exported_entries(against) if against else ()
+    audits: list[Audit] = []
+    for summary, record, found in deliveries:
+        gone = [
+            *vanished((each for each in exported if each.link.delivery == summary.id), record.entries),
+            *beheaded(heads, record.entries),
+        ]
+        audits.append(audit(summary, record, [*found, *gone], kept, registry, replaying=replaying))
+    return audits
 
 
 def audit(
@@ -182,3 +233,33 @@ def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[Chain
     if said != summary.outcome or (result and not result.reason.startswith(summary.reason or "nothing")):
         why = f"lists say {summary.outcome}: {summary.reason}; its events say {said}: {result and result.reason}"
         yield ChainFinding(what="changed" if result else "removed", where="the ending", why=why)
+
+
+def export_chain(entries: Iterable[ChainEntry], file: Path) -> None:
+    """Write a chain with its signatures, one event a line."""
+    lines = [json.dumps({"body": entry.body, "signature": entry.signature}) + "\n" for entry in entries]
+    write_atomically({file: "".join(lines)})
+
+
+def exported_entries(path: Path) -> Sequence[ChainEntry]:
+    """The entries of an exported chain.
+
+    Raises:
+        UsageError: it is none.
+    """
+    hint = "name a file that `tidegate audit export` wrote"
+    try:
+        lines = lines_of(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
+    entries: list[ChainEntry] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            said = json_of(line)
+            entry = entry_of(f"{said['body']}\n{said['signature']}")
+        except (ValueError, TypeError, KeyError):
+            entry = None
+        if entry is None:
+            raise UsageError(f"{path}:{number}: no event of an exported chain", hint=hint)
+        entries.append(entry)
+    return entries

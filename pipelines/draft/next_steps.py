@@ -30,7 +30,7 @@ def _steps(draft: Draft, lead: ServingSurvey, path: Path, *, adopting: bool) -> 
     yield NextStep(what=f"look at every TODO in {path}")
     yield NextStep(
         what="register the files of what serves now as champion, and of the next version as challenger",
-        command=f"tidegate model register {model} FOLDER --alias champion",
+        command=f"tidegate model add {model} FOLDER --alias champion",
     )
     yield NextStep(
         what="look at what each region gets; an administrator applies the set-up part",

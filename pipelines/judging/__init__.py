@@ -1,1 +1,1 @@
-"""The judge over HTTP: what Argo Rollouts, Flagger and CI ask, and what they are answered."""
+"""Gates outside of a delivery: what a file of them asks, and the judge over HTTP for Argo Rollouts, Flagger and CI."""

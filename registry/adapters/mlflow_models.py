@@ -126,19 +126,6 @@ class MlflowRegistry:
         model, versions = self._read(name)
         return [version_of(each, model) if DIGEST in each.tags else _unproven(each, model) for each in versions]
 
-    def newest(self, name: str) -> str:
-        """The number of the version that was registered last.
-
-        Raises:
-            UnknownModel, UnknownVersion: there is none.
-        """
-        _, versions = self._read(name)
-        if not versions:
-            raise UnknownVersion(
-                f"models:/{name}: it has no versions", hint="register one with `tidegate model register`"
-            )
-        return versions[-1].version
-
     def register(
         self,
         name: str,
@@ -327,7 +314,7 @@ class MlflowRegistry:
             raise UnknownModel(
                 f"models:/{name}: no such model in {redacted(self._registry_uri)}, which has {_some(near)}",
                 hint="another store: --tracking-uri, MLFLOW_TRACKING_URI or MLFLOW_REGISTRY_URI; "
-                "a first version: `tidegate model register`",
+                "a first version: `tidegate model add`",
             )
         return model
 
@@ -347,7 +334,7 @@ def _some(names: Sequence[str]) -> str:
 def _not_adopted(name: str, version: str) -> NotAdopted:
     return NotAdopted(
         f"models:/{name}/{version}: was not registered by tidegate, so its files have no digests",
-        hint=f"run: tidegate model adopt {name} {version}; `deliver` does it by itself",
+        hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
     )
 
 

@@ -104,7 +104,7 @@ def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iter
 @error(
     "image-not-pulled",
     cause="the node cannot pull the image: no such tag, no credentials for the registry, or no way to it",
-    remediation="try the reference with `tidegate engine inspect`; check imagePullSecrets and the node's way to "
+    remediation="try the reference with `tidegate engine show`; check imagePullSecrets and the node's way to "
     "the registry",
 )
 def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:

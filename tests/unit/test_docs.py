@@ -140,7 +140,7 @@ def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() ->
     assert read(right, file="slos.yaml")
     with pytest.raises(SpecError) as caught:
         read(wrong, file="many.yaml")
-    assert f"$ tidegate slo validate -i many.yaml\n{caught.value}\n```" in page
+    assert f"$ tidegate slo validate many.yaml\n{caught.value}\n```" in page
 
 
 def test_every_yaml_in_the_docs_is_yaml() -> None:
@@ -172,7 +172,7 @@ def test_the_site_loads_nothing_from_elsewhere() -> None:
 def test_the_first_command_prints_what_is_shown(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Pages break its lines where a screen ends."""
     example = ROOT / "examples/gates"
-    assert main(["gate", "check", str(example / "gates.yaml"), "--evidence", str(example / "evidence.jsonl")]) == 1
+    assert main(["gate", "check", str(example / "gates.yaml"), str(example / "evidence.jsonl")]) == 1
     printed = capsys.readouterr().out.split()
     assert " ".join(printed) in " ".join((ROOT / page).read_text(encoding="utf-8").split())
 

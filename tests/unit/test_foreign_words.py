@@ -21,6 +21,7 @@ from gates.answers.golden import load_golden
 from gates.reports.evidence import JudgedEvidence
 from gates.sequential_test import AnalysisPlan
 from gates.transcript import read, replay
+from pipelines.authority.audit import exported_entries
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
 from registry.conventions import DIGEST, FOLDERS
@@ -30,7 +31,6 @@ from registry.model_files import card_of, whole_digest
 from registry.version_tags import version_of
 from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
-from tidegate.app.audit import NotedChain
 from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.spec import SpecError, load_spec
@@ -109,7 +109,7 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = 
     "evidence": (evidence, SpecError),
     "transcript": (transcript, SpecError),
     "Prometheus": (prometheus, PrometheusUnreachable),
-    "exported chain": (file(lambda path: list(NotedChain(path).missed("d", ()))), UsageError),
+    "exported chain": (file(exported_entries), UsageError),
 }
 
 

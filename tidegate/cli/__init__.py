@@ -137,17 +137,17 @@ def command_line() -> Typer:
 
 
 def _commands() -> Sequence[Callable[..., int] | Typer]:
+    from tidegate.cli.audit import audit
     from tidegate.cli.delivery import approve, deliver, plan, report, resume, rollback, status
-    from tidegate.cli.groups.audit import audit
-    from tidegate.cli.groups.engine import engine
+    from tidegate.cli.engine import engine
+    from tidegate.cli.gate import gate
     from tidegate.cli.groups.fleet import fleet, setup, traffic
-    from tidegate.cli.groups.gate import gate
-    from tidegate.cli.groups.model import model
     from tidegate.cli.groups.project import completion, doctor, init, notify, schema
     from tidegate.cli.groups.rollout import rollout
     from tidegate.cli.groups.serve import serve
-    from tidegate.cli.groups.slo import slo
     from tidegate.cli.groups.workflow import workflow
+    from tidegate.cli.model import model
+    from tidegate.cli.slo import slo
     from tidegate.cli.stage import stage
 
     return (

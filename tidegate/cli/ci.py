@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,20 +56,24 @@ class Reports:
             self.write(delivery_junit(story, delivery, now), delivery_markdown(story, delivery, now))
 
 
-def reports_wanted(
-    *, ci: bool, junit: Path | None, summary: Path | None, environment: Mapping[str, str] = os.environ
-) -> Reports:
-    """What the options ask for; with `ci` also what the CI system's variables say.
+def reports_wanted(*, ci: bool, files: Sequence[Path] | None, environment: Mapping[str, str] = os.environ) -> Reports:
+    """What the options ask for: `files` by their suffix; with `ci` also what the CI system's variables say.
 
     Raises:
-        UsageError: a report could not be written there: better now than once the delivery is over.
+        UsageError: a file has another suffix, or a report could not be written there: better now than once the
+            delivery is over.
     """
+    named: dict[str, Path] = {}
+    for path in files or ():
+        if path.suffix not in (".xml", ".md"):
+            raise UsageError(f"--report {path}: expected a file that ends in .xml for JUnit, or .md for Markdown")
+        named[path.suffix] = path
+    junit, summary = named.get(".xml", JUNIT if ci else None), named.get(".md")
     page = environment.get("GITHUB_STEP_SUMMARY") if ci and summary is None else None
     if page:
         summary = Path(page)
     elif ci and summary is None and environment.get("GITLAB_CI"):
         summary = SUMMARY
-    junit = junit or (JUNIT if ci else None)
     for path in filter(None, (junit, summary)):
         _try(path)
     return Reports(junit, summary, shared=bool(page), plain=ci)

@@ -68,7 +68,7 @@ def deliver(
     from tidegate.cli.credentials import prover_of
     from tidegate.core.process import cancelled_by_signals, host_and_port
 
-    reports = reports_wanted(ci=reporting.ci, junit=reporting.junit, summary=reporting.summary)
+    reports = reports_wanted(ci=reporting.ci, files=reporting.files)
     display = _display(plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from tidegate.core.units import format_duration, parse_duration
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
 PrometheusAccessOption = Annotated[
@@ -24,6 +27,26 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")
 ]
 SPEC = Path("delivery.yaml")
+
+
+class Duration(timedelta):
+    """Shown as a person writes it."""
+
+    def __str__(self) -> str:
+        return format_duration(self) if self else "0s"
+
+
+def duration(value: str | timedelta) -> Duration:
+    """The parser of options such as `30s`, `10m`, `2h`; a default is one already.
+
+    Raises:
+        BadParameter: when the text means none.
+    """
+    try:
+        read = value if isinstance(value, timedelta) else parse_duration(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {value!r}; expected {error}") from error
+    return Duration(seconds=read.total_seconds())
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:
@@ -75,20 +98,7 @@ class ReportOptions:
             "(GitHub) or in tidegate-summary.md (GitLab).",
         ),
     ] = False
-    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML to this file.")] = None
-    summary: Annotated[
-        Path | None, typer.Option("--summary", metavar="FILE", help="Write a Markdown summary to this file.")
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
     ] = None
-
-
-@dataclass(frozen=True)
-class LoginOptions:
-    """How to speak to a registry."""
-
-    username: Annotated[
-        str | None, typer.Option("--username", help="User of the image registry; default: from `docker login`.")
-    ] = None
-    password_stdin: Annotated[
-        bool, typer.Option("--password-stdin", help="Read the password of --username from stdin.")
-    ] = False
-    insecure: Insecure = False

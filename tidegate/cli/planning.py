@@ -215,7 +215,7 @@ def _adoption(version: ModelVersion) -> str:
     size = f", {in_bytes(version.size_bytes)}" if version.size_bytes else ""
     return (
         f"{version.uri} was logged by others and has no digests yet: `deliver` reads its files once{size}; "
-        f"beforehand: tidegate model adopt {version.name} {version.version}"
+        f"beforehand: tidegate model add {version.name} {version.version}"
     )
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegate.cli.command import Group
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Identity, Spec, spread
+from tidegate.cli.options import SPEC, Duration, Identity, Spec, duration, spread
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:

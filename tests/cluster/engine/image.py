@@ -17,13 +17,13 @@ from engine_images.adapters.oci_build import base_in_layout, build_image, copy_b
 from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_registry import RegistryAccess
+from engine_images.adapters.packing import this_platform
 from engine_images.manifest import EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
 from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, canonical, config_of, manifest_of
 from engine_images.oci.reference import ImageReference
 from slo.metrics import vllm
 from slo.metrics.model import TARGET
-from tidegate.app.wiring.engines.images import this_platform
 
 SITE = "/opt/standin"
 PYTHON = "python3"

@@ -82,7 +82,7 @@ def tidegate(
         capsys.readouterr()
         # A command may set variables for all of its process, which here is the tests' too.
         with patch.dict(os.environ), mlflow_asked_off_the_event_loop():
-            code = main(arguments)
+            code = main([str(each) for each in arguments])
         out, err = capsys.readouterr()
         return Said(code, out, err)
 
@@ -111,5 +111,5 @@ def registered(tidegate: Tidegate, delivery: Path, tmp_path: Path, name: str) ->
     """The delivery's champion and challenger are in the registry."""
     for seed, alias in ((1, "champion"), (2, "challenger")):
         folder = write_tiny_model(tmp_path / alias, seed=seed)
-        assert tidegate("model", "register", name, str(folder), "--alias", alias).code == 0
+        assert tidegate("model", "add", name, str(folder), "--alias", alias).code == 0
     return delivery

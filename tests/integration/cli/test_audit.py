@@ -23,7 +23,7 @@ from registry.adapters.mlflow_store import embedded_uri
 from registry.model import Event
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-ALL = ("verify", "--all", "-f", "delivery.yaml")
+ALL = ("verify", "--all", "delivery.yaml")
 EVENT = "mlflow.tidegate.event."
 
 
@@ -58,7 +58,7 @@ def test_an_untouched_delivery_is_genuine(tidegate: Tidegate, opened: str, state
     (found,) = said.json
     assert (said.code, found["findings"], found["keys"]) == (0, [], [])
     assert len(found["heads"]) == 1
-    every = tidegate("audit", "verify", "--all", "-f", "delivery.yaml")
+    every = tidegate("audit", "verify", "--all", "delivery.yaml")
     assert every.code == 0
     assert every.out.startswith(f"{opened}: 1 events, signed by nobody: nothing was changed\n")
 
@@ -112,7 +112,7 @@ def test_recorded_evidence_is_judged_again(
 @pytest.mark.slow(reason="a process for each command")
 def test_what_was_cut_off_is_found_by_an_export(tidegate: Tidegate, opened: str, client: Any) -> None:
     assert tidegate("approve", opened, "wave@2", "--by", "ann").code == 0
-    assert tidegate("audit", "export", opened, "--to", "kept.jsonl").code == 0
+    assert tidegate("audit", "export", opened, "kept.jsonl").code == 0
     lines = [json.loads(line) for line in Path("kept.jsonl").read_text().splitlines()]
     assert [json.loads(line["body"])["seq"] for line in lines] == [1, 1]
     for key in client.get_run(opened).data.tags:
@@ -152,5 +152,5 @@ def test_with_keys_only_who_has_one_writes(
 
 
 def test_which_delivery_is_meant_must_be_said(tidegate: Tidegate) -> None:
-    for words in (["verify"], ["verify", "--all"], ["verify", "abc", "--all"], [*ALL, "--head", "0" * 64]):
+    for words in (["verify"], ["verify", "--all", "a.yaml", "b.yaml"], [*ALL, "--head", "0" * 64]):
         assert tidegate("audit", *words).code == 2

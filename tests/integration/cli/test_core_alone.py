@@ -40,7 +40,7 @@ def test_models_are_registered_in_a_store_of_this_machine_without_all_of_mlflow(
     (wheel,) = dist.glob("*.whl")
     tidegate = environment_with(tmp_path / "mlflow", f"{wheel}[mlflow]") / "bin/tidegate"
     model = write_tiny_model(tmp_path)
-    register = [tidegate, "model", "register", "support-llm", str(model), "--alias", "champion"]
+    register = [tidegate, "model", "add", "support-llm", str(model), "--alias", "champion"]
     ended = subprocess.run(register, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout.partition(" (champion)")[0]) == (0, "models:/support-llm/1"), ended.stderr
     assert not list((tmp_path / "mlflow").glob("lib/*/site-packages/mlflow-*.dist-info"))

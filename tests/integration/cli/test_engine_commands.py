@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import io
 import json
 import shutil
 import subprocess
@@ -55,16 +54,20 @@ def registry(tmp_path: Path) -> Iterator[RegistryServer]:
         yield server
 
 
+def log_in(registry: RegistryServer, folder: Path, password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `docker login` leaves it."""
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {registry.host: {"auth": auth}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+
+
 @pytest.fixture
 def login(registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `docker login` leaves it."""
-    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.host: {"auth": auth}}}))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    log_in(registry, tmp_path, PASSWORD, monkeypatch)
 
 
-def test_inspect_tells_what_a_person_wants_to_know(tidegate: Tidegate, layout: Path) -> None:
-    said = tidegate("engine", "inspect", f"{layout}:support-llm:7")
+def test_an_image_is_shown_as_a_person_wants_to_know_it(tidegate: Tidegate, layout: Path) -> None:
+    said = tidegate("engine", "show", f"{layout}:support-llm:7")
 
     assert said.code == 0
     for line in (
@@ -78,24 +81,24 @@ def test_inspect_tells_what_a_person_wants_to_know(tidegate: Tidegate, layout: P
         assert line in said.out
 
 
-def test_inspect_as_json_is_the_same_from_layout_and_registry(
+def test_an_image_as_json_is_the_same_from_layout_and_registry(
     tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None
 ) -> None:
     target = f"{registry.host}/team/support-llm:7"
     assert tidegate("engine", "push", f"{layout}:support-llm:7", target).code == 0
 
     local, remote = (
-        tidegate("engine", "inspect", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
+        tidegate("engine", "show", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
     )
 
     assert local == remote
     assert local["engine"]["model"]["version"] == "7"
 
 
-def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
+def test_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
     small_base(tmp_path / "base")
 
-    said = tidegate("engine", "inspect", "base")
+    said = tidegate("engine", "show", "base")
 
     assert (said.code, said.err) == (
         2,
@@ -105,7 +108,7 @@ def test_inspect_of_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, t
 
 
 def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
-    said = tidegate("engine", "inspect", "./nowhere:7")
+    said = tidegate("engine", "show", "./nowhere:7")
 
     assert (said.code, said.err) == (
         2,
@@ -157,64 +160,44 @@ def an_image(layout: Path, model: ModelContract) -> None:
     build_image(OciLayout(layout), name="it", base=Base(platform=AMD64), contents=small, runtime=RUNTIME)
 
 
-def test_a_password_comes_from_stdin_and_goes_nowhere(
+def test_a_wrong_password_is_told_and_goes_nowhere(
     tidegate: Tidegate, layout: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "none"))
-    target = f"{registry.host}/team/support-llm:7"
-    options = ("--username", USER, "--password-stdin", "--debug")
-
-    monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse\n"))
-    wrong = tidegate("engine", "push", f"{layout}:support-llm:7", target, *options)
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
-    right = tidegate("engine", "push", f"{layout}:support-llm:7", target, *options)
-
-    assert ("is not accepted" in wrong.err, "Traceback" in wrong.err) == (True, True)
-    assert "correct-horse" not in wrong.out + wrong.err
-    assert right.code == 0
-    assert PASSWORD not in right.out + right.err
+    log_in(registry, tmp_path, "correct-horse", monkeypatch)
+    said = tidegate("engine", "push", f"{layout}:support-llm:7", f"{registry.host}/team/support-llm:7", "--debug")
+    assert ("is not accepted" in said.err, "Traceback" in said.err) == (True, True)
+    assert "correct-horse" not in said.out + said.err
 
 
-@pytest.mark.parametrize("options", [("--username", USER), ("--password-stdin",)])
-def test_user_and_password_belong_together(tidegate: Tidegate, layout: Path, options: tuple[str, ...]) -> None:
-    said = tidegate("engine", "inspect", str(layout), *options)
-
-    assert (said.code, said.err) == (
-        2,
-        "tidegate: --username and --password-stdin belong together; give both, or neither\n",
-    )
-
-
-def test_a_password_is_for_the_registry_that_a_person_named_and_not_for_the_base_s(
-    tidegate: Tidegate, tmp_path: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("login")
+def test_a_password_is_not_for_the_registry_of_the_base(
+    tidegate: Tidegate, tmp_path: Path, registry: RegistryServer
 ) -> None:
     """An image names its base's registry: the one who made the image could name one that collects passwords."""
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "none"))
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
     image = small_base(tmp_path / "base")
     with RegistryServer(tmp_path / "other", locked=True) as other:
         base = base_in_layout(tmp_path / "base", None, AMD64)
         elsewhere = {"layout": None, "reference": f"{other.host}/vllm/base@{image.digest}"}
         small_engine(tmp_path / "layout", base=base.model_copy(update=elsewhere))
 
-        said = tidegate("engine", "push", "layout", f"{registry.host}/a:1", "--username", USER, "--password-stdin")
+        said = tidegate("engine", "push", "layout", f"{registry.host}/a:1")
 
     assert said.code == 2
     assert f"{other.host}/vllm/base: credentials are wanted" in said.err
 
 
-def test_verify_believes_the_right_key_only(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:
+def test_only_the_right_key_is_believed(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:
     public = str(key.with_suffix(".pub"))
     other = tmp_path / "other.key"
     subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(other)], check=True)
     (tmp_path / "other.pub").write_bytes(SigningKey(other.read_bytes()).public_pem)
 
-    right = tidegate("engine", "verify", f"{layout}:real:7", "--key", public)
-    wrong = tidegate("engine", "verify", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
+    right = tidegate("engine", "show", f"{layout}:real:7", "--key", public)
+    wrong = tidegate("engine", "show", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
     # Manifest and signature of a good release, another entrypoint.
-    tampered = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", public)
-    unsigned = tidegate("engine", "verify", f"{layout}:support-llm:6", "--key", public)
-    absent = tidegate("engine", "verify", f"{layout}:support-llm:7", "--key", "nowhere.pub")
+    tampered = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", public)
+    unsigned = tidegate("engine", "show", f"{layout}:support-llm:6", "--key", public)
+    absent = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", "nowhere.pub")
 
     assert right.code == 0
     assert "engine's manifest  signed by" in right.out

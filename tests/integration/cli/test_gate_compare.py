@@ -33,7 +33,7 @@ def test_an_equal_endpoint_passes_and_its_answers_can_be_judged_again(
     with endpoint_server(right) as stable, endpoint_server(right) as canary:
         ends = ["--stable", stable.url, "--canary", canary.url]
         # Times of a loopback are no more than noise, so they are not asked.
-        asked = ["gate", "compare", "--golden", golden, "--gates", gates, "--pairs", pairs, "-o", "json"]
+        asked = ["gate", "compare", golden, "--gates", gates, "--pairs", pairs, "-o", "json"]
         said = tidegate(*asked, *ends)
         count = len(stable.asked)
         resumed = tidegate(*asked, *ends)
@@ -49,7 +49,7 @@ def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path
     junit = tmp_path / "gate.xml"
     with endpoint_server(right) as stable, endpoint_server(lambda _: "no idea") as canary:
         ends = ["--stable", stable.url, "--canary", canary.url]
-        said = tidegate("gate", "compare", *ends, "--golden", golden, "--junit", junit)
+        said = tidegate("gate", "compare", golden, *ends, "--report", junit)
         assert len(stable.asked) < PROMPTS, "it ends with the first verdict"
     assert said.code == 1
     assert "golden: fail after" in said.out and "pairs of answers" in said.out
@@ -68,13 +68,13 @@ def test_a_small_set_that_is_known_ends_the_comparison_and_the_wrong_answers_are
         return right(prompt) if prompt in prompts[:4] else "no idea"
 
     with endpoint_server(right) as stable, endpoint_server(mostly_wrong) as canary:
-        ends = ["--stable", stable.url, "--canary", canary.url, "--golden", golden]
+        ends = [golden, "--stable", stable.url, "--canary", canary.url]
         said = tidegate("gate", "compare", *ends)
         asked = len(stable.asked)
         data = tidegate("gate", "compare", *ends, "-o", "json").json
         few = tmp_path / "few.jsonl"
         few.write_text("".join(golden.read_text().splitlines(keepends=True)[:8]))
-        small = tidegate("gate", "compare", *ends[:4], "--golden", few)
+        small = tidegate("gate", "compare", few, *ends[1:])
     assert (said.code, asked < 30) == (1, True), said.err
     assert "prompts whose scores differ:\n0.00 instead of 1.00  how long is xxxxx" in said.out
     assert {each["prompt"] for each in data["differing"]} <= set(prompts[4:])
@@ -89,36 +89,34 @@ def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
     file, pairs = tmp_path / "key", tmp_path / "pairs.jsonl"
     file.write_text("sk-of-canary\n")
     with endpoint_server(right, key="sk-of-stable") as stable, endpoint_server(right, key="sk-of-canary") as canary:
-        ends = ["--stable", stable.url, "--canary", canary.url, "--golden", golden]
-        keys = ["--stable-key-env", "STABLE_KEY", "--canary-key-file", file]
+        ends = [golden, "--stable", stable.url, "--canary", canary.url]
+        keys = ["--stable-key", "STABLE_KEY", "--canary-key", f"@{file}"]
         said = tidegate("gate", "compare", *ends, *keys, "--pairs", pairs, "--within", "20s")
         without = tidegate("gate", "compare", *ends)
-        missing = tidegate("gate", "compare", *ends, "--stable-key-env", "NOT_SET")
+        missing = tidegate("gate", "compare", *ends, "--stable-key", "NOT_SET")
     assert "pairs of answers" in said.out
     assert "sk-of" not in said.out + said.err + pairs.read_text() + without.err
     assert (without.code, missing.code) == (4, 2)
     assert "/v1/models answers 401" in without.err
-    assert "--stable-key-env: no key is there" in missing.err
+    assert "--stable-key: no key is there" in missing.err
 
 
 def test_what_is_wrong_is_told_before_anybody_is_asked(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
     with endpoint_server(models=("a", "b")) as server:
-        several = tidegate("gate", "compare", "--stable", server.url, "--canary", server.url, "--golden", golden)
+        several = tidegate("gate", "compare", golden, "--stable", server.url, "--canary", server.url)
         assert server.asked == []
     assert several.code == 2
     assert "serves 2 models: a, b; name one: --stable-model" in several.err
     with endpoint_server(right) as stable, endpoint_server(lambda _: None) as canary:
-        mute = tidegate("gate", "compare", "--stable", stable.url, "--canary", canary.url, "--golden", golden)
+        mute = tidegate("gate", "compare", golden, "--stable", stable.url, "--canary", canary.url)
     assert (mute.code, len(canary.asked)) == (4, 3)
-    nobody = tidegate("gate", "compare", "--golden", golden)
+    nobody = tidegate("gate", "compare", golden)
     assert (nobody.code, "give --stable URL and --canary URL" in nobody.err) == (2, True)
-    one = tidegate("gate", "compare", "--golden", golden, "--stable", "http://127.0.0.1:9")
+    one = tidegate("gate", "compare", golden, "--stable", "http://127.0.0.1:9")
     assert (one.code, "--canary: found nothing" in one.err) == (2, True)
-    away = tidegate(
-        "gate", "compare", "--golden", golden, "--stable", "http://127.0.0.1:9", "--canary", "http://127.0.0.1:9"
-    )
+    away = tidegate("gate", "compare", golden, "--stable", "http://127.0.0.1:9", "--canary", "http://127.0.0.1:9")
     assert (away.code, "does not answer" in away.err) == (4, True)
     likely = tmp_path / "likely.jsonl"
     likely.write_text(json.dumps({"prompt": "p", "expected": "e", "scorer": "log_likelihood"}) + "\n")
-    refused = tidegate("gate", "compare", "--golden", likely, "--stable", "http://h", "--canary", "http://h")
+    refused = tidegate("gate", "compare", likely, "--stable", "http://h", "--canary", "http://h")
     assert (refused.code, "log_likelihood asks vLLM itself" in refused.err) == (2, True)

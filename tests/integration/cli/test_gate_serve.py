@@ -112,6 +112,18 @@ def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
                 )
                 with urllib.request.urlopen(question, timeout=60) as answer:
                     assert json.load(answer)["outcome"] == "fail"
-    for path in (tmp_path / "state").glob("*.jsonl"):
+    for path in (tmp_path / "state/gate-sessions").glob("*.jsonl"):
         with path.open() as lines:
             assert replay(read(lines, file=str(path))) == []
+
+
+def test_a_prometheus_that_is_away_is_told_at_once_and_no_verdict_is_running(tmp_path: Path) -> None:
+    address = free_address()
+    with serving(tmp_path, "http://127.0.0.1:9", address):
+        question = f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=7"
+        asked = ["curl", "--silent", "--write-out", " %{http_code}", "--header", f"Authorization: Bearer {TOKEN}"]
+        said = subprocess.run([*asked, question], capture_output=True, text=True, check=True).stdout
+    assert said.endswith(" 503") and json.loads(said.removesuffix(" 503"))["outcome"] == "error"
+    log = (tmp_path / "log").read_text()
+    assert "Prometheus at http://127.0.0.1:9 does not answer" in log
+    assert "until it answers, verdicts are `error`" in log

@@ -58,7 +58,7 @@ def test_several_contexts_as_data_to_another_file(clusters: FakeServers, tidegat
     assert (said.json["file"], said.json["delivery"]) == ("new/spec.yaml", "support")
     assert [each["context"] for each in said.json["workloads"]] == list(CONTEXTS[:2])
     assert {each["kind"] for each in said.json["findings"]} >= {"found", "decide", "unsupported"}
-    assert said.json["next"][1]["command"].startswith("tidegate model register support")
+    assert said.json["next"][1]["command"].startswith("tidegate model add support")
     spec: Delivery = read_delivery(tmp_path / "new/spec.yaml")
     # Nodes of both say eu-west-1, so contexts name the regions.
     assert spec.regions.waves == (("prod-eu-west-1",), ("prod-us-east-1",))

@@ -92,7 +92,7 @@ def by(monkeypatch: pytest.MonkeyPatch, uri: str, variables: Mapping[str, str]) 
 def registered(tidegate: Tidegate, told: list[Said], name: str, tmp_path: Path) -> None:
     """A version goes there and comes back."""
     folder = write_tiny_model(tmp_path / "source")
-    told.append(tidegate("model", "register", name, str(folder), "--alias", "live"))
+    told.append(tidegate("model", "add", name, str(folder), "--alias", "live"))
     told.append(tidegate("model", "list", name))
     told.append(tidegate("model", "download", f"models:/{name}@live", str(tmp_path / "engine")))
     assert [each.code for each in told] == [0, 0, 0], told

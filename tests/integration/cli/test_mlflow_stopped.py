@@ -37,7 +37,7 @@ def opened(tidegate: Tidegate, delivery: Path, name: str, server: AwayServer, mo
     delivery.write_text(f"{delivery.read_text()}\npatience: {{call: {CALL_SECONDS}s}}\n")
     for seed, alias in ((1, "champion"), (2, "challenger")):
         folder = write_tiny_model(delivery.parent / alias, seed=seed)
-        assert tidegate("model", "register", name, str(folder), "--alias", alias).code == 0
+        assert tidegate("model", "add", name, str(folder), "--alias", alias).code == 0
     # What it makes first takes a busy server longer than a call may take from here on.
     with patch.dict(os.environ, {"MLFLOW_HTTP_REQUEST_TIMEOUT": "120"}):
         said = tidegate("stage", "open", "delivery.yaml", "--key", "one")
@@ -55,7 +55,7 @@ def test_an_address_that_mlflow_refuses_is_told_with_the_settings_that_allow_it(
 COMMANDS = ("status delivery.yaml", "deliver delivery.yaml", "stage build --delivery {opened}", "resume {opened}")
 OTHERS = (
     *("plan delivery.yaml", "report delivery.yaml", "stage open delivery.yaml", "stage close --delivery {opened}"),
-    *("approve {opened} wave@1 --by ann", "audit verify {opened}", "audit verify --all -f delivery.yaml"),
+    *("approve {opened} wave@1 --by ann", "audit verify {opened}", "audit verify --all delivery.yaml"),
     "model list {name}",
 )
 

@@ -16,8 +16,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_becomes_the_next_version(tidegate: Tidegate, name: str, folder: Path) -> None:
-    first = tidegate("model", "register", name, str(folder), "--alias", "champion", "--description", "the first")
-    second = tidegate("model", "register", name, str(folder), "--output", "json")
+    first = tidegate("model", "add", name, str(folder), "--alias", "champion", "--description", "the first")
+    second = tidegate("model", "add", name, str(folder), "--output", "json")
     assert (first.code, first.err) == (0, "")
     assert first.out.startswith(f"models:/{name}/1 (champion): 6 files, 1 MB, digest ")
     assert (second.json["version"], second.json["aliases"]) == ("2", [])
@@ -26,7 +26,7 @@ def test_a_folder_becomes_the_next_version(tidegate: Tidegate, name: str, folder
 
 def test_the_list_has_every_version_with_its_aliases(tidegate: Tidegate, name: str, folder: Path) -> None:
     for _ in range(2):
-        tidegate("model", "register", name, str(folder))
+        tidegate("model", "add", name, str(folder))
     moved = tidegate("model", "alias", name, "2", "challenger")
     assert moved.out.startswith(f"models:/{name}/2 (challenger): ")
     listed = tidegate("model", "list", name)
@@ -36,13 +36,25 @@ def test_the_list_has_every_version_with_its_aliases(tidegate: Tidegate, name: s
 
 
 def test_a_script_gets_the_name_alone(tidegate: Tidegate, name: str, folder: Path) -> None:
-    registered = tidegate("model", "register", name, str(folder), "-o", "name")
+    registered = tidegate("model", "add", name, str(folder), "-o", "name")
     moved = tidegate("model", "alias", name, "1", "champion", "-o", "name")
-    adopted = tidegate("model", "adopt", name, "1", "-o", "name")
+    adopted = tidegate("model", "add", name, "1", "-o", "name")
     assert {said.out for said in (registered, moved, adopted)} == {f"models:/{name}/1\n"}
     assert tidegate("model", "alias", name, "1", "champion", "-o", "json").json["aliases"] == ["champion"]
 
 
 def test_an_unknown_alias_registers_nothing(tidegate: Tidegate, name: str, folder: Path) -> None:
-    assert tidegate("model", "register", name, str(folder), "--alias", "latest").code == 2
+    assert tidegate("model", "add", name, str(folder), "--alias", "latest").code == 2
     assert tidegate("model", "list", name).code == 2
+
+
+def test_a_version_that_is_there_gets_an_alias_and_no_new_description(
+    tidegate: Tidegate, name: str, folder: Path
+) -> None:
+    tidegate("model", "add", name, str(folder), "--alias", "champion")
+    again = tidegate("model", "add", name, "champion", "--alias", "challenger", "-o", "json")
+    assert (again.json["version"], again.json["aliases"]) == ("1", ["challenger", "champion"])
+    assert tidegate("model", "add", name, "1", "--description", "again").code == 2
+    assert tidegate("model", "add", name, str(folder), "--folder", "hf").code == 2
+    missing = tidegate("model", "add", name, "nowhere")
+    assert (missing.code, "no version has this alias" in missing.err) == (2, True)

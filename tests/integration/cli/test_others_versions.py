@@ -102,9 +102,9 @@ def test_a_version_is_adopted_beforehand_and_once(
     pipeline.log_folder(name, logged)
 
     listed = tidegate("model", "list", name)
-    assert listed.out == f"models:/{name}/1: no digests yet; run: tidegate model adopt {name} 1\n"
-    first = tidegate("model", "adopt", name, "--output", "json")
-    again = tidegate("model", "adopt", name, "1", "--output", "json")
+    assert listed.out == f"models:/{name}/1: no digests yet; run: tidegate model add {name} 1\n"
+    first = tidegate("model", "add", name, "1", "--output", "json")
+    again = tidegate("model", "add", name, "1", "--output", "json")
 
     assert (first.code, again.code, again.err) == (0, 0, ""), first.err
     assert set(first.json["files"]) == {path.name for path in folders[0].iterdir()}
@@ -122,15 +122,15 @@ def test_which_of_several_folders_is_meant_has_to_be_said(
         folder.rename(tmp_path / "logged" / each)
     pipeline.log_folder(name, tmp_path / "logged")
 
-    refused = tidegate("model", "adopt", name)
+    refused = tidegate("model", "add", name, "1")
     assert refused.code == 2
     assert refused.err == (
         f"tidegate: models:/{name}/1: several folders could be served: base, tuned; say which: --folder FOLDER\n"
     )
-    assert tidegate("model", "adopt", name, "--folder", "other").code == 2
-    taken = tidegate("model", "adopt", name, "--folder", "tuned/", "--output", "json")
+    assert tidegate("model", "add", name, "1", "--folder", "other").code == 2
+    taken = tidegate("model", "add", name, "1", "--folder", "tuned/", "--output", "json")
     assert (taken.code, taken.json["folders"]) == (0, ["tuned"]), taken.err
-    assert tidegate("model", "adopt", name, "--folder", "base").code == 2
+    assert tidegate("model", "add", name, "1", "--folder", "base").code == 2
 
 
 def test_a_wrong_name_is_answered_with_a_few_near_ones(tidegate: Tidegate) -> None:

@@ -67,7 +67,7 @@ def test_an_alias_that_no_version_has(machine: Machine, tidegate: Tidegate) -> N
 @pytest.mark.slow(reason="a process for each command")
 def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: Tidegate) -> None:
     export = write_export(machine, seed=2)
-    registered = tidegate("model", "register", MODEL, str(export), "--alias", "challenger")
+    registered = tidegate("model", "add", MODEL, str(export), "--alias", "challenger")
     assert registered.out.startswith("models:/tiny/3 (challenger): 6 files, 1 MB, digest "), registered
     stored = max((machine.state / "artifacts").rglob("model/config.json"), key=lambda path: path.stat().st_mtime)
     stored.write_text(stored.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 20000.0'))

@@ -1,4 +1,4 @@
-"""`tidegate model register NAME hf://...`, as a command, against a served fake of the hub's REST interface."""
+"""`tidegate model add NAME hf://...`, as a command, against a served fake of the hub's REST interface."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def register(hub: Hub, registry: MlflowRegistry, tmp_path: Path) -> Run:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "MLFLOW_"))}
         own |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "cache")}
         asked = [(each, "") if isinstance(each, str) else each for each in sources]
-        words = ["model", "register", "support-llm", "--state", str(tmp_path / "state"), *more]
+        words = ["model", "add", "support-llm", "--state", str(tmp_path / "state"), *more]
         commands = json.dumps([([*words, source], token) for source, token in asked])
         done = subprocess.run(
             [sys.executable, "-c", COMMANDS],

@@ -104,7 +104,7 @@ def test_commands_say_both(
     tidegate: Tidegate,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert tidegate("model", "register", name, str(folder), "--alias", "champion").code == 0
+    assert tidegate("model", "add", name, str(folder), "--alias", "champion").code == 0
     told = f"MLflow: runs and artifacts in {both[0]}, model versions in {both[1]}\n"
     assert told in tidegate("status", str(delivery)).out
     said = tidegate("status", str(delivery), "--output", "json").json

@@ -94,7 +94,10 @@ def _names_in(blob: Path) -> list[str]:
 
 def test_a_folder_that_is_not_there_is_told_before_any_registry_is_asked(tidegate: Tidegate, tmp_path: Path) -> None:
     said = tidegate("workflow", "image", "nowhere", "--base", "no.such.host.invalid/python@sha256:" + "0" * 64)
-    assert (said.code, said.err.startswith("tidegate: nowhere is no folder; `pip install --target nowhere")) == (
+    assert (
+        said.code,
+        said.err.startswith("tidegate: nowhere is no folder; in a clone: `uv pip install --target nowhere"),
+    ) == (
         2,
         True,
     )

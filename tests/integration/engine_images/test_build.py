@@ -21,6 +21,7 @@ from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import GoldenTerms, ScoredPrompt, without_hashes
+from engine_images.build.told import in_lines, in_one_line
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
@@ -29,8 +30,6 @@ from pipelines.adapters.local_engines import BuildServers
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from registry.model_files import digest_files, whole_digest
-from tidegate.app.engines.build import in_one_line
-from tidegate.cli.commands.engine_build import lines_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
@@ -197,5 +196,5 @@ async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_wit
     assert order.golden == GoldenTerms(digest=golden.digest, max_drop=0.2)
     assert golden.within(order.golden)
     scores = f"{golden.quantized:.3g} in the mean, {golden.original:.3g} by the original"
-    assert f"quantized: 3 golden prompts score {scores}" in list(lines_of(built.record))
+    assert f"quantized: 3 golden prompts score {scores}" in list(in_lines(built.record))
     assert f"; golden set {golden.quantized:.3g}, {golden.original:.3g} by the original" in in_one_line(built.record)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from http import HTTPStatus
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -12,14 +14,13 @@ from fakes.engines.vllm_home import STOCK
 from fakes.services.http import QuietHandler, answering
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
+from engine_images.adapters.packing import environment_made_here, this_platform
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
 from engine_images.errors import BrokenImage, EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
-from pipelines.adapters.registry_login import RegistryLogin
-from tidegate.app.engines.build import EngineBuildOptions, build_engine
-from tidegate.app.wiring.engines.images import environment_made_here, this_platform
+from tidegate.cli import engine as command
 from tidegate.core.errors import OutsideError, UsageError
 
 SITE = STOCK.site_packages[0]
@@ -58,17 +59,8 @@ def build(folder: Path, engine: dict[str, object], *, base: str | None = None) -
     spec = folder / "delivery.yaml"
     spec.write_text(yaml.safe_dump(said | {"engine": engine}), encoding="utf-8")
     # Nobody answers there: a build that asks the registry first fails in another way.
-    options = EngineBuildOptions(
-        model="models:/support-llm/1",
-        spec=spec,
-        state=folder / "state",
-        tracking_uri="http://127.0.0.1:9",
-        base=base,
-        layout=None,
-        with_weights=False,
-        sign_key=None,
-    )
-    build_engine(options, RegistryLogin(insecure=False))
+    with patch.dict(os.environ, {"TIDEGATE_STATE": str(folder / "state"), "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}):
+        command.build("models:/support-llm/1", spec, base=base)
 
 
 H100 = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "accelerator": "nvidia-h100-80gb"}

@@ -97,6 +97,6 @@ def test_addresses() -> None:
         with pytest.raises(UsageError) as caught:
             base_url(wrong, "--stable")
         assert "secret" not in str(caught.value)
-    refuse_open_key("http://127.0.0.1:8000/v1", "--stable-key-env")
+    refuse_open_key("http://127.0.0.1:8000/v1", "--stable-key")
     with pytest.raises(UsageError, match="without TLS"):
-        refuse_open_key("http://10.0.0.1:8000/v1", "--stable-key-env")
+        refuse_open_key("http://10.0.0.1:8000/v1", "--stable-key")

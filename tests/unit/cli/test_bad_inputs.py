@@ -59,7 +59,7 @@ def layout(body: bytes) -> list[str]:
     """As the manifest of an image."""
     there = OciLayout(Path("layout"))
     there.name(there.put(body, MANIFEST), "x")
-    return ["engine", "inspect", "oci:layout:x"]
+    return ["engine", "show", "oci:layout:x"]
 
 
 def configuration(body: bytes) -> list[str]:
@@ -67,13 +67,13 @@ def configuration(body: bytes) -> list[str]:
     there = OciLayout(Path("layout"))
     blobs = {"config": there.put(body, CONFIG).to_dict(), "layers": [there.put(b"", LAYER).to_dict()]}
     there.name(there.put(canonical(blobs), MANIFEST), "x")
-    return ["engine", "inspect", "layout"]
+    return ["engine", "show", "layout"]
 
 
 def index(body: bytes) -> list[str]:
     """As the index of a layout."""
     file(f"layout/{LAYOUT_FILE}")(b"{}")
-    return file(f"layout/{INDEX_FILE}", "engine", "inspect", "./layout")(body)
+    return file(f"layout/{INDEX_FILE}", "engine", "show", "./layout")(body)
 
 
 COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
@@ -82,7 +82,7 @@ COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
     "golden set": file("golden.jsonl", "plan", "--offline"),
     "prompts": file("prompts.txt", "plan", "--offline"),
     "trust file": file("trust.yaml", "plan", "--offline"),
-    "evidence": file("e.jsonl", "gate", "check", "delivery.yaml", "--evidence", "e.jsonl"),
+    "evidence": file("e.jsonl", "gate", "check", "delivery.yaml", "e.jsonl"),
     "gates": file("g.yaml", "gate", "plan", "g.yaml"),
     "SLOs": file("s.yaml", "slo", "validate", "s.yaml"),
     "kubeconfig": file("k", "init", "--from-rollout", "llm", "--to", "new.yaml", "--kubeconfig", "k"),

@@ -24,21 +24,21 @@ HERE, PAGE = Path("here.md"), "/page/of/the/job"
     ],
 )
 def test_with_ci_the_variables_decide(environment: dict[str, str], summary: Path | None, *, shared: bool) -> None:
-    assert reports_wanted(ci=True, junit=None, summary=None, environment=environment) == Reports(
+    assert reports_wanted(ci=True, files=None, environment=environment) == Reports(
         JUNIT, summary, shared=shared, plain=True
     )
 
 
 @pytest.mark.parametrize("environment", [{}, {"GITHUB_STEP_SUMMARY": PAGE}, {"GITLAB_CI": "true"}])
 def test_an_option_comes_before_a_variable(environment: dict[str, str]) -> None:
-    wanted = reports_wanted(ci=True, junit=Path("a.xml"), summary=HERE, environment=environment)
+    wanted = reports_wanted(ci=True, files=[Path("a.xml"), HERE], environment=environment)
     assert wanted == Reports(Path("a.xml"), HERE, plain=True)
 
 
 def test_without_ci_nothing_is_written_that_nobody_asked_for() -> None:
     environment = {"GITHUB_STEP_SUMMARY": PAGE, "GITLAB_CI": "true"}
-    assert reports_wanted(ci=False, junit=None, summary=None, environment=environment) == Reports()
-    wanted = reports_wanted(ci=False, junit=None, summary=HERE, environment=environment)
+    assert reports_wanted(ci=False, files=None, environment=environment) == Reports()
+    wanted = reports_wanted(ci=False, files=[HERE], environment=environment)
     assert wanted == Reports(summary=HERE)
 
 

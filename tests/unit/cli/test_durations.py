@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import typer
 
-from tidegate.cli.durations import Duration, duration
+from tidegate.cli.options import Duration, duration
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`gate check --state`: one test that many calls carry on, and a file that no other test can be taken for."""
+"""`gate check --session`: one test that many calls carry on, and a file that no other test can be taken for."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gates.evidence.batch import Batch
 from gates.model import ArmKey, GateOutcome
 from gates.reports.check_report import CheckReport
 from gates.reports.gate_file import GateFile
+from gates.sessions.continued import continued
 from gates.sessions.model import SessionKey, SessionLimits
 from gates.sessions.registry import Sessions, SessionTerms
 from gates.transcript import BatchLine, read, replay
-from tidegate.app.gates.continued import ContinuedCheck, continued
 from tidegate.cli import main
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.spec import SpecError, parse_spec
@@ -49,8 +49,18 @@ class Calls:
         within: timedelta | None = None,
     ) -> CheckReport:
         terms = parse_spec(gates, GateFile, file="gates.yaml").terms(counted_by="proxy")
-        asked = ContinuedCheck("gates", terms, look, arm("stable", "6"), canary or arm("canary", "7"), since, within)
-        return continued(asked, self.evidence, self.file, self.clock)
+        arms = (arm("stable", "6"), canary or arm("canary", "7"))
+        return continued(
+            "gates",
+            terms,
+            arms,
+            self.evidence,
+            file=self.file,
+            clock=self.clock,
+            look=look,
+            since=since,
+            within=within,
+        )
 
     def called_every(self, seconds: float, total: float, **asked: timedelta) -> CheckReport:
         report = self.call(**asked)
@@ -151,7 +161,7 @@ def test_what_was_begun_otherwise_is_refused_and_left_as_it_is(
     kept = calls.file.read_bytes()
     with pytest.raises(UsageError) as caught:
         calls.call(**another)  # type: ignore[arg-type]
-    assert caught.value.message == f"--state {calls.file}: {told}"
+    assert caught.value.message == f"--session {calls.file}: {told}"
     assert calls.file.read_bytes() == kept
 
 
@@ -217,19 +227,19 @@ def test_what_was_read_before_prometheus_went_away_is_not_lost(calls: Calls, tmp
 def test_options_that_need_a_state_or_a_prometheus_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     gates = tmp_path / "gates.yaml"
     gates.write_text(GATES)
-    evidence = ["--evidence", "a.jsonl", "--state", "s.jsonl"]
+    evidence = ["a.jsonl", "--session", "s.jsonl"]
     asked = ["--prometheus", "http://127.0.0.1:9", "--region", "eu", "--stable", "6", "--canary", "7"]
     for options, told in (
-        (evidence, "--state is of no use with --evidence"),
+        (evidence, "--session is of no use with EVIDENCE"),
         ([*asked, "--within", "1h"], "--within is"),
     ):
         assert main(["gate", "check", str(gates), *options]) == 2
         assert told in capsys.readouterr().err
     # Begun, though Prometheus was not there: the next call goes on from the same moment.
     state = tmp_path / "kept" / "s.jsonl"
-    assert main(["gate", "check", str(gates), *asked, "--state", str(state)]) == 4
+    assert main(["gate", "check", str(gates), *asked, "--session", str(state)]) == 4
     assert "Prometheus at http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     begun = state.read_text()
-    assert main(["gate", "check", str(gates), *asked, "--state", str(state)]) == 4
+    assert main(["gate", "check", str(gates), *asked, "--session", str(state)]) == 4
     assert state.read_text() == begun
     assert replay(read(begun.splitlines(keepends=True), file=str(state))) == []

@@ -13,7 +13,7 @@ from tidegate.cli import command_tree
 HEAVY = ("mlflow", "openai", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
 """What no help and no usage error needs; each costs a person tenths of a second or more."""
 
-READ_ONLY = {"plan", "status", "model list", "engine inspect", "engine verify"}
+READ_ONLY = {"plan", "status", "model list", "engine show"}
 
 
 def commands() -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_every_parameter_is_explained(name: str) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("name", sorted(READ_ONLY | {"deliver", "rollback", "model register", "engine push"}))
+@pytest.mark.parametrize("name", sorted(READ_ONLY | {"deliver", "rollback", "model add", "engine push"}))
 def test_what_reports_can_report_as_json(name: str) -> None:
     assert {"json", "yaml"} <= set(commands()[name].formats)
 

@@ -73,8 +73,8 @@ def test_without_arguments_it_explains_itself(capsys: pytest.CaptureFixture[str]
         (["frobnicate"], "tidegate: No such command 'frobnicate'; see `tidegate --help`"),
         (["delivr"], "tidegate: No such command 'delivr'. Did you mean 'deliver'?; see `tidegate --help`"),
         (
-            ["model", "registers"],
-            "tidegate: No such command 'registers'. Did you mean 'register'?; see `tidegate model --help`",
+            ["model", "lst"],
+            "tidegate: No such command 'lst'. Did you mean 'list'?; see `tidegate model --help`",
         ),
         (["plan", "--nope"], "tidegate: No such option: --nope; see `tidegate plan --help`"),
         (["model", "list"], "tidegate: Missing argument 'NAME'; see `tidegate model list --help`"),
@@ -264,14 +264,20 @@ def test_an_output_that_is_full_or_closed_changes_no_exit_code_but_to_4(
     assert (ended.returncode, ended.stderr) == (code, told)
 
 
-@pytest.mark.parametrize("option", ["--junit", "--summary"])
-@pytest.mark.parametrize("place", [".", "/proc/nowhere/report"])
+@pytest.mark.parametrize("place", ["folder.xml", "/proc/nowhere/report.md"])
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_done(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, place: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    code, out, err = said(capsys, "deliver", str(tmp_path / "no.yaml"), option, place)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.xml").mkdir()
+    code, out, err = said(capsys, "deliver", str(tmp_path / "no.yaml"), "--report", place)
     assert (code, out) == (2, "")
     assert err.startswith(f"tidegate: no report can be written to {place}: ") and err.count("\n") == 1
+
+
+def test_a_report_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "deliver", "no.yaml", "--report", "report.html")
+    assert (code, "--report report.html: expected a file that ends in .xml" in err) == (2, True)
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])

@@ -71,7 +71,7 @@ def rules(text: str) -> list[dict[str, Any]]:
 
 
 def test_rules_of_one_file_go_to_stdout(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["slo", "generate", "-i", written(tmp_path, "a.yaml", plain("chat"))]) == 0
+    assert main(["slo", "generate", written(tmp_path, "a.yaml", plain("chat"))]) == 0
     out, err = capsys.readouterr()
     assert groups(out) == [f"sloth-slo-{part}-chat-answers" for part in ("sli-recordings", "meta-recordings", "alerts")]
     assert err == ""
@@ -79,7 +79,7 @@ def test_rules_of_one_file_go_to_stdout(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_a_spec_may_come_from_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pipe_in(monkeypatch, [plain("chat").encode()])
-    assert main(["slo", "generate", "-i", "-"]) == 0
+    assert main(["slo", "generate", "-"]) == 0
     assert len(groups(capsys.readouterr().out)) == 3
 
 
@@ -88,7 +88,7 @@ def test_plain_documents_of_a_file_share_one_document_because_prometheus_reads_n
 ) -> None:
     text = f"---\n{plain('chat')}---\n---\n{plain('search')}"
     target = tmp_path / "rules.yaml"
-    assert main(["slo", "generate", "-i", written(tmp_path, "a.yaml", text), "-o", str(target)]) == 0
+    assert main(["slo", "generate", written(tmp_path, "a.yaml", text), str(target)]) == 0
     assert [name.rsplit("-", 2)[1] for name in groups(target.read_text())] == ["chat"] * 3 + ["search"] * 3
     assert capsys.readouterr() == ("", f"{target}: the rules of 2 SLOs\n")
 
@@ -96,7 +96,7 @@ def test_plain_documents_of_a_file_share_one_document_because_prometheus_reads_n
 def test_kubernetes_objects_stay_objects_next_to_plain_rules(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["slo", "generate", "-i", written(tmp_path, "a.yaml", f"{OBJECT}---\n{plain('chat')}")]) == 0
+    assert main(["slo", "generate", written(tmp_path, "a.yaml", f"{OBJECT}---\n{plain('chat')}")]) == 0
     first, second = yaml.safe_load_all(capsys.readouterr().out)
     assert [group["name"][-12:] for group in first["groups"]] == ["chat-answers"] * 3
     assert (second["kind"], second["metadata"]["name"], second["metadata"]["namespace"]) == (
@@ -111,14 +111,14 @@ def test_a_folder_becomes_a_folder_with_the_same_names(tmp_path: Path) -> None:
     for name in ("a.yml", "deep/b.yaml", "deep/b_test.yaml"):
         written(tmp_path / "slos", name, plain(Path(name).stem.replace("_", "-") + "-service"))
     out = tmp_path / "rules"
-    assert main(["slo", "generate", "-i", str(tmp_path / "slos"), "-o", str(out), "-e", "_test"]) == 0
+    assert main(["slo", "generate", str(tmp_path / "slos"), str(out), "-e", "_test"]) == 0
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     assert found == ["a.yml", "deep/b.yaml"]
 
 
 def test_extra_labels_are_on_everything_recorded(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = written(tmp_path, "a.yaml", plain("chat"))
-    assert main(["slo", "generate", "-i", file, "-l", "team=serving", "-l", "tier=1=a", "--disable-alerts"]) == 0
+    assert main(["slo", "generate", file, "-l", "team=serving", "-l", "tier=1=a", "--disable-alerts"]) == 0
     labels = [rule["labels"] for rule in rules(capsys.readouterr().out)]
     assert {(each["team"], each["tier"]) for each in labels} == {("serving", "1=a")}
 
@@ -127,14 +127,14 @@ def test_extra_labels_are_on_everything_recorded(capsys: pytest.CaptureFixture[s
 def test_half_of_the_rules_can_be_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, flag: str, kinds: set[str]
 ) -> None:
-    assert main(["slo", "generate", "-i", written(tmp_path, "a.yaml", plain("chat")), flag]) == 0
+    assert main(["slo", "generate", written(tmp_path, "a.yaml", plain("chat")), flag]) == 0
     assert {kind for rule in rules(capsys.readouterr().out) for kind in ("alert", "record") if kind in rule} == kinds
 
 
 def test_the_period_is_a_months_unless_told_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = written(tmp_path, "a.yaml", plain("chat"))
     for option, period in ([], "30d"), (["--default-slo-period", "28d"], "4w"):
-        assert main(["slo", "generate", "-i", file, *option]) == 0
+        assert main(["slo", "generate", file, *option]) == 0
         recorded = {rule.get("record") for rule in rules(capsys.readouterr().out)}
         assert f"slo:sli_error:ratio_rate{period}" in recorded
 
@@ -146,7 +146,7 @@ def test_when_one_spec_is_wrong_nothing_is_written_and_every_problem_is_told(
     written(source, "a.yaml", plain("chat"))
     written(source, "b.yaml", plain("chat"))
     written(source, "c.yaml", plain("search").replace("objective: 99.9", "objective: 101"))
-    assert main(["slo", "generate", "-i", str(source), "-o", str(tmp_path / "rules")]) == 2
+    assert main(["slo", "generate", str(source), str(tmp_path / "rules")]) == 2
     assert not (tmp_path / "rules").exists()
     out, err = capsys.readouterr()
     assert out == ""
@@ -158,7 +158,7 @@ def test_when_one_spec_is_wrong_nothing_is_written_and_every_problem_is_told(
 
 def test_a_period_without_windows_is_told_of_every_slo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = written(tmp_path, "a.yaml", OPEN.replace("DAYS", "7"))
-    assert main(["slo", "generate", "-i", file]) == 2
+    assert main(["slo", "generate", file]) == 2
     assert capsys.readouterr().err == f"{file}:1: found search-speed-0 over 1w; expected a period of 4w, 30d\n"
 
 
@@ -168,7 +168,7 @@ def test_old_rules_stay_when_new_ones_cannot_be_written(capsys: pytest.CaptureFi
     written(source, "b/c.yaml", plain("search"))
     old = written(out, "a.yaml", "old")
     written(out, "b", "a file where a folder must be")
-    assert main(["slo", "generate", "-i", str(source), "-o", str(out)]) == 2
+    assert main(["slo", "generate", str(source), str(out)]) == 2
     assert capsys.readouterr().err == f"tidegate: {out}/b: file exists\n"
     assert Path(old).read_text() == "old"
     assert sorted(path.name for path in out.iterdir()) == ["a.yaml", "b"]
@@ -177,33 +177,33 @@ def test_old_rules_stay_when_new_ones_cannot_be_written(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-i", "nowhere.yaml"], "nowhere.yaml: no such file or directory; name the SLO spec with --input"),
-        (["-i", "slos"], "slos is a directory and - is not; name a directory with --out"),
-        (["-i", "slos", "-o", "a.yaml"], "slos is a directory and a.yaml is not; name a directory with --out"),
-        (["-i", "slos", "-o", "./slos"], "slos is the input itself; name another directory with --out"),
-        (["-i", "a.yaml", "-o", "slos"], "slos is a directory and a.yaml is not; name a file with --out"),
+        (["nowhere.yaml"], "nowhere.yaml: no such file or directory; name a file or folder with SLOs"),
+        (["slos"], "slos is a directory and - is not; name a directory as OUTPUT"),
+        (["slos", "a.yaml"], "slos is a directory and a.yaml is not; name a directory as OUTPUT"),
+        (["slos", "./slos"], "slos is the input itself; name another directory as OUTPUT"),
+        (["a.yaml", "slos"], "slos is a directory and a.yaml is not; name a file as OUTPUT"),
         (
-            ["-i", "slos", "-o", "out", "-n", "nothing"],
+            ["slos", "out", "-n", "nothing"],
             "slos has no .yml or .yaml file; or --fs-include and --fs-exclude leave none",
         ),
         (
-            ["-i", "slos", "-o", "out", "-e", "("],
+            ["slos", "out", "-e", "("],
             "--fs-exclude: found '('; expected a regular expression (missing ), unterminated subpattern at position 0)",
         ),
-        (["-i", "a.yaml", "-l", "team"], "--extra-labels: found 'team'; expected key=value"),
-        (["-i", "a.yaml", "-l", "team="], "--extra-labels: found 'team='; expected key=value"),
+        (["a.yaml", "-l", "team"], "--extra-labels: found 'team'; expected key=value"),
+        (["a.yaml", "-l", "team="], "--extra-labels: found 'team='; expected key=value"),
         (
-            ["-i", "a.yaml", "-l", "1=x"],
+            ["a.yaml", "-l", "1=x"],
             "--extra-labels: found '1=x'; expected key=value, "
             "with a key of letters, digits and '_' that begins with no digit",
         ),
         (
-            ["-i", "a.yaml", "--default-slo-period", "month"],
+            ["a.yaml", "--default-slo-period", "month"],
             "--default-slo-period: found 'month'; "
             "expected a duration as Prometheus writes it, such as 5m, 1h30m or 30d",
         ),
         (
-            ["-i", "a.yaml", "--disable-alerts", "--disable-recordings"],
+            ["a.yaml", "--disable-alerts", "--disable-recordings"],
             "a.yaml: no rules are left; --disable-recordings or --disable-alerts leave none",
         ),
     ],
@@ -225,7 +225,7 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(
 def test_bytes_that_are_no_text_are_told_by_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_bytes(b"version: \xff\xfe")
-    assert main(["slo", "generate", "-i", str(file)]) == 2
+    assert main(["slo", "generate", str(file)]) == 2
     assert (
         capsys.readouterr().err
         == f"{file}:1: found bytes that are no UTF-8 (0xff); expected a readable YAML file in UTF-8\n"

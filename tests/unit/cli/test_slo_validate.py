@@ -28,12 +28,12 @@ def spec(tmp_path: Path) -> Path:
 
 
 def test_right_specs_are_listed(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
-    assert main(["slo", "validate", "-i", str(spec.parent)]) == 0
+    assert main(["slo", "validate", str(spec.parent)]) == 0
     assert capsys.readouterr() == (f"{spec}: chat-answers\n", "")
 
 
 def test_a_machine_reads_what_is_right(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
-    assert main(["slo", "validate", "-i", str(spec), "--output", "json"]) == 0
+    assert main(["slo", "validate", str(spec), "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "valid": True,
         "files": [{"file": str(spec), "slos": ["chat-answers"]}],
@@ -43,7 +43,7 @@ def test_a_machine_reads_what_is_right(capsys: pytest.CaptureFixture[str], spec:
 
 def test_every_problem_is_told_with_its_place(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     spec.write_text(SPEC.replace("99.9", "0").replace("[{{.window}}]", "[5m]"))
-    assert main(["slo", "validate", "-i", str(spec)]) == 2
+    assert main(["slo", "validate", str(spec)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.partition(" found ")[0] for line in err.splitlines()] == [
@@ -54,7 +54,7 @@ def test_every_problem_is_told_with_its_place(capsys: pytest.CaptureFixture[str]
 
 def test_a_machine_reads_what_is_wrong(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     spec.write_text(SPEC.replace("99.9", "0"))
-    assert main(["slo", "validate", "-i", str(spec), "--output", "json"]) == 2
+    assert main(["slo", "validate", str(spec), "--output", "json"]) == 2
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert (err, document["valid"], document["files"]) == ("", False, [])
@@ -70,12 +70,12 @@ def test_a_machine_reads_what_is_wrong(capsys: pytest.CaptureFixture[str], spec:
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["slo", "validate", "-i", str(tmp_path / "no.yaml")]) == 2
+    assert main(["slo", "validate", str(tmp_path / "no.yaml")]) == 2
     assert capsys.readouterr().err == (f"{tmp_path}/no.yaml: found no such file; expected a readable YAML file\n")
 
 
 def test_windows_of_ones_own_take_the_place_of_ours(capsys: pytest.CaptureFixture[str], spec: Path) -> None:
     folder = spec.parent / "windows"
     folder.mkdir()
-    assert main(["slo", "validate", "-i", str(spec), "--slo-period-windows-path", str(folder)]) == 2
+    assert main(["slo", "validate", str(spec), "--slo-period-windows-path", str(folder)]) == 2
     assert str(folder) in capsys.readouterr().err

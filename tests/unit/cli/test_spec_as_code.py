@@ -48,8 +48,8 @@ def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
     *("plan", "deliver", "status", "status --last 2", "report", "stage open", "workflow render", "doctor", "serve"),
-    *("rollout render", "rollback --to 1 --start --yes", "audit verify --all -f", "notify"),
-    *("engine build models:/m/1 --file", "fleet up", "slo export --out slo"),
+    *("rollout render", "rollback --to 1 --start --yes", "audit verify --all", "notify"),
+    *("engine build models:/m/1", "fleet up", "slo export {} slo"),
 )
 
 
@@ -59,7 +59,8 @@ def test_a_trust_file_that_came_with_the_spec_is_refused_until_it_is_named(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_STATE", str(tmp_path / "state"))
     spec.with_name("trust.yaml").write_text(TRUST)
-    assert main([*command.split(), str(spec)]) == 2
+    words = command.split() if "{}" in command else [*command.split(), "{}"]
+    assert main([word.format(spec) for word in words]) == 2
     told = capsys.readouterr().err
     assert f"{spec.with_name('trust.yaml')}: a trust file next to a spec does not count" in told
     assert "name it, or another, by `--trust FILE` or TIDEGATE_TRUST" in told

@@ -30,9 +30,9 @@ READERS = (
     "fleet up {}",
     "serve {}",
     "notify {}",
-    "slo export {} --out out",
+    "slo export {} out",
     "gate plan {}",
-    "gate check {} --evidence -",
+    "gate check {} -",
     "rollout render {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "rollout diff {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "workflow render {}",
@@ -93,8 +93,7 @@ def test_what_a_spec_names_is_text_too(prompts: str, tmp_path: Path, capsys: pyt
     ("target", "command"),
     [
         ("file/delivery.yaml", "init file"),
-        ("file/out.txt", "gate check gates.yaml --evidence evidence.jsonl --to file/out.txt"),
-        ("file/slo.yaml", "slo generate --input slo.yaml --out file/slo.yaml"),
+        ("file/slo.yaml", "slo generate slo.yaml file/slo.yaml"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_one_line(
@@ -115,18 +114,18 @@ def test_an_output_that_cannot_be_written_is_one_line(
 def test_a_report_may_go_to_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "gates.yaml").write_text(GATES)
     (tmp_path / "evidence.jsonl").touch()
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.mkfifo(tmp_path / "pipe.md")
+    reader = os.open(tmp_path / "pipe.md", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert main(["gate", "check", "gates.yaml", "--evidence", "evidence.jsonl", "--to", "pipe"]) == 3
-        assert os.read(reader, 1 << 16).startswith(b"gates: inconclusive")
+        assert main(["gate", "check", "gates.yaml", "evidence.jsonl", "--report", "pipe.md"]) == 3
+        assert os.read(reader, 1 << 16).startswith(b"### gates: inconclusive")
     finally:
         os.close(reader)
-    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "pipe.md").is_fifo()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-@pytest.mark.parametrize("command", ["plan {}", "gate plan {}", "slo export {} --out out"])
+@pytest.mark.parametrize("command", ["plan {}", "gate plan {}", "slo export {} out"])
 def test_a_file_of_somebody_else_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spec.yaml").touch(mode=0o000)
     assert main(command.format("spec.yaml").split()) == 2

@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from rollouts.manifests.conventions import GitOpsTool, RenderPart, TrafficRouter
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Spec, spread
+from tidegate.cli.options import SPEC, Duration, Spec, duration, spread
 from tidegate.cli.output import Output
 from tidegate.cli.rollout_options import Namespace, RegionOfSpec, ReleaseOptions
 

@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.durations import Duration, duration
 from tidegate.cli.global_options import given
-from tidegate.cli.options import SPEC, Spec
+from tidegate.cli.options import SPEC, Duration, Spec, duration
 
 
 class StartAs(StrEnum):

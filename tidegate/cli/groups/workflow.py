@@ -68,7 +68,7 @@ def submit(
     return 0
 
 
-@workflow.command("image")
+@workflow.command("image", hidden=True)
 @prints(Output.JSON, Output.YAML)
 def image(
     installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder into which tidegate was installed.")],
@@ -102,15 +102,20 @@ def image(
       tidegate workflow image installed --base registry.example.com/python@sha256:...
       tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
     """
-    from pipelines.adapters.registry_login import RegistryLogin
-    from tidegate.app.engines.images import ToolchainOptions
-    from tidegate.cli.commands.images import build_step_image
+    from engine_images.adapters.oci_build import base_at, build_toolchain
+    from engine_images.adapters.oci_layout import OciLayout
+    from engine_images.adapters.oci_read import docker_access
+    from engine_images.adapters.packing import this_platform, toolchain_files
+    from engine_images.oci.reference import ImageReference
+    from tidegate import __version__
+    from tidegate.cli.engine import print_packed
 
-    return build_step_image(
-        ToolchainOptions(installed, base, layout, push, whole, tuple(extra or ())),
-        RegistryLogin(insecure),
-        output=given().output,
-    )
+    target, access = ImageReference.parse(push) if push else None, docker_access(insecure=insecure)
+    # Before a registry is asked for anything.
+    files = toolchain_files(installed, whole=whole, extras=tuple(extra or ()))
+    beneath, stored, name = base_at(base, this_platform(), access), OciLayout(layout), f"tidegate:{__version__}"
+    packed = build_toolchain(stored, name=name, base=beneath, files=files)
+    return print_packed(stored, name, packed, target, access)
 
 
 @workflow.command("watch")

@@ -183,7 +183,7 @@ def test_a_disk_that_takes_nothing_is_told_and_the_window_is_read_again(ground: 
     path.unlink()
     path.mkdir()
     ground.pass_time(600)
-    with pytest.raises(OutsideError, match="--state"):
+    with pytest.raises(OutsideError, match="check the disk"):
         ground.sessions.ask(KEY)
     path.rmdir()
     path.write_text(text)

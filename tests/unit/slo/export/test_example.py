@@ -30,11 +30,11 @@ def test_the_exported_example_is_current_and_the_docs_say_what_is_printed(
 ) -> None:
     if "TIDEGATE_REGENERATE" in os.environ:
         assert "CI" not in os.environ, "what CI compares with is written by people"
-        main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(EXAMPLE / "exported")])
+        main(["slo", "export", str(EXAMPLE / "delivery.yaml"), str(EXAMPLE / "exported")])
         capsys.readouterr()
-    assert main(["slo", "export", str(EXAMPLE / "delivery.yaml"), "-o", str(tmp_path)]) == 0
+    assert main(["slo", "export", str(EXAMPLE / "delivery.yaml"), str(tmp_path)]) == 0
     assert contents(EXAMPLE / "exported") == contents(tmp_path)
-    call = "$ tidegate slo export examples/slo/delivery.yaml -o slo\n"
+    call = "$ tidegate slo export examples/slo/delivery.yaml slo\n"
     printed = capsys.readouterr().out.replace(str(tmp_path), "slo")
     assert call + printed + "```" in (ROOT / "docs/guides/slo-export.md").read_text()
 

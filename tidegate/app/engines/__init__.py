@@ -1,1 +1,0 @@
-"""Use cases of engines: building them, and their images."""

@@ -1,1 +1,0 @@
-"""The gates alone, without a delivery around them."""

@@ -1,1 +1,0 @@
-"""Model versions: where they come from."""

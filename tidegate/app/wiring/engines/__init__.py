@@ -1,1 +1,0 @@
-"""Builds what makes engines ready, and what moves their images."""

@@ -1,1 +1,0 @@
-"""What the gates alone are built from."""

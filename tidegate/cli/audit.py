@@ -1,0 +1,104 @@
+"""`tidegate audit`: whether the records of deliveries are what was written."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC
+from tidegate.cli.output import Output, print_data, say
+from tidegate.core.errors import ExitCode, UsageError
+
+audit = typer.Typer(name="audit", help="Check and export the records of deliveries.")
+
+
+@audit.command()
+@prints(Output.JSON, Output.YAML)
+def verify(
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DELIVERY...", help="Ids of deliveries, or their first 8 characters; with --all: the spec."
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,
+    against: Annotated[Path | None, typer.Option("--against", help="A chain that `audit export` wrote before.")] = None,
+    head: Annotated[
+        list[str] | None, typer.Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Judge the recorded evidence again, and compare every verdict bit for bit.")
+    ] = False,
+) -> int:
+    """Find what was changed in a record since it was written: events, spec, files, plan, evidence, tags.
+
+    Changes nothing. Exits with 5 on a finding. Signatures are required where the trust file names keys under
+    `ledger`; without keys, anyone who can write to MLflow can write a new chain.
+    Notifications carry heads: the ledger must still contain what it contained then.
+
+    \b
+    Examples:
+      tidegate audit verify c28ef0c2
+      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --replay
+      tidegate audit verify --all delivery.yaml --output json
+      tidegate audit verify c28ef0c2 --against kept.jsonl
+      tidegate audit verify c28ef0c2 --head 9f86d081884c7d65...
+    """
+    names = named or []
+    if not (names or every) or (every and len(names) > 1):
+        raise UsageError("which delivery?", hint="name one, or give --all and the spec")
+    if head and (every or len(names) > 1):
+        raise UsageError("--head is of one delivery", hint="name it")
+    from pipelines.adapters.stores import open_deliveries, open_registry
+    from pipelines.adapters.trust import named_trust
+    from pipelines.authority.audit import verify_deliveries
+    from pipelines.spec.delivery import Delivery
+    from tidegate.core.spec import load_spec
+
+    spec = Path(names[0] if names else SPEC) if every else None
+    deliveries = open_deliveries(given().state, given().tracking_uri, named_trust(spec.parent if spec else None))
+    summaries = (
+        deliveries.deliveries(load_spec(spec, Delivery).model.name)
+        if spec
+        else [deliveries.summary(deliveries.whole_id(each)) for each in names]
+    )
+    registry = open_registry(given().state, given().tracking_uri)
+    recorded = ((each, *deliveries.record(each.id)) for each in summaries)
+    audits = verify_deliveries(recorded, deliveries, registry, against=against, heads=head or (), replaying=replay)
+    if given().output.is_data:
+        print_data([each.model_dump(mode="json") for each in audits], given().output)
+    else:
+        say(*(line for each in audits for line in each.lines))
+    return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
+
+
+@audit.command()
+def export(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
+) -> int:
+    """Write the chain of events with its signatures, one event a line, for write-once storage.
+
+    Changes nothing in MLflow. Exits with 5 when something in the chain is not genuine.
+
+    \b
+    Examples:
+      tidegate audit export c28ef0c2fd4347d8a6cec0bb904568a8 kept.jsonl
+    """
+    from pipelines.adapters.stores import open_deliveries
+    from pipelines.authority.audit import export_chain
+
+    deliveries = open_deliveries(given().state, given().tracking_uri)
+    whole = deliveries.whole_id(delivery)
+    record, found = deliveries.record(whole)
+    export_chain(record.entries, file)
+    given().note(f"{file}: {len(record.entries)} events of delivery {whole}")
+    for finding in found:
+        given().note(f"not genuine: {finding}")
+    return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED

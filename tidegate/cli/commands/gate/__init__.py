@@ -1,1 +1,0 @@
-"""What `tidegate gate` does: judges evidence, endpoints and records."""

@@ -1,1 +1,0 @@
-"""What `tidegate slo` runs: specs without a delivery are read without what reads one."""

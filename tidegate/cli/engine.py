@@ -1,0 +1,304 @@
+"""`tidegate engine`: builds engines, and shows and pushes their images."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Insecure, Spec
+from tidegate.cli.output import Output, print_data, say
+from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from engine_images.adapters.oci_layout import OciLayout
+    from engine_images.adapters.oci_read import AccessOf
+    from engine_images.oci.model import Descriptor
+    from engine_images.oci.reading import ImageProof
+    from engine_images.oci.reference import ImageReference
+    from engine_images.oci.transfers import Transfer
+
+engine = typer.Typer(name="engine", help="Engines and their images: build, show, push.")
+
+SignKey = Annotated[
+    Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")
+]
+
+
+@engine.command("build")
+@prints(Output.JSON, Output.YAML)
+def build(
+    model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
+    spec: Spec = SPEC,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Base image: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
+    ] = None,
+    layout: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="OCI layout to write the image to; default: images in --state."),
+    ] = None,
+    weights: Annotated[bool, typer.Option("--weights", help="Put the weights into the image.")] = False,
+    sign_key: SignKey = None,
+    insecure: Insecure = False,
+) -> int:
+    """Build the engine of a model version, test it, and pack it into an OCI image when there is a base.
+
+    Downloads and verifies every file, checks that it can be served, compiles, starts the result in a fresh process,
+    and compares its log-probabilities and speed with eager mode. An engine with the same inputs is not built again.
+    Writes below --state, and two tags on the model version: the engine's digest and the test results.
+
+    \b
+    Examples:
+      tidegate engine build models:/support-llm/7
+      tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
+    """
+    from engine_images.adapters.oci_build import base_at
+    from engine_images.adapters.oci_read import docker_access
+    from engine_images.adapters.packing import pack_engine, require_base_for, this_platform
+    from engine_images.build.told import as_data, in_lines, in_one_line
+    from engine_images.signature import SigningKey
+    from pipelines.adapters.engines import local_engines, require_machine_for
+    from pipelines.adapters.specs import read_spec
+    from pipelines.adapters.stores import NotedAdoption, open_registry
+    from pipelines.state import StateFolder
+    from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
+
+    # Before minutes of compiling: a name that means no version, a key or a base that cannot be read.
+    name, reference = name_and_reference(model)
+    key = SigningKey(_read_key(sign_key)) if sign_key else None
+    beneath = base_at(base, this_platform(), docker_access(insecure=insecure)) if base else None
+    delivery, state = read_spec(spec), StateFolder(given().state)
+    require_machine_for(delivery.engine)
+    if beneath:
+        require_base_for(delivery.engine, beneath, given().note)
+    registry = open_registry(given().state, given().tracking_uri)
+    version = registry.adopt(name, reference, progress=NotedAdoption())
+    engines = local_engines(delivery, state, registry, spec.parent, asks_golden_set=True)
+    order, built = asyncio.run(engines.build(version, given().note))
+    registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
+    place, image = layout or state.images, None
+    tag = f"{version.name}:{version.version}"
+    if beneath:
+        image = pack_engine(place, tag, beneath, order, built, with_weights=weights, key=key)
+    if given().output.is_data:
+        packed = {"name": f"{place}:{tag}", "digest": image.digest, "size": image.size} if image else None
+        print_data(as_data(built) | {"image": packed}, given().output)
+        return 0
+    print(f"engine  {built.engine}{', found' if built.found else ''}\nat      {built.root}")
+    if image:
+        print(f"image   {place}:{tag}, {image.digest}")
+    say(*in_lines(built.record))
+    return 0
+
+
+@engine.command("push")
+@prints(Output.JSON, Output.YAML)
+def push(
+    layout: Annotated[str, typer.Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
+    reference: Annotated[str, typer.Argument(help="REGISTRY/REPOSITORY:TAG to push to.", show_default=False)],
+    sign_key: SignKey = None,
+    mark: Annotated[
+        bool, typer.Option("--mark", help="Record the image on its model version, for clusters to serve.")
+    ] = False,
+    insecure: Insecure = False,
+) -> int:
+    """Push an engine from a layout to an image registry, with its SBOM; logged in by `docker login`.
+
+    A push that broke off continues. What the registry has is not sent again, layers of a base in the same registry
+    are mounted, and the image appears once all of it is there. Moves the tag, and with --mark sets
+    `tidegate.engine.image` on the model version; changes nothing on this machine.
+
+    \b
+    Examples:
+      tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7 --mark
+      tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
+    """
+    from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
+    from engine_images.adapters.oci_read import InLayout, docker_access
+    from engine_images.adapters.packing import image_in_layout
+    from engine_images.errors import BrokenImage
+    from engine_images.manifest import ROOT, SBOM_FILE
+    from engine_images.oci.inspect import manifest_in
+    from engine_images.oci.reading import read_engine_files
+    from engine_images.oci.reference import ImageReference
+    from engine_images.signature import SigningKey
+    from pipelines.adapters.stores import open_registry
+    from registry.conventions import ENGINE_IMAGE
+
+    (stored, image), target = image_in_layout(layout), ImageReference.parse(reference)
+    # Before anything is sent: a key that cannot be read would leave an image without its signature.
+    key = SigningKey(_read_key(sign_key)) if sign_key else None
+    files = read_engine_files(InLayout(stored, image.digest))
+    registry = version = None
+    if mark:
+        registry, served = open_registry(given().state, given().tracking_uri), manifest_in(files).model
+        version = registry.resolve(served.name, served.version)
+        if version.digest != served.digest:
+            raise BrokenImage(
+                f"{layout} serves other files than those registered as {version.uri}",
+                hint="build it from this registry",
+            )
+    access, sbom = docker_access(insecure=insecure), files.get(f"{ROOT}/{SBOM_FILE}")
+    pushed = push_image(stored, image, target, access, _tell, _wait)
+    attached = attach_sbom(image, target, sbom, access, _wait).digest if sbom else None
+    signature = sign_image(image, target, key, access, _wait) if key else None
+    if registry and version:
+        registry.mark(version, {ENGINE_IMAGE: pushed.reference})
+        given().note(f"{version.uri} is served from it")
+    if given().output.is_data:
+        print_data(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature}, given().output)
+    else:
+        print(pushed.reference)
+    return 0
+
+
+@engine.command("show")
+@prints(Output.JSON, Output.YAML)
+def show(
+    image: Annotated[
+        str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
+    ],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Public key (PEM) of the builder: verify the signatures by it.")
+    ] = None,
+    insecure: Insecure = False,
+) -> int:
+    """Show an engine's layers, launch, compile key and files, and with --key whose it is. Changes nothing.
+
+    Fetches no large layer. With --key, exits with 2 when a signature is missing, or is by another key. In a registry,
+    both the engine's manifest and the image's digest must be signed. A layout has no place for the second: there the
+    entrypoint, the first process and the user are compared with what this tidegate puts in an image.
+
+    \b
+    Examples:
+      tidegate engine show .tidegate/images:support-llm:7
+      tidegate engine show registry.example/team/support-llm:7 --key engine.pub --output json
+    """
+    from engine_images.adapters.oci_read import docker_access, opened
+    from engine_images.oci.inspect import contents_of
+    from engine_images.oci.reading import prove_image, read_engine
+
+    public = _read_key(key) if key else None
+    with opened(image, docker_access(insecure=insecure)) as images:
+        proof = prove_image(images, {str(key): public}) if public else None
+        found = proof.image if proof else read_engine(images)
+    if given().output.is_data:
+        signed = {"signed_by": {"manifest": proof.manifest_by, "image": proof.image_by}} if proof else {}
+        print_data(found.model_dump(mode="json") | {"size": found.size} | signed, given().output)
+        return 0
+    say(*contents_of(found))
+    if proof:
+        say("", *_covered(proof))
+    return 0
+
+
+def _covered(proof: ImageProof) -> Iterator[str]:
+    """What each signature covers."""
+    from tidegate.core.text import aligned
+
+    files = "the model's files, the compile cache, vLLM's arguments"
+    whole = "everything: base, entrypoint, first process, user, variables, every layer"
+    looked = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
+    image = ("image", f"signed by {proof.image_by}", whole) if proof.image_by else ("image", "not signed", looked)
+    yield from aligned([("engine's manifest", f"signed by {proof.manifest_by}", files), image])
+
+
+@engine.command("record", hidden=True)
+def engine_record(spec: Spec = SPEC) -> int:
+    """Record that the champion is served by the spec's engine, so that a change of it alone can be delivered.
+
+    Deliveries and `fleet up` record it themselves; use it for a champion of an older tidegate. Changes no region.
+
+    \b
+    Examples:
+      tidegate engine record delivery-as-it-serves.yaml
+    """
+    from tidegate.app.fleet import record_serving
+
+    say(record_serving(spec, given().state, given().tracking_uri))
+    return 0
+
+
+@engine.command("base", hidden=True)
+@prints(Output.JSON, Output.YAML)
+def base_image(
+    base: Annotated[
+        str,
+        typer.Argument(
+            help="Image with the operating system and a C compiler: a layout's PATH[:NAME], or "
+            "REGISTRY/REPOSITORY@DIGEST.",
+            show_default=False,
+        ),
+    ],
+    layout: Annotated[Path, typer.Option("--layout", help="OCI layout to write the image to.")] = Path("images"),
+    push: Annotated[
+        str | None, typer.Option(metavar="REFERENCE", help="Also push the image: REGISTRY/REPOSITORY:TAG.")
+    ] = None,
+    insecure: Insecure = False,
+) -> int:
+    """Build the base image of engines, without a container daemon, and print its name.
+
+    Packs the engine environment that `tidegate setup` made here (TIDEGATE_ENGINE_HOME) and its Python, at the same
+    paths: engines that are built on this machine find it there. The same environment gives the same digest.
+
+    \b
+    Examples:
+      tidegate engine base registry.example.com/debian-gcc@sha256:... --push registry.example.com/engine-base:1
+      tidegate engine base debian-layout --layout images
+    """
+    from engine_images.adapters.oci_build import base_at, build_environment
+    from engine_images.adapters.oci_layout import OciLayout
+    from engine_images.adapters.oci_read import docker_access
+    from engine_images.adapters.packing import environment_made_here, this_platform
+    from engine_images.oci.reference import ImageReference
+
+    target, access = ImageReference.parse(push) if push else None, docker_access(insecure=insecure)
+    environment, stored = environment_made_here(), OciLayout(layout)
+    name = f"engine-base:{environment.vllm}-{environment.platform}"
+    system = base_at(base, this_platform(), access)
+    given().note(f"packing vLLM {environment.vllm} for {environment.platform}, {environment.python}")
+    image = build_environment(stored, name=name, base=system, environment=environment)
+    return print_packed(stored, name, image, target, access)
+
+
+def print_packed(
+    layout: OciLayout, name: str, image: Descriptor, target: ImageReference | None, access: AccessOf
+) -> int:
+    """Push an image that was packed, where a registry is named, and print where it is."""
+    from engine_images.adapters.oci_push import push_image
+
+    pushed = push_image(layout, image, target, access, _tell, _wait).reference if target else None
+    if given().output.is_data:
+        print_data({"image": f"{layout.root}:{name}", "digest": image.digest, "pushed": pushed}, given().output)
+    else:
+        print(pushed or f"{layout.root}:{name}, {image.digest}")
+    return 0
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _tell(transfer: Transfer) -> None:
+    from tidegate.core.text import in_bytes
+
+    so_far = transfer.done < transfer.size
+    how = f"{in_bytes(transfer.done)} of " if so_far else f"{transfer.how}, "
+    given().note(f"{transfer.title}: {how}{in_bytes(transfer.size)}")
+
+
+def _wait(seconds: float) -> None:
+    given().note(f"the registry is away; next attempt in {seconds:g} s")
+    time.sleep(seconds)

@@ -1,0 +1,162 @@
+"""`tidegate model`: model versions in MLflow."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.output import Output, print_data, say
+from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from registry.model import ModelVersion
+
+model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
+
+Name = Annotated[str, typer.Argument(help="Name of the registered model.")]
+
+
+@model.command("add")
+@prints(Output.JSON, Output.YAML, Output.NAME)
+def add(
+    name: Name,
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or "
+            "alias."
+        ),
+    ],
+    alias: Annotated[str | None, typer.Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
+    description: Annotated[str | None, typer.Option(help="Description of a new version.")] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Of a version that is there: the Hugging Face folder among its artifacts; . is all."
+        ),
+    ] = None,
+) -> int:
+    """Register a model's files as its next version, or adopt one that others logged; with a digest of every file.
+
+    A folder, and what is fetched from the hub, is copied into MLflow. A run's artifacts, and the files of a version
+    that is there, are read once and stay where they are; a version that has digests stays as it is.
+
+    \b
+    Examples:
+      tidegate model add support-llm ./export --alias challenger
+      tidegate model add support-llm runs:/4f2c.../model
+      tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
+      tidegate model add support-llm 7 --folder artifacts/hf
+    """
+    from pipelines.adapters.stores import NotedAdoption, open_registry
+    from registry.adapters.adding import add_version
+
+    registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
+    version = add_version(
+        registry,
+        name,
+        source,
+        alias=alias,
+        description=description,
+        folder=folder,
+        progress=noted,
+        tell=given().note,
+    )
+    if given().output.is_data:
+        left_out = noted.seen.layout.left_out if noted.seen else ()
+        read = {"adopted_now": noted.seen is not None, "left_out": left_out}
+        print_data(version.model_dump(mode="json") | read, given().output)
+    else:
+        _say(version)
+    return 0
+
+
+@model.command("list")
+@prints(Output.JSON, Output.YAML, Output.NAME)
+def model_list(name: Name) -> int:
+    """List a model's versions, their aliases and digests. Changes nothing.
+
+    \b
+    Examples:
+      tidegate model list support-llm
+    """
+    from pipelines.adapters.stores import open_registry
+
+    found = open_registry(given().state, given().tracking_uri).versions(name)
+    if given().output.is_data:
+        print_data([version.model_dump(mode="json") for version in found], given().output)
+        return 0
+    for version in found:
+        _say(version)
+    return 0
+
+
+@model.command("alias")
+@prints(Output.JSON, Output.YAML, Output.NAME)
+def model_alias(
+    name: Name,
+    version: Annotated[str, typer.Argument(help="Number of the version.")],
+    alias: Annotated[str, typer.Argument(help="Such as challenger, champion or production.")],
+) -> int:
+    """Set an alias of a version. Moves it when another version has it.
+
+    \b
+    Examples:
+      tidegate model alias support-llm 2 challenger
+    """
+    from pipelines.adapters.stores import open_registry
+    from registry.conventions import alias_problem
+
+    if problem := alias_problem(alias):
+        raise UsageError(f"alias `{alias}`: {problem}", hint="such as challenger, champion, production")
+    registry = open_registry(given().state, given().tracking_uri)
+    registry.set_alias(name, alias, version)
+    found = next(each for each in registry.versions(name) if alias in each.aliases)
+    if given().output.is_data:
+        print_data(found.model_dump(mode="json"), given().output)
+    else:
+        _say(found)
+    return 0
+
+
+@model.command("download", hidden=True)
+def model_download(
+    uri: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; the files are in FOLDER/model.")],
+    digest: Annotated[str, typer.Option(help="Refuse a version whose files have another digest.")] = "",
+) -> int:
+    """Download a version's files to a folder, and verify each against its digest.
+
+    Skips files that are there and correct. Pods of `engine.image` run it before their engine starts.
+
+    \b
+    Examples:
+      tidegate model download models:/support-llm/7 /var/cache/tidegate
+    """
+    from pipelines.adapters.stores import open_registry
+    from registry.conventions import name_and_reference
+
+    registry = open_registry(given().state, given().tracking_uri)
+    version = registry.resolve(*name_and_reference(uri))
+    if digest and version.digest != digest:
+        raise UsageError(f"{version.uri}: found digest {version.digest[:12]}; expected {digest[:12]}")
+    say(f"{registry.download(version, folder)}: {len(version.files)} files, digest {version.digest[:12]}")
+    return 0
+
+
+def _say(version: ModelVersion) -> None:
+    if given().output is Output.NAME:
+        say(version.uri)
+        return
+    aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    if not version.digest:
+        say(f"{version.uri}{aliases}: no digests yet; run: tidegate model add {version.name} {version.version}")
+        return
+    size = version.size_bytes / 1e6
+    say(f"{version.uri}{aliases}: {len(version.files)} files, {size:.0f} MB, digest {version.digest[:12]}")

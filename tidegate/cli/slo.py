@@ -1,0 +1,255 @@
+"""`tidegate slo`: Prometheus rules and other files of SLOs."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, PrometheusAccessOption, spread
+from tidegate.cli.output import Output, print_data
+from tidegate.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from slo.rule_files import Documents
+
+slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
+
+Input = Annotated[
+    Path,
+    typer.Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True),
+]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How `generate` and `validate` read SLOs."""
+
+    extra_labels: Annotated[
+        list[str] | None,
+        typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable."),
+    ] = None
+    period: Annotated[
+        str, typer.Option("--default-slo-period", metavar="DURATION", help="Period of SLOs that state none.")
+    ] = "30d"
+    windows_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--slo-period-windows-path",
+            metavar="FOLDER",
+            help="Directory of alert windows, in place of those for 28d and 30d.",
+        ),
+    ] = None
+    exclude: Annotated[
+        str | None,
+        typer.Option("--fs-exclude", "-e", metavar="REGEX", help="In a directory: skip paths that match this regex."),
+    ] = None
+    include: Annotated[
+        str | None,
+        typer.Option("--fs-include", "-n", metavar="REGEX", help="In a directory: only paths that match this regex."),
+    ] = None
+    duplicates: Annotated[
+        bool, typer.Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
+    ] = False
+
+
+@slo.command("generate")
+@spread
+def generate(
+    *,
+    source: Input,
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True),
+    ] = Path("-"),
+    reading: ReadOptions,
+    disable_recordings: Annotated[
+        bool, typer.Option("--disable-recordings", help="Leave out recording rules.")
+    ] = False,
+    disable_alerts: Annotated[bool, typer.Option("--disable-alerts", help="Leave out alerts.")] = False,
+) -> int:
+    """Write the Prometheus rules of SLOs, as Sloth v0.16 does.
+
+    Writes nothing when any spec is wrong. Plain and OpenSLO specs become rule files, PrometheusServiceLevel objects
+    become PrometheusRule objects. A directory becomes a directory with the same file names. Never changes its input.
+
+    \b
+    Examples:
+      tidegate slo generate slos.yaml rules.yaml
+      tidegate slo generate slos/ rules/ --fs-exclude _test -l team=serving
+      tidegate slo generate - --default-slo-period 28d < slos.yaml
+    """
+    from slo.rule_files import STREAM, refuse_target, write_rules
+
+    refuse_target(source, target)
+    documents = _documents(source, reading, recordings=not disable_recordings, alerts=not disable_alerts)
+    write_rules(documents, source, target)
+    if target != STREAM:
+        slos = sum(len(document.group.slos) for found in documents.values() for document in found)
+        given().note(f"{target}: the rules of {slos} SLO{'s' * (slos != 1)}")
+    return 0
+
+
+@slo.command("validate")
+@spread
+@prints(Output.JSON, Output.YAML)
+def validate(*, source: Input, reading: ReadOptions) -> int:
+    """Check SLO specs and their rules; prints every problem at once. Changes nothing.
+
+    \b
+    Examples:
+      tidegate slo validate slos/
+      tidegate slo validate slos.yaml --output json
+    """
+    from tidegate.core.spec import SpecError
+
+    output = given().output
+    try:
+        documents = _documents(source, reading)
+    except SpecError as error:
+        if not output.is_data:
+            raise
+        print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
+        return ExitCode.USAGE
+    files = {path: [slo.id for document in found for slo in document.group.slos] for path, found in documents.items()}
+    if output.is_data:
+        listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
+        print_data({"valid": True, "files": listed, "problems": []}, output)
+    else:
+        for path, slos in files.items():
+            print(f"{path}: {', '.join(slos)}")
+    return ExitCode.DELIVERED
+
+
+def _documents(source: Path, reading: ReadOptions, *, recordings: bool = True, alerts: bool = True) -> Documents:
+    from slo.formats.fields import label_name
+    from slo.rule_files import rule_documents
+    from slo.rules import RuleOptions
+
+    def checked_key(key: str, value: str) -> str | None:
+        try:
+            label_name(key)
+        except ValueError as error:
+            return f"key=value, with {error}"
+        return None if value else "key=value"
+
+    labels = _pairs("--extra-labels", reading.extra_labels, checked_key)
+    return rule_documents(
+        source,
+        RuleOptions(extra_labels=labels, disable_recordings=not recordings, disable_alerts=not alerts),
+        period=_period(reading.period),
+        windows_path=reading.windows_path,
+        include=_regex("--fs-include", reading.include),
+        exclude=_regex("--fs-exclude", reading.exclude),
+        duplicates=reading.duplicates,
+    )
+
+
+def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], str | None]) -> dict[str, str]:
+    """Labels as they are typed; `problem` says what is expected of one that is wrong."""
+    pairs = {}
+    for text in texts or ():
+        key, _, value = text.partition("=")
+        if expected := problem(key, value):
+            raise UsageError(f"{option}: found {text!r}; expected {expected}")
+        pairs[key] = value
+    return pairs
+
+
+def _period(text: str) -> timedelta:
+    from tidegate.core.units import parse_prometheus_duration
+
+    try:
+        return parse_prometheus_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--default-slo-period: found {text!r}; expected {error}") from error
+
+
+def _regex(option: str, pattern: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise UsageError(f"{option}: found {pattern!r}; expected a regular expression ({error})") from error
+
+
+class Counting(StrEnum):
+    """Who counts requests and their errors where the files will be used."""
+
+    ENGINE = "engine"
+    PROXY = "proxy"
+
+
+@slo.command("export")
+@prints(Output.JSON, Output.YAML)
+def export(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[SPEC] FOLDER",
+            help=f"The delivery's spec, {SPEC} when left out, and the folder to write to, which is made if absent.",
+        ),
+    ],
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="ADDRESS", help="Address of Prometheus for Argo Rollouts.")
+    ] = "http://prometheus-operated.monitoring.svc:9090",
+    access: PrometheusAccessOption = None,
+    namespace: Annotated[
+        str,
+        typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of every object; default: kubectl's own."),
+    ] = "",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label for every Kubernetes object; repeatable."),
+    ] = None,
+    counted_by: Annotated[
+        Counting, typer.Option("--counted-by", help="What counts requests and errors, where an SLO does not state it.")
+    ] = Counting.ENGINE,
+) -> int:
+    """Write a delivery's SLOs as files for Prometheus, Argo Rollouts, Alertmanager, Grafana and Sloth.
+
+    Talks to none of them. Prints whether each file changed; the same spec gives the same bytes. Never deletes a file,
+    and refuses to replace one that it did not write.
+
+    \b
+    Examples:
+      tidegate slo export delivery.yaml slo/
+      tidegate slo export slo/ --namespace serving -l release=monitoring
+      tidegate slo export slo/ --prometheus https://prometheus.example.com --output json
+      tidegate slo export slo/ --prometheus https://mimir.example.com/prometheus --prometheus-access mimir.yaml
+    """
+    from pipelines.adapters.specs import read_spec
+    from pipelines.plan.slo_export import export_cluster, label_problem, slo_files
+    from slo.export import write_files
+    from slo.spec import CountedBy
+
+    *named, folder = places
+    if len(named) > 1:
+        raise UsageError(f"found {len(places)} files; expected [SPEC] FOLDER")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", hint="name a folder to write to")
+    cluster = export_cluster(prometheus, access, namespace, _pairs("--label", labels, label_problem))
+    spec = named[0] if named else SPEC
+    files = slo_files(read_spec(spec), spec, cluster, CountedBy(counted_by.value))
+    states = write_files(files, folder)
+    if given().output.is_data:
+        listed = [
+            {"file": str(folder / file.name), "state": state, "holds": file.holds, "left_out": file.left_out}
+            for file, state in states
+        ]
+        print_data(listed, given().output)
+        return 0
+    for file, state in states:
+        print(f"{folder / file.name}: {state}; {file.holds}")
+        for reason in file.left_out:
+            given().note(f"not in {folder / file.name}: {reason}")
+    return 0
