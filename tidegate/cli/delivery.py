@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Identity, ReportOptions, Spec, spread
+from tidegate.cli.options import SPEC, Duration, Identity, ReportOptions, Spec, duration, spread
 from tidegate.cli.output import Output, print_data, print_names, say
 from tidegate.cli.rollout_options import Regions, selected_regions
 from tidegate.core.errors import Refused, UsageError
@@ -172,18 +174,55 @@ def approve(
     return 0
 
 
+@dataclass(frozen=True)
+class TrafficOptions:
+    """What gates would see, where no delivery's spec says it."""
+
+    requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
+    ] = None
+    weight: Annotated[
+        float | None, typer.Option(min=0.1, max=99, help="Percent of users on the canary; default: 5.")
+    ] = None
+    pairs_per_second: Annotated[
+        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
+    ] = None
+    within: Annotated[Duration | None, typer.Option(parser=duration, help="Time until a verdict; default: 30m.")] = None
+    error_rate: Annotated[
+        str | None, typer.Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
+    ] = None
+    spread: Annotated[
+        float | None,
+        typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
+    ] = None
+    stable_pods: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
+    ] = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether any of it is."""
+        return any(value is not None for value in vars(self).values())
+
+
+@spread
 @prints(Output.JSON, Output.YAML, Output.MARKDOWN)
 def plan(
     *,
-    spec: Spec = SPEC,
+    spec: Annotated[Path, typer.Argument(help="The delivery's spec, or a file of kind Gates.")] = SPEC,
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
+    traffic: TrafficOptions,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
 
-    Exits with 2 when the plan, or a version or an object in a cluster, is one that `deliver` refuses.
-    `deliver --dry-run` also checks this machine and whether another delivery runs.
+    Lists every reason why `deliver` would not begin. Exits with 2 when the plan, or a version or an object in a
+    cluster, is one that `deliver` refuses.
+
+    Of a file of kind Gates, or with an option on traffic: how many requests and how long each gate needs, and the
+    smallest regression it detects. Then 3 says that one would not pass a healthy version in time; the fix is printed.
 
     \b
     Examples:
@@ -191,7 +230,25 @@ def plan(
       tidegate plan delivery.yaml --offline
       tidegate plan delivery.yaml --output json
       tidegate plan delivery.yaml --output markdown > comment.md
+      tidegate plan gates.yaml --requests-per-second 20 --weight 5
     """
+    from tidegate.core.spec import stated_kind
+
+    if traffic.is_said or stated_kind(spec) == "Gates":
+        from tidegate.cli.gate import plan_gates
+
+        if given().output is Output.MARKDOWN:
+            raise UsageError("-o: found markdown; of gates alone there are text, json and yaml")
+        return plan_gates(
+            spec,
+            requests_per_second=traffic.requests_per_second,
+            weight=traffic.weight or 5.0,
+            pairs_per_second=traffic.pairs_per_second,
+            within=traffic.within or timedelta(minutes=30),
+            error_rate=traffic.error_rate or "0.5%",
+            spread=traffic.spread or 0.5,
+            stable_pods=traffic.stable_pods or 1,
+        )
     from tidegate.cli.planning import show_offline_plan, show_plan
 
     return show_offline_plan(spec, given().output) if offline else show_plan(_beside(spec), spec, given().output)

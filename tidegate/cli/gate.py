@@ -342,50 +342,6 @@ def _tell_data(answer: SessionAnswer) -> None:
     print(answer.model_dump_json(), flush=True)
 
 
-@gate.command("plan")
-@prints(Output.JSON, Output.YAML)
-def plan(
-    gates: GatesFile,
-    requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
-    ] = None,
-    weight: Annotated[float, typer.Option(min=0.1, max=99, help="Percent of users on the canary.")] = 5.0,
-    pairs_per_second: Annotated[
-        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
-    ] = None,
-    within: Annotated[Duration, typer.Option(parser=duration, help="Time until a verdict, such as 30m.")] = (
-        HALF_AN_HOUR
-    ),
-    error_rate: Annotated[str, typer.Option(help="Share of requests that fail on either version.")] = "0.5%",
-    spread: Annotated[
-        float, typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies.")
-    ] = 0.5,
-    stable_pods: Annotated[
-        int, typer.Option(min=1, help="Pods of the stable version; with two or more, their spread weakens evidence.")
-    ] = 1,
-) -> int:
-    """Show how many requests and how long each gate needs, and the smallest regression it detects. Changes nothing.
-
-    Exit code: 0 every gate would pass a healthy version in time, 2 a spec is wrong, 3 one would not; the fix is
-    printed.
-
-    \b
-    Examples:
-      tidegate gate plan gates.yaml --requests-per-second 20 --weight 5
-      tidegate gate plan delivery.yaml --requests-per-second 200 --weight 25 --within 10m --output json
-    """
-    return plan_gates(
-        gates,
-        requests_per_second=requests_per_second,
-        weight=weight,
-        pairs_per_second=pairs_per_second,
-        within=within,
-        error_rate=error_rate,
-        spread=spread,
-        stable_pods=stable_pods,
-    )
-
-
 def plan_gates(
     gates: Path,
     *,

@@ -83,7 +83,7 @@ COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
     "prompts": file("prompts.txt", "plan", "--offline"),
     "trust file": file("trust.yaml", "plan", "--offline"),
     "evidence": file("e.jsonl", "gate", "check", "delivery.yaml", "e.jsonl"),
-    "gates": file("g.yaml", "gate", "plan", "g.yaml"),
+    "gates": file("g.yaml", "plan", "g.yaml"),
     "SLOs": file("s.yaml", "slo", "validate", "s.yaml"),
     "kubeconfig": file("k", "init", "--from-rollout", "llm", "--to", "new.yaml", "--kubeconfig", "k"),
     "image": layout,

@@ -1,4 +1,4 @@
-"""`tidegate gate plan`: what a person reads, what a program reads, and the exit code that CI acts on."""
+"""`tidegate plan GATES`: what a person reads, what a program reads, and the exit code that CI acts on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_gate_is_a_line_with_its_needs_its_times_and_what_it_sees(
     gates: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy = ["--requests-per-second", "200", "--weight", "5", "--pairs-per-second", "2"]
-    assert main(["gate", "plan", gates, *busy]) == ExitCode.DELIVERED
+    assert main(["plan", gates, *busy]) == ExitCode.DELIVERED
     name, head, latency, errors, judge, *_ = capsys.readouterr().out.splitlines()
     assert name == "support-llm"
     assert head.split()[:3] == ["gate", "counted", "by"]
@@ -46,7 +46,7 @@ def test_every_gate_is_a_line_with_its_needs_its_times_and_what_it_sees(
 def test_a_gate_that_comes_too_late_is_exit_3_and_says_what_would_mend_it(
     gates: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["gate", "plan", gates, "--requests-per-second", "4"]) == ExitCode.INCONCLUSIVE
+    assert main(["plan", gates, "--requests-per-second", "4"]) == ExitCode.INCONCLUSIVE
     out = capsys.readouterr().out
     assert "(too late)" in out
     assert re.search(r"errors would be in time with one of:\n  `within` of at least \w+\n", out)
@@ -54,7 +54,7 @@ def test_a_gate_that_comes_too_late_is_exit_3_and_says_what_would_mend_it(
 
 def test_a_program_reads_every_number_and_every_assumption(gates: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--requests-per-second", "200", "--error-rate", "2%", "--spread", "0.4", "--stable-pods", "3"]
-    assert main(["gate", "plan", gates, *asked, "--output", "json"]) == ExitCode.DELIVERED
+    assert main(["plan", gates, *asked, "--output", "json"]) == ExitCode.DELIVERED
     told = json.loads(capsys.readouterr().out)
     assert told["name"] == "support-llm"
     assert told["expected"] | {"error_rate": 0.02, "spread": 0.4, "stable_pods": 3} == told["expected"]
@@ -75,5 +75,5 @@ def test_a_program_reads_every_number_and_every_assumption(gates: str, capsys: p
 def test_what_was_typed_wrongly_is_said(
     gates: str, wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["gate", "plan", gates, *wrong]) == ExitCode.USAGE
+    assert main(["plan", gates, *wrong]) == ExitCode.USAGE
     assert said in capsys.readouterr().err

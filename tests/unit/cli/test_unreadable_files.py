@@ -31,7 +31,7 @@ READERS = (
     "serve {}",
     "notify {}",
     "slo export {} out",
-    "gate plan {}",
+    "plan {} --weight 5",
     "gate check {} -",
     "rollout render {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
     "rollout diff {} --version 1 --image registry.example/llm@sha256:" + "0" * 64 + " --region eu-west-1",
@@ -125,7 +125,7 @@ def test_a_report_may_go_to_what_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-@pytest.mark.parametrize("command", ["plan {}", "gate plan {}", "slo export {} out"])
+@pytest.mark.parametrize("command", ["plan {}", "plan {} --weight 5", "slo export {} out"])
 def test_a_file_of_somebody_else_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spec.yaml").touch(mode=0o000)
     assert main(command.format("spec.yaml").split()) == 2
