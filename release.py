@@ -33,7 +33,7 @@ CORE_COMMANDS: Mapping[tuple[str, ...], int] = {
     ("--help",): 0,
     ("schema", "delivery"): 0,
     ("slo", "export", "{examples}/slo/delivery.yaml", "{scratch}"): 0,
-    ("workflow", "render", "{examples}/kubernetes/delivery.yaml"): 0,
+    ("rollout", "render", "{examples}/kubernetes/delivery.yaml", "--as", "workflow"): 0,
     ("gate", "check", "{examples}/gates/gates.yaml", "{examples}/gates/evidence.jsonl"): 1,
     ("plan", "{examples}/kubernetes/delivery.yaml"): 4,
 }

@@ -24,7 +24,7 @@ from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.blocks import LocustLoads
 from pipelines.adapters.load.scratch import ScratchProcesses
 from pipelines.adapters.samples.local import LocalSamples
-from pipelines.adapters.services import readers_for
+from pipelines.adapters.services import git_access_for, readers_for
 from pipelines.adapters.stores import require_clients
 from pipelines.adapters.this_machine import (
     SCRAPE_TIMEOUT,
@@ -49,6 +49,7 @@ from pipelines.ports import (
     Tokenizer,
 )
 from pipelines.run.context import Backends, Commands, Context
+from pipelines.run.git_preview import refuse_unreadable_sync, refuse_unwritable_git
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -56,9 +57,7 @@ from pipelines.statements import Prover
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
-from tidegate.app.git.preview import refuse_unreadable_sync, refuse_unwritable_git
 from tidegate.app.plan import images_of
-from tidegate.app.wiring.git.access import git_access_for
 from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
@@ -301,8 +300,9 @@ def preconditions(
     if not clusters:
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
-    yield from there(partial(refuse_unwritable_git, spec))
-    yield from there(partial(refuse_unreadable_sync, spec))
+    git = git_access_for(spec, SystemClock())
+    yield from there(partial(refuse_unwritable_git, spec, git))
+    yield from there(partial(refuse_unreadable_sync, spec, git))
 
 
 def _reasons(check: Callable[[], object], *, here: bool) -> Iterator[Reason]:

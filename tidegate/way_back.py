@@ -105,7 +105,9 @@ async def take_back(
         carrier = rollback_carrier(spec)
         running = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE, carrier=carrier))
         if not running:
-            raise OutsideError("no fleet runs here", hint="start it with `tidegate fleet up`")
+            raise OutsideError(
+                "no fleet runs here, so there is nothing to roll back", hint="--state names the folder of another fleet"
+            )
         watched = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE))
         fleets = {region: running[region] for region in _selected_regions(regions, spec)}
         limit = spec.patience.call.total_seconds()
@@ -369,12 +371,16 @@ async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str
     if rollback.spec.git is None or not served:
         return []
     # Not above: users are back before any of it is loaded.
-    from tidegate.app.git.served import write_served
+    from pipelines.adapters.services import git_access_for
+    from pipelines.run.git_record import write_served
+
+    access = git_access_for(rollback.spec, SystemClock())
+    assert access is not None, "the spec names a repository"
 
     async def engine_of(region: str, version: str) -> Engine:
         return await rollback.engine_before(rollback.fleets[region], version)
 
-    return await write_served(rollback.spec, rollback.spec.git, served, engine_of)
+    return await write_served(rollback.spec, access, served, engine_of, note)
 
 
 async def _close_abandoned(rollback: Rollback, last: DeliverySummary) -> bool:

@@ -142,7 +142,7 @@ def _registered(registry: MlflowRegistry) -> list[str]:
 def users(state: Path) -> Iterator[None]:
     """People who ask all the time, whatever is delivered meanwhile; at the end, how they fared."""
     command = Path(sys.executable).with_name("tidegate")
-    process = subprocess.Popen([command, "traffic", SPEC, "--state", str(state)], start_new_session=True)
+    process = subprocess.Popen([command, "fleet", "up", SPEC, "--users", "--state", str(state)], start_new_session=True)
     try:
         wait_for_users(state)
         yield

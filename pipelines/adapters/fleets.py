@@ -95,6 +95,14 @@ async def running_host(state: Path) -> FleetHost | None:
     return await attach(state)
 
 
+async def stop_host(state: Path) -> bool:
+    """Drain and stop the fleet on this machine; false when none ran, which is no error."""
+    host = await running_host(state)
+    if host is not None:
+        await host.stop()
+    return host is not None
+
+
 @asynccontextmanager
 async def cluster_client(
     context: str | None, namespace: str | None, *, retry_seconds: float = 20.0

@@ -1,9 +1,10 @@
-"""Builds what a delivery uses besides its backends: readers of answers, notifications."""
+"""Builds what a delivery uses besides its backends: readers of answers, notifications, the repository."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,16 @@ from gates.judge.spec import JudgeGate
 from gates.model import Scorer
 from pipelines.model import Plan
 from pipelines.ports import DeliveryLedger
+from pipelines.repository import GitAccess, SyncSource
 from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.git import GitSpec
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
+from rollouts.kube.ports import ClusterReader
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.process import note, note_sink
 
 
@@ -67,3 +73,35 @@ class _Lazily:
         from pipelines.adapters.notify_http import HttpSender
 
         HttpSender().send(url, body)
+
+
+def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
+    """The repository that says what regions serve; None where the spec names none. Asks nobody yet."""
+    git = spec.git
+    if git is None:
+        return None
+    # Not above: few specs have it.
+    from pipelines.adapters.git.remote import GitRemote
+
+    return GitAccess(GitRemote(git, clock), _synced(spec, git))
+
+
+def _synced(spec: Delivery, git: GitSpec) -> SyncSource | None:
+    fleet = spec.fleet
+    if git.sync is None or not isinstance(fleet, ArgoFleetSpec):
+        return None
+    from pipelines.adapters.git.synced import ToolInCluster
+    from rollouts.adapters.kube.client import connect
+
+    tool = git.sync.tool
+
+    @asynccontextmanager
+    async def cluster_of(region: str) -> AsyncIterator[ClusterReader]:
+        context = tool.context or fleet.regions[region].context or None
+        client = connect(context, clock=SystemClock(), namespace=tool.namespace)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    return ToolInCluster(tool, cluster_of)

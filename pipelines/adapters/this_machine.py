@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gates.analyses.drift.spec import DriftGate, Feature
+from pipelines.adapters.engines import local_engines, require_gpus_here
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.load.process import LoadProcess, start_load
 from pipelines.adapters.specs import on_this_machine
+from pipelines.adapters.stores import open_registry
+from pipelines.load.model import LoadTotals
+from pipelines.plan.engines import serving_engine
+from pipelines.plan.gates import rules_of
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, start
@@ -22,7 +27,8 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from tidegate.core.adapters.extras import require
 from tidegate.core.errors import Refused, TidegateError, UsageError
-from tidegate.core.process import note
+from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.threads import call_in_thread
 
 if TYPE_CHECKING:
     from pipelines.adapters.metrics_server import MetricsServer
@@ -181,3 +187,87 @@ def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
         raise UsageError(f"{prompts} has too few prompts to find topics in", hint="leave topic out of drift.inputs")
     path.parent.mkdir(parents=True, exist_ok=True)
     topics.save(path)
+
+
+LOOK_SECONDS = 1.0
+
+
+async def serve_champion(
+    spec: Delivery,
+    folder: Path,
+    state: StateFolder,
+    tracking_uri: str | None,
+    announce: Callable[[str], None],
+    *,
+    detach: bool = False,
+    users: bool = False,
+) -> LoadTotals | None:
+    """Serve the champion in every region until a signal; `announce` gets a line for each region that serves.
+
+    Args:
+        spec: the delivery's.
+        folder: of the spec.
+        state: where the fleet lives.
+        tracking_uri: of MLflow; None for the store in the state folder.
+        announce: hears where each region answers.
+        detach: return once every region serves, and leave the fleet up.
+        users: play the users that the spec describes; also where a fleet runs already.
+
+    Returns:
+        What became of the users' requests.
+
+    Raises:
+        Refused: a fleet runs here already, and no users are wanted.
+    """
+    on_this_machine(spec)
+    running, load = await running_host(state.root), None
+    if running is not None and not users:
+        raise Refused("a fleet runs here already", hint="see `tidegate status`, or stop it with `tidegate fleet down`")
+    end = "the fleet stops" if running is None else "users leave"
+    async with AsyncExitStack() as stack:
+        with suppress(asyncio.CancelledError):
+            async with cancelled_by_signals(end):
+                host = running
+                if host is None:
+                    own = _own_host(spec, state, tracking_uri, announce, detach=detach)
+                    host = await stack.enter_async_context(own)
+                if users:
+                    load = start_users(spec, folder, state, host)
+                    stack.push_async_callback(load.stop)
+                    note(f"users of {', '.join(spec.regions.names)}; Ctrl-C ends it")
+                while not detach:
+                    if running is None:
+                        await host.fleet(spec.regions.names[0]).observe()
+                    if load is not None:
+                        load.check()
+                    await asyncio.sleep(LOOK_SECONDS)
+    return load.totals() if load is not None else None
+
+
+@asynccontextmanager
+async def _own_host(
+    spec: Delivery, state: StateFolder, tracking_uri: str | None, announce: Callable[[str], None], *, detach: bool
+) -> AsyncIterator[FleetHost]:
+    """A fleet that serves the champion in every region; it stops at the end, unless it serves and is to be left up."""
+    require_local_fleet()
+    require_gpus_here(spec)
+    registry = await call_in_thread(open_registry, state.root, tracking_uri)
+    champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)
+    note(f"preparing {champion.uri}")
+    serving = await call_in_thread(serving_engine, spec, champion, registry, note)
+    engine = await local_engines(spec, state, registry).prepare(champion, note, serving)
+
+    async def serve(region: str) -> None:
+        note(f"{region}: starting version {engine.version}")
+        there = await host.fleet(region).deploy(engine)
+        announce(f"{region}: version {engine.version} at {there.entry}")
+
+    host, served = await start_host(spec, state, owned=not detach), False
+    try:
+        await host.load_rules(rules_of(spec))
+        await asyncio.gather(*map(serve, spec.regions.names))
+        served = True
+        yield host
+    finally:
+        if not (detach and served):
+            await host.stop()

@@ -1,16 +1,15 @@
-"""From surveys of clusters to the draft of a delivery. Pure."""
+"""From the survey of a cluster to the draft of a delivery. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from pipelines.draft.differences import note_differences
 from pipelines.draft.engine import put_engine, served_by
 from pipelines.draft.fleet import put_fleet
 from pipelines.draft.misfits import note_misfits
 from pipelines.draft.model import Draft, DraftNoteKind, Sketch
-from pipelines.draft.regions import named_regions, put_waves
+from pipelines.draft.regions import region_name
 from rollouts.manifests.conventions import LONGEST_NAME, canary_service, stable_service
 from rollouts.survey.model import Router, ServingSurvey
 from tidegate.core.errors import UsageError
@@ -32,53 +31,52 @@ _TRAFFIC = (
 )
 
 
-def draft_delivery(surveys: Sequence[ServingSurvey], *, name: str = "", adopting: bool = False) -> Draft:
-    """A delivery to where these workloads are, next to them.
+def draft_delivery(lead: ServingSurvey, *, name: str = "", adopting: bool = False) -> Draft:
+    """A delivery to where this Rollout is, next to it.
 
     Args:
-        surveys: of one workload in each cluster; the first one's values count where a spec has one for all.
+        lead: the survey of the Rollout; its cluster is the only region.
         name: of the delivery; chosen when empty.
-        adopting: whether it is to take them over instead; then it has their name.
+        adopting: whether it is to take the Rollout over instead; then it has its name.
 
     Raises:
         UsageError: the name is none, is too long, or is taken.
     """
-    sketch, regions = Sketch(), named_regions(surveys)
-    lead = surveys[0]
-    free = _named(name, surveys) if name and not adopting else ""
-    chosen = _adopted(name, surveys) if adopting else free or _chosen(surveys)
+    sketch, region = Sketch(), region_name(lead)
+    free = _named(name, lead) if name and not adopting else ""
+    chosen = _adopted(name, lead) if adopting else free or _chosen(lead)
     sketch.put("apiVersion", "tidegate/v1")
     sketch.put("kind", "Delivery")
     _put_names(sketch, chosen, lead, adopting=adopting)
     put_engine(sketch, lead)
     _put_gates(sketch)
     _put_stages(sketch, lead)
-    put_waves(sketch, list(regions))
-    put_fleet(sketch, regions, chosen)
+    sketch.put("regions.waves", [[region]], "the first wave is one region: users of the others see no bad version")
+    sketch.put("regions.bake", "30m", "how long a wave serves everybody before the next one begins")
+    put_fleet(sketch, region, lead, chosen)
     if adopting and lead.traffic.router is Router.HTTP_ROUTE and lead.traffic.route != chosen:
         sketch.put("fleet.gateway.route", lead.traffic.route, f"users of {lead.subject} are led by it, and stay there")
     sketch.below("fleet", ("", *_TRAFFIC))
-    _note_unread(sketch, regions)
+    for what in lead.unread:
+        sketch.note(DraftNoteKind.UNREAD, region, what, "what it says is missing in the draft; ask someone who may")
     note_misfits(sketch, lead, adopting=adopting)
-    note_differences(sketch, regions)
     return sketch.finished()
 
 
-def _named(name: str, surveys: Sequence[ServingSurvey]) -> str:
+def _named(name: str, lead: ServingSurvey) -> str:
     if not re.fullmatch(NAME, name) or len(name) > _LONGEST_NAME:
         expected = f"lower case letters, digits and dashes, at most {_LONGEST_NAME} characters"
         raise UsageError(f"--name: found {name!r}; expected {expected}")
-    if taken := _taken(name, surveys):
+    if taken := _taken(name, lead):
         raise UsageError(
-            f"--name: {taken} is there already in {surveys[0].namespace}, and is not tidegate's",
+            f"--name: {taken} is there already in {lead.namespace}, and is not tidegate's",
             hint="give a name that nothing has there",
         )
     return name
 
 
-def _adopted(name: str, surveys: Sequence[ServingSurvey]) -> str:
+def _adopted(name: str, lead: ServingSurvey) -> str:
     """The name of the Rollout that is taken over, which the delivery has too."""
-    lead = surveys[0]
     if name not in {"", lead.name}:
         raise UsageError(f"--name: found {name!r}; expected {lead.name}, the Rollout's own, with --adopt")
     if len(lead.name) > _LONGEST_NAME:
@@ -87,19 +85,18 @@ def _adopted(name: str, surveys: Sequence[ServingSurvey]) -> str:
     return lead.name
 
 
-def _taken(name: str, surveys: Sequence[ServingSurvey]) -> str:
+def _taken(name: str, lead: ServingSurvey) -> str:
     """An object that stands where a delivery of this name would have one of its own; empty when there is none."""
     needed = {f"Service {stable_service(name)}", f"Service {canary_service(name)}"}
-    for said in sorted(each for survey in surveys for each in survey.taken):
+    for said in sorted(lead.taken):
         kind, _, other = said.partition(" ")
         if said in needed or (kind != "Service" and other == name):
             return said
     return ""
 
 
-def _chosen(surveys: Sequence[ServingSurvey]) -> str:
-    free = [each for each in _candidates(surveys[0]) if not _taken(each, surveys)]
-    return next(iter(free))
+def _chosen(lead: ServingSurvey) -> str:
+    return next(each for each in _candidates(lead) if not _taken(each, lead))
 
 
 def _candidates(lead: ServingSurvey) -> Iterator[str]:
@@ -161,9 +158,3 @@ def _put_stages(sketch: Sketch, lead: ServingSurvey) -> None:
         "stages", [{"canary": stage}], f"{why}. A gate, not a pause, ends each; `within` is the longest it may take"
     )
     sketch.below("stages", _LATER)
-
-
-def _note_unread(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
-    for region, each in regions.items():
-        for what in each.unread:
-            sketch.note(DraftNoteKind.UNREAD, region, what, "what it says is missing in the draft; ask someone who may")

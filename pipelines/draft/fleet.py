@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 
 from pipelines.draft.engine import accelerator_of
 from pipelines.draft.model import Sketch
 from pipelines.draft.quantities import cores_text, mebibytes_of, memory_text
-from pipelines.draft.regions import put_regions
+from pipelines.draft.regions import put_region
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.nodes_spec import GpuLabels
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -24,21 +23,19 @@ _CAPACITY = {"karpenter.sh/capacity-type": "spot"}
 _CLUSTER_HOST = re.compile(r"^[^.]+\.([^.]+)(\.svc.*)?$")
 
 
-def put_fleet(sketch: Sketch, regions: Mapping[str, ServingSurvey], name: str) -> None:
+def put_fleet(sketch: Sketch, region: str, lead: ServingSurvey, name: str) -> None:
     """Where engines run, and how users reach them."""
-    lead = next(iter(regions.values()))
     sketch.put("fleet.kind", "argo")
     sketch.found("fleet.namespace", lead.namespace, lead.subject)
-    put_regions(sketch, regions, lead.replicas, name)
-    _put_gateway(sketch, regions)
-    _put_numbers(sketch, regions)
+    put_region(sketch, region, lead, name)
+    _put_gateway(sketch, lead)
+    _put_numbers(sketch, lead)
     _put_pod(sketch, lead)
     _put_nodes(sketch, lead.pod)
     _put_network(sketch, lead)
 
 
-def _put_gateway(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
-    lead = next(iter(regions.values()))
+def _put_gateway(sketch: Sketch, lead: ServingSurvey) -> None:
     traffic, here = lead.traffic, f"{lead.traffic.router} {lead.traffic.route}"
     istio = traffic.router is Router.VIRTUAL_SERVICE or "istio" in lead.strategy.routers
     if istio:
@@ -56,9 +53,8 @@ def _put_gateway(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
         sketch.put("fleet.gateway.namespace", traffic.gateway_namespace)
     if traffic.listener and not istio:
         sketch.put("fleet.gateway.listener", traffic.listener)
-    common = set.intersection(*(set(each.traffic.hosts) for each in regions.values()))
-    entries = {host_in(each.traffic.entry) for each in regions.values() if each.traffic.entry}
-    hosts = [each for each in traffic.hosts if each in common - entries and each != "*"]
+    own = host_in(traffic.entry) if traffic.entry else ""
+    hosts = [each for each in traffic.hosts if each not in {own, "*"}]
     if hosts:
         sketch.found("fleet.gateway.hosts", hosts, here)
     _put_timeout(sketch, traffic.timeout, here)
@@ -83,14 +79,12 @@ def _put_timeout(sketch: Sketch, text: str, source: str) -> None:
         sketch.found("fleet.gateway.timeout", format_duration(timeout), source)
 
 
-def _put_numbers(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
-    lead = next(iter(regions.values()))
+def _put_numbers(sketch: Sketch, lead: ServingSurvey) -> None:
     sketch.found("fleet.replicas", lead.replicas, lead.subject)
     if lead.scaler:
         scaler, subject = lead.scaler, f"{lead.scaler.kind} {lead.scaler.name}"
-        numbers = [each.replicas for each in regions.values()]
-        least = min(max(1, scaler.min_replicas), *numbers, lead.replicas)
-        most = max(scaler.max_replicas, *numbers, lead.replicas)
+        least = min(max(1, scaler.min_replicas), lead.replicas)
+        most = max(scaler.max_replicas, lead.replicas)
         sketch.found(
             "fleet.autoscale",
             {"by": "keda" if scaler.kind == "ScaledObject" else "hpa", "min_replicas": least, "max_replicas": most},
@@ -117,7 +111,7 @@ def _put_numbers(sketch: Sketch, regions: Mapping[str, ServingSurvey]) -> None:
         {"versions": 1, "keep": _kept(lead)},
         "the version before stays warm: going back then takes seconds, and its accelerators are held; null keeps none",
     )
-    if lead.unavailable and lead.unavailable < min(each.replicas for each in regions.values()):
+    if lead.unavailable and lead.unavailable < lead.replicas:
         sketch.found("fleet.unavailable", lead.unavailable, "its PodDisruptionBudget")
 
 

@@ -21,7 +21,6 @@ class DraftNoteKind(StrEnum):
     """No cluster says it: a person has to look at the value that stands there."""
     UNSUPPORTED = "unsupported"
     """There today, and not in what tidegate brings."""
-    DIFFERS = "differs"
     """Not the same in every region."""
     UNREAD = "unread"
     """Could not be read."""

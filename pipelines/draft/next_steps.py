@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.draft.model import Draft
@@ -17,14 +17,8 @@ class NextStep(Value):
     command: str = ""
 
 
-def next_steps(
-    draft: Draft, surveys: Sequence[ServingSurvey], path: Path, *, adopting: bool = False
-) -> tuple[NextStep, ...]:
+def next_steps(draft: Draft, lead: ServingSurvey, path: Path, *, adopting: bool = False) -> Iterator[NextStep]:
     """From a draft to a delivery that serves: next to what serves, or once that is taken over."""
-    return tuple(_steps(draft, surveys[0], path, adopting=adopting))
-
-
-def _steps(draft: Draft, lead: ServingSurvey, path: Path, *, adopting: bool) -> Iterator[NextStep]:
     model, name = draft.document["model"]["name"], draft.document["metadata"]["name"]
     region = next(iter(draft.document["fleet"]["regions"]))
     yield NextStep(what=f"look at every TODO in {path}")

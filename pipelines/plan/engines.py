@@ -1,13 +1,14 @@
-"""Which engine a delivery brings, and which one is in production: known by everything that makes them. Pure."""
+"""Which engine a delivery brings, and which one is in production: known by everything that makes them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 
 from engine_images.spec import EngineSettings
 from pipelines.plan.pods import pod_changes
+from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE, ENGINE_SERVING
 from registry.model import EngineRecord, ModelVersion
@@ -88,6 +89,23 @@ def planned_engines(
         )
     name = f"{version.version}-{wanted.fingerprint[:8]}"
     return wanted.model_copy(update={"name": name}), serving
+
+
+def serving_engine(
+    spec: Delivery, champion: ModelVersion, registry: VersionRegistry, note: Callable[[str], None]
+) -> EngineRecord:
+    """The champion's engine as it was recorded; where nobody has, the spec's, which is recorded now.
+
+    What the spec says of `engine` by now reaches users by a delivery alone.
+    """
+    tags = registry.tags(champion)
+    kept, asked = EngineRecord.kept(tags.get(ENGINE_SERVING)), record_of(spec, champion, tags)
+    if kept is None:
+        registry.mark(champion, {ENGINE_SERVING: asked.json_text})
+    elif kept.fingerprint != asked.fingerprint:
+        changed = "; ".join(engine_changes(kept, asked))
+        note(f"{champion.uri} is served by engine {kept.name}; `deliver` brings what the spec changes: {changed}")
+    return kept or asked
 
 
 def engine_changes(before: EngineRecord, after: EngineRecord) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from pipelines.plan.pods import with_pod_changes
+from pipelines.plan.prebuilt import image_launch
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
@@ -162,22 +164,85 @@ def routes_of(fleet: ArgoFleetSpec) -> RouteKind:
     return VirtualServices() if fleet.traffic is TrafficRouter.ISTIO else HttpRoutes()
 
 
+_PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+_VERSION = re.compile(r"[1-9][0-9]*")
+
+
+def release_of(
+    spec: Delivery,
+    fleet: ArgoFleetSpec,
+    region: str,
+    *,
+    version: str = "",
+    image: str = "",
+    digest: str = "",
+    public_keys: str = "",
+    serving: bool = True,
+) -> Release:
+    """One engine in a region.
+
+    Args:
+        spec: the delivery.
+        fleet: its fleet.
+        region: one of the fleet's.
+        version: the number of the model version.
+        image: by digest; empty for the spec's own `engine.image`.
+        digest: of the model version; needed where its weights come from the registry.
+        public_keys: one of which has to have signed the engine, in PEM.
+        serving: whether objects are rendered that depend on the engine; without them none need be named.
+
+    Raises:
+        UsageError: an image that may be another one tomorrow, no number of a version, weights without a digest.
+    """
+    if not serving and not version:
+        version, digest = "1", "0" * 64
+        image = f"any@sha256:{digest}"
+    image = image or (spec.engine.image.reference if spec.engine.image else "")
+    _require_certain_engine(spec, version, image, digest)
+    launch = image_launch(spec, fleet, spec.engine, version=version, digest=digest)
+    engine = Engine(version=version, digest=digest, model=spec.metadata.name, image=image, launch=launch)
+    return _release(spec, region, engine, public_keys)
+
+
+def _require_certain_engine(spec: Delivery, version: str, image: str, digest: str) -> None:
+    if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
+        raise UsageError(
+            f"--image: found {_quoted(image)}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
+            hint="`--part setup` and `--part admission` of `render` need none",
+        )
+    if not _VERSION.fullmatch(version):
+        raise UsageError(f"--version: found {_quoted(version)}; expected the number of a model version")
+    if spec.engine.image and spec.engine.weights_place.from_registry and not digest:
+        raise UsageError(
+            "--digest: found none; the engine's weights are brought from the registry and proven against it",
+            hint=f"`tidegate model list {spec.model.name} --output json` has it",
+        )
+
+
+def _quoted(value: str) -> str:
+    return repr(value) if value else "none"
+
+
+def _release(spec: Delivery, region: str, engine: Engine, public_keys: str) -> Release:
+    return Release(
+        delivery=spec.metadata.name,
+        region=region,
+        version=engine.version,
+        digest=engine.digest,
+        image=engine.image,
+        launch=engine.launch,
+        public_keys=public_keys,
+        accelerator=str(spec.engine.accelerator),
+        accelerators=spec.engine.accelerator_count,
+        key_policy=str(spec.engine.compile.mismatch),
+    )
+
+
 def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: str = "") -> Render:
     """What makes the objects that a delivery itself applies there; an administrator's part is there already."""
 
     def render(engine: Engine) -> tuple[Json, ...]:
-        release = Release(
-            delivery=spec.metadata.name,
-            region=region,
-            version=engine.version,
-            digest=engine.digest,
-            image=engine.image,
-            launch=engine.launch,
-            public_keys=public_keys,
-            accelerator=str(spec.engine.accelerator),
-            accelerators=spec.engine.accelerator_count,
-            key_policy=str(spec.engine.compile.mismatch),
-        )
+        release = _release(spec, region, engine, public_keys)
         of_engine = fleet if engine.pods is None else with_pod_changes(fleet, engine.pods)
         return region_objects(spec, of_engine, release, parts=(RenderPart.SERVING,)).objects
 

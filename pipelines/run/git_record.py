@@ -19,13 +19,17 @@ from pipelines.plan.git_changes import (
     back_line,
     changes_to,
     message_of,
+    paths_of,
     taking_back,
     trailers_of,
+    wanted_of_regions,
 )
 from pipelines.repository import LOOKED_AT_AGAIN, BranchFiles, BranchMoved, GitAccess, GitAway
 from pipelines.run.context import Context
+from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
-from tidegate.core.clock import Clock
+from rollouts.model import Engine
+from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.threads import call_in_thread
 
@@ -204,3 +208,51 @@ async def _withdraw(writer: GitWriter, changes: Sequence[GitChange], subject: st
     if changes_to(desired(found), found.files).edits:
         commit = await writer.write(desired, paths, subject, reason=reason)
         writer.note(f"Git says what it said before: commit {commit[:SHORT]}")
+
+
+EngineOf = Callable[[str, str], Awaitable[Engine]]
+"""By region and version: what serves it there."""
+
+
+async def write_served(
+    spec: Delivery, access: GitAccess, served: Mapping[str, str], engine_of: EngineOf, note: Note
+) -> list[str]:
+    """Write the version of each region, with its image, once a person has rolled them back.
+
+    Args:
+        spec: the delivery's.
+        access: to its repository.
+        served: the version of each region that was moved.
+        engine_of: knows the image.
+        note: hears of each commit.
+
+    Returns:
+        What went wrong, a line each.
+    """
+    left: list[str] = []
+    for version in dict.fromkeys(served.values()):
+        regions = [region for region, there in served.items() if there == version]
+        try:
+            engine = await engine_of(regions[0], version)
+            await _write_version(spec, access, regions, engine, note)
+        except TidegateError as error:
+            # With fewer regions `--to` would move the others too.
+            again = f", or by `tidegate rollback --to {version}`" if set(served) == set(spec.regions.names) else ""
+            where = f"version {version} of {', '.join(regions)}"
+            left.append(f"Git does not say {where} yet: write it there{again}: {error}")
+    return left
+
+
+async def _write_version(spec: Delivery, access: GitAccess, regions: list[str], engine: Engine, note: Note) -> None:
+    git, version = spec.git, engine.version
+    assert git is not None, "there is access to what the spec names"
+
+    async def unrecorded(*_: object) -> None:
+        """No ledger is written: fields are stated, and need no way back."""
+
+    writer = GitWriter(git, access, SystemClock(), {"Tidegate-Rollback": version}, unrecorded, note)
+    wanted = wanted_of_regions(spec, git, regions, engine=version, image=engine.image or "")
+    paths = paths_of(wanted)
+    if changes_to(wanted, (await writer.current(paths)).files).edits:
+        commit = await writer.write(lambda _: wanted, paths, back_line(spec.model.name, version, regions))
+        note(f"{git.branch} says so too: commit {commit[:SHORT]}")

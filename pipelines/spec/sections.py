@@ -56,7 +56,7 @@ class PatienceSpec(SpecModel):
 
 
 class Traffic(SpecModel):
-    """The users of each region: what planning expects, and what `tidegate traffic` plays."""
+    """The users of each region: what planning expects, and what `tidegate fleet up --users` plays."""
 
     requests_per_second: float = Field(gt=0, le=1_000_000)
     prompts: Path | None = None

@@ -11,7 +11,7 @@ import psutil
 
 from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
-from pipelines.workflow.runs import workflow, workflow_state
+from pipelines.workflow.runs import is_over, workflow
 from rollouts.errors import NotFound
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
@@ -91,7 +91,7 @@ class WorkflowStarter:
         except NotFound as error:
             raise UsageError(
                 f"there is no WorkflowTemplate {self._template} in the namespace {self._namespace}",
-                hint="`tidegate workflow render` prints it",
+                hint="`tidegate rollout render --as workflow` prints it",
             ) from error
         wanted = workflow(self._template, self._namespace, version=entry.request.version)
         created = await self._client.create(WORKFLOWS, wanted)
@@ -100,7 +100,7 @@ class WorkflowStarter:
     async def runs(self, entry: QueuedRequest) -> bool:
         # By version, not by name: this also finds one whose name was never written down, because a process died.
         listed = await self._client.list(WORKFLOWS, labels=f"{DELIVERY}={self._template}")
-        return any(_version(each) == entry.request.version and not workflow_state(each).over for each in listed.items)
+        return any(_version(each) == entry.request.version and not is_over(each) for each in listed.items)
 
     def last_words(self, entry: QueuedRequest) -> str:
         return f"see {entry.run}" if entry.run else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,6 +13,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.requests import DeliveryRequest
+from tidegate.core.errors import UsageError
 
 DELIVER_TAG = "tidegate.deliver"
 """A tag that requests the delivery of its model version, for people who may not move aliases: its value names one."""
@@ -163,3 +164,27 @@ def weakness(secret: str) -> str | None:
     if len(set(secret)) < LEAST_DISTINCT:
         return f"has {len(set(secret))} different characters; expected at least {LEAST_DISTINCT}"
     return None
+
+
+SECRET = "TIDEGATE_WEBHOOK_SECRET"
+"""The environment variable with what MLflow signs with."""
+SECRET_BEFORE = f"{SECRET}_BEFORE"
+"""With what it signed until now: believed too, while the one takes the place of the other."""
+
+
+def secrets_of(environment: Mapping[str, str], *, needed: bool) -> tuple[str, ...]:
+    """The one to register with, and the one before it while it is still in use; none where no webhook can come.
+
+    Raises:
+        UsageError: one is needed and not set, or could be guessed.
+    """
+    found = {name: environment[name] for name in (SECRET, SECRET_BEFORE) if environment.get(name)}
+    if SECRET not in found:
+        if needed or found or SECRET in environment:
+            hint = "export what `openssl rand -hex 32` prints, here and in MLflow"
+            raise UsageError(f"{SECRET} is not set", hint=hint)
+        return ()
+    for name, secret in found.items():
+        if weak := weakness(secret):
+            raise UsageError(f"{name} {weak}", hint="for instance what `openssl rand -hex 32` prints")
+    return tuple(found.values())

@@ -46,7 +46,7 @@ class NotificationKind(StrEnum):
     CLOSED = "closed"
     """The delivery is over, whichever way."""
     TEST = "test"
-    """`tidegate notify` tries the address."""
+    """`tidegate doctor --send-test` tries the address."""
 
 
 VERDICTS = frozenset({Ending.ROLLED_BACK, Ending.INCONCLUSIVE})

@@ -279,7 +279,7 @@ def opening(blueprint: WorkflowInput) -> Container:
     command = [
         "stage",
         "open",
-        f"--file={names.SPEC_FOLDER}/{blueprint.spec_file}",
+        f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
         f"--version={names.argument(names.VERSION)}",
         f"--delivery={names.argument(names.DELIVERY)}",
         f"--key={names.UID}",
@@ -303,7 +303,7 @@ def staging(blueprint: WorkflowInput) -> Container:
 
 def closure(blueprint: WorkflowInput) -> Container:
     """The exit handler: by the key, since a workflow that was stopped may not have come to know the id."""
-    command = ["stage", "close", f"--file={names.SPEC_FOLDER}/{blueprint.spec_file}", f"--key={names.UID}"]
+    command = ["stage", "close", f"{names.SPEC_FOLDER}/{blueprint.spec_file}", f"--key={names.UID}"]
     within = closing(blueprint.spec, blueprint.fleet)
     return _command(blueprint, names.CLOSE, command, within=int(within.total_seconds()), spec=True)
 

@@ -83,7 +83,7 @@ def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
         who = last_writer(snapshot.rollout or {"metadata": {}}) or "somebody"
         raise Overruled(
             f"{who} changed Rollout {snapshot.argo.name}: version {engine.version} runs {_image(snapshot)}",
-            hint="let one of the two own the Rollout: `tidegate rollout ignore-differences`",
+            hint="let one of the two own the Rollout: `tidegate rollout render --as argo-ignore`",
         )
 
 

@@ -117,8 +117,8 @@ def _abort_cannot_finish(snapshot: Snapshot, rollout: Json) -> Iterator[Observat
     "reverted-by",
     cause="somebody else than tidegate wrote the version that the Rollout asks for, such as a GitOps tool that "
     "applies what is in Git: the next delivery ends the same way",
-    remediation="`tidegate rollout ignore-differences` prints what keeps Argo CD or Flux from it; for others, take "
-    "the Rollout out of what they apply, and deliver again",
+    remediation="`tidegate rollout render --as argo-ignore` prints what keeps Argo CD from it, "
+    "`--as flux-ignore` Flux; for others, take the Rollout out of what they apply, and deliver again",
 )
 def _reverted_by(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     if not snapshot.is_empty and (found := foreign_version(rollout, stable="")):

@@ -8,13 +8,6 @@ from enum import StrEnum
 from tidegate.core.model import Value
 
 
-class WorkloadKind(StrEnum):
-    """Whose pods serve."""
-
-    ROLLOUT = "Rollout"
-    DEPLOYMENT = "Deployment"
-
-
 class EnvironmentName(Value):
     """A variable of a container; its value is not read."""
 
@@ -87,7 +80,7 @@ class StrategyFacts(Value):
     """How a version becomes stable today."""
 
     kind: str
-    """`canary`, `blueGreen`, or `rolling` for a Deployment."""
+    """`canary` or `blueGreen`."""
     weights: tuple[int, ...] = ()
     routers: tuple[str, ...] = ()
     """Traffic routers that a Rollout names."""
@@ -166,11 +159,10 @@ class PrometheusPlace(Value):
 
 
 class ServingSurvey(Value):
-    """One workload in one cluster, with everything around it that tidegate would replace."""
+    """One Rollout in one cluster, with everything around it that tidegate would replace."""
 
     context: str
     namespace: str
-    kind: WorkloadKind
     name: str
     owner: str
     """What the object says of who manages it."""
@@ -191,4 +183,4 @@ class ServingSurvey(Value):
     @property
     def subject(self) -> str:
         """Kind and name."""
-        return f"{self.kind} {self.name}"
+        return f"Rollout {self.name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from contextlib import suppress
 
 from rollouts.errors import Forbidden, NotFound
 from rollouts.kube.model import EVERYWHERE, Resource
@@ -28,7 +28,7 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
 )
 from rollouts.manifests.ownership import owner_of
-from rollouts.survey.model import ServingSurvey, WorkloadKind
+from rollouts.survey.model import ServingSurvey
 from rollouts.survey.objects import Objects
 from rollouts.survey.pods import pod_facts
 from rollouts.survey.traffic import traffic_facts
@@ -37,13 +37,8 @@ from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
-RESOURCES: Mapping[WorkloadKind, Resource] = {
-    WorkloadKind.ROLLOUT: ROLLOUTS,
-    WorkloadKind.DEPLOYMENT: DEPLOYMENTS,
-}
-
 _NAMESPACED = (
-    *(ROLLOUTS, DEPLOYMENTS, PODS, SERVICES, INGRESSES, SERVICE_ACCOUNTS, POD_DISRUPTION_BUDGETS),
+    *(ROLLOUTS, PODS, SERVICES, INGRESSES, SERVICE_ACCOUNTS, POD_DISRUPTION_BUDGETS),
     *(HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS, ANALYSIS_TEMPLATES),
 )
 """Kinds that stand next to a workload."""
@@ -57,23 +52,22 @@ _BROUGHT = (
 
 
 async def survey(
-    cluster: ClusterReader, kind: WorkloadKind, name: str, *, context: str, namespace: str, container: str = ""
+    cluster: ClusterReader, name: str, *, context: str, namespace: str, container: str = ""
 ) -> ServingSurvey:
-    """What serves under that name.
+    """What a Rollout serves with.
 
     Args:
         cluster: read only.
-        kind: of the workload.
-        name: of the workload.
+        name: of the Rollout.
         context: as it was opened, for the survey.
-        namespace: of the workload.
+        namespace: of the Rollout.
         container: the one that answers users; told from what they run when empty.
 
     Raises:
-        UsageError: there is no such workload or container, or it is tidegate's own.
-        FleetError: the API server does not answer, or does not let us see the workload.
+        UsageError: there is no such Rollout or container, or it is tidegate's own.
+        FleetError: the API server does not answer, or does not let us see the Rollout.
     """
-    body = await _workload(cluster, kind, name, namespace)
+    body = await _rollout(cluster, name, namespace)
     objects = await _around(cluster, namespace)
     template, selector = await _template(cluster, body)
     pods = [pod for pod in objects.all(PODS) if selector and matches(selector, labels_of(pod))]
@@ -83,7 +77,6 @@ async def survey(
     return ServingSurvey(
         context=context,
         namespace=namespace,
-        kind=kind,
         name=name,
         owner=owner_of(body),
         replicas=replicas(body),
@@ -105,34 +98,26 @@ def _is_in(body: Json, namespace: str) -> bool:
     return str(at(body, "metadata", "namespace", default=namespace)) == namespace
 
 
-async def _workload(cluster: ClusterReader, kind: WorkloadKind, name: str, namespace: str) -> Json:
+async def _rollout(cluster: ClusterReader, name: str, namespace: str) -> Json:
     try:
-        body = await cluster.get(RESOURCES[kind], name, namespace=namespace)
+        body = await cluster.get(ROLLOUTS, name, namespace=namespace)
     except NotFound:
         raise UsageError(
-            f"there is no {kind} {name} in {namespace}", hint=await _instead(cluster, kind, namespace)
+            f"there is no Rollout {name} in {namespace}", hint=await _instead(cluster, namespace)
         ) from None
     if DELIVERY in labels_of(body):
         raise UsageError(
-            f"{kind} {name} is tidegate's own already, of delivery {labels_of(body)[DELIVERY]}",
+            f"Rollout {name} is tidegate's own already, of delivery {labels_of(body)[DELIVERY]}",
             hint="`tidegate status` says what it serves",
         )
     return body
 
 
-async def _instead(cluster: ClusterReader, kind: WorkloadKind, namespace: str) -> str:
-    known: dict[WorkloadKind, list[str]] = {}
-    for each, resource in RESOURCES.items():
-        try:
-            known[each] = [name_of(one) for one in (await cluster.list(resource, namespace=namespace)).items]
-        except (NotFound, Forbidden):
-            known[each] = []
-    if known[kind]:
-        return f"there are {', '.join(known[kind][:20])}"
-    other = next((each for each in known if each is not kind and known[each]), None)
-    if other is None:
-        return "is it in another namespace? name it with -n"
-    return f"there are {other}s: {', '.join(known[other][:20])}; give --from-{other.lower()}"
+async def _instead(cluster: ClusterReader, namespace: str) -> str:
+    with suppress(NotFound, Forbidden):
+        if known := [name_of(one) for one in (await cluster.list(ROLLOUTS, namespace=namespace)).items]:
+            return f"there are {', '.join(known[:20])}"
+    return "is it in another namespace? name it with --namespace"
 
 
 async def _around(cluster: ClusterReader, namespace: str) -> Objects:

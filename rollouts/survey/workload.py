@@ -35,8 +35,6 @@ def replicas(workload: Json) -> int:
 
 def strategy_facts(workload: Json) -> StrategyFacts:
     """How a version becomes stable."""
-    if workload.get("kind") != "Rollout":
-        return StrategyFacts(kind="rolling")
     analyses = _template_names(workload)
     if at(workload, "spec", "strategy", "blueGreen") is not None:
         green = at(workload, "spec", "strategy", "blueGreen", default={})
@@ -158,7 +156,7 @@ def prometheus_places(objects: Objects, workload: Json) -> tuple[PrometheusPlace
 
 
 def _places(objects: Objects, workload: Json) -> Iterator[PrometheusPlace]:
-    named = set(_template_names(workload)) if workload.get("kind") == "Rollout" else set()
+    named = set(_template_names(workload))
     for template in objects.all(ANALYSIS_TEMPLATES):
         for metric in at(template, "spec", "metrics", default=[]):
             address = str(at(metric, "provider", "prometheus", "address", default=""))

@@ -45,7 +45,7 @@ class Given:
 
     def users(self) -> None:
         """People who ask all the time."""
-        users = self._story.users = self._machine.start("traffic")
+        users = self._story.users = self._machine.start("fleet", "up", "--users")
 
         def served() -> bool:
             assert users.runs, users.finish()

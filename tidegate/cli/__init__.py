@@ -140,19 +140,19 @@ def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.audit import audit
     from tidegate.cli.delivery import approve, deliver, plan, report, resume, rollback, status
     from tidegate.cli.engine import engine
+    from tidegate.cli.fleet import fleet, setup
     from tidegate.cli.gate import gate
-    from tidegate.cli.groups.fleet import fleet, setup, traffic
-    from tidegate.cli.groups.project import completion, doctor, init, notify, schema
-    from tidegate.cli.groups.rollout import rollout
-    from tidegate.cli.groups.serve import serve
-    from tidegate.cli.groups.workflow import workflow
     from tidegate.cli.model import model
+    from tidegate.cli.project import completion, doctor, init, schema
+    from tidegate.cli.rollout import rollout
+    from tidegate.cli.serve import serve
     from tidegate.cli.slo import slo
     from tidegate.cli.stage import stage
+    from tidegate.cli.workflow import workflow
 
     return (
         *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
-        *(serve, traffic, schema, notify, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
+        *(serve, schema, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
     )
 
 

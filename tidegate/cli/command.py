@@ -29,7 +29,7 @@ SECTIONS = {
     "Start": ("init", "doctor", "setup", "completion"),
     "Deliver": ("plan", "deliver", "status", "approve", "resume", "rollback", "report"),
     "Platform": ("model", "engine", "rollout", "gate", "slo", "workflow", "serve", "audit"),
-    "Sandbox on this machine": ("fleet", "traffic"),
+    "Sandbox on this machine": ("fleet",),
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
 NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
@@ -183,15 +183,16 @@ def _version_option() -> list[Any]:
 
 
 def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> None:
-    """Add a command, or a group with its commands."""
+    """Add a command, or a group with its commands; what is in no section of the top help is hidden."""
+    hidden = _name_of(command) not in {name for names in SECTIONS.values() for name in names}
     if not isinstance(command, typer.Typer):
-        app.command(cls=Command)(command)
+        app.command(cls=Command, hidden=hidden)(command)
         return
     for each in command.registered_commands:
         each.cls = Command
     own = command.info.cls
     kind = own if isinstance(own, type) else Group
-    app.add_typer(command, cls=kind)
+    app.add_typer(command, cls=kind, hidden=hidden)
 
 
 class LazyCommands(Mapping[str, Any]):

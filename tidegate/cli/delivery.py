@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, Identity, ReportOptions, Spec, duration, spread
+from tidegate.cli.options import (
+    SPEC,
+    Duration,
+    Identity,
+    Regions,
+    ReportOptions,
+    Spec,
+    duration,
+    selected_regions,
+    spread,
+)
 from tidegate.cli.output import Output, print_data, print_names, say
-from tidegate.cli.rollout_options import Regions, selected_regions
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 

@@ -222,9 +222,16 @@ def engine_record(spec: Spec = SPEC) -> int:
     Examples:
       tidegate engine record delivery-as-it-serves.yaml
     """
-    from tidegate.app.fleet import record_serving
+    from pipelines.adapters.specs import read_spec
+    from pipelines.adapters.stores import open_registry
+    from pipelines.plan.engines import record_of
+    from registry.conventions import ENGINE_SERVING
 
-    say(record_serving(spec, given().state, given().tracking_uri))
+    read, registry = read_spec(spec), open_registry(given().state, given().tracking_uri)
+    champion = registry.resolve(read.model.name, read.model.target)
+    record = record_of(read, champion, registry.tags(champion))
+    registry.mark(champion, {ENGINE_SERVING: record.json_text})
+    say(f"{champion.uri} is served by engine {record.name}, {record.fingerprint[:8]}")
     return 0
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gates.reports.check_report import CheckReport
     from gates.sessions.model import SessionAnswer
     from gates.sessions.registry import Sessions
+    from pipelines.adapters.listeners import Listener
     from pipelines.judging.gate_sets import GateSet
-    from tidegate.app.wiring.web import GuardedListener
     from tidegate.cli.ci import Reports
     from tidegate.core.access import PrometheusEndpoint
 
@@ -278,8 +278,8 @@ def serve(
     from gates.sessions.journal import owned
     from gates.sessions.model import SessionLimits
     from gates.sessions.registry import Sessions, SessionTerms
+    from pipelines.adapters.listeners import ListenOptions, guarded_listener
     from pipelines.judging.gate_sets import read_gates
-    from tidegate.app.wiring.web import ListenOptions, guarded_listener
     from tidegate.core.access import endpoint_at
     from tidegate.core.clock import SystemClock
 
@@ -303,9 +303,7 @@ def serve(
     return 0
 
 
-async def _answer(
-    judged: GateSet, sessions: Sessions, listener: GuardedListener, prometheus: PrometheusEndpoint
-) -> None:
+async def _answer(judged: GateSet, sessions: Sessions, listener: Listener, prometheus: PrometheusEndpoint) -> None:
     from pipelines.judging.app import JudgeApp
     from tidegate.core.adapters.prometheus import PrometheusClient
     from tidegate.core.process import cancelled_by_signals

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegate.core.errors import UsageError
 from tidegate.core.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from pipelines.spec.delivery import Delivery
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
 PrometheusAccessOption = Annotated[
@@ -26,7 +30,37 @@ PrometheusAccessOption = Annotated[
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")
 ]
+Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Namespace; default: the context's.")]
+RegionOfSpec = Annotated[str | None, typer.Option(metavar="NAME", help="Region of the spec; default: its only one.")]
+Regions = Annotated[
+    list[str] | None, typer.Option("--region", metavar="NAME", help="Region of the spec; repeatable; default: all.")
+]
 SPEC = Path("delivery.yaml")
+
+
+def selected_regions(spec: Delivery, named: Sequence[str], context: str | None) -> tuple[str, ...]:
+    """Those that are named, of them those that the context of the kubeconfig reaches; none for all.
+
+    Raises:
+        UsageError: the spec has no such region, or none that this context reaches.
+    """
+    known, wanted = spec.regions.names, tuple(named)
+    for region in wanted:
+        if region not in known:
+            raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
+    if context is None:
+        return wanted
+    # Not above: who selects nothing needs no spec of clusters.
+    from pipelines.adapters.specs import on_clusters
+
+    contexts = {name: there.context or "the current one" for name, there in on_clusters(spec).regions.items()}
+    reached = tuple(each for each in wanted or known if contexts[each] == context)
+    if not reached:
+        listed = ", ".join(f"{each} for {region}" for region, each in contexts.items())
+        raise UsageError(
+            f"--context: found {context!r}; the spec says {listed}", hint="leave it out, or give another spec"
+        )
+    return reached
 
 
 class Duration(timedelta):

@@ -9,23 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.adapters.services import git_access_for
 from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
+from pipelines.run.git_preview import GitPreview, preview_git
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.git.preview import GitPreview, preview_git
 from tidegate.app.plan import offline_plan, plan_for
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.connect import Reason, preconditions
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import in_bytes
 from tidegate.surroundings import Surroundings
@@ -92,7 +94,7 @@ def show_plan(
         reasons = list(preconditions(at, spec, plan, users=users, asker=asker))
     git: GitPreview | None = None
     try:
-        git = preview_git(spec, plan, {})
+        git = preview_git(spec, git_access_for(spec, SystemClock()), plan, {})
     except TidegateError as error:
         reasons += [] if str(error) in {str(each.error) for each in reasons} else [Reason(error, here=False)]
     foreign: Mapping[str, Sequence[ForeignObject]] = {}

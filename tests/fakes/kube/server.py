@@ -9,7 +9,6 @@ import asyncio
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +27,6 @@ from fakes.services.oci_registry import self_signed
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.adapters.sockets import free_port
-from rollouts.kube.model import Resource
 from tidegate.core.model import Json
 
 
@@ -130,24 +128,6 @@ class FakeServers:
     def run(self, action: Coroutine[Any, Any, T]) -> T:
         """As `do`, for what has to be waited for there."""
         return asyncio.run_coroutine_threadsafe(action, self._loop).result(_ACTION_SECONDS)
-
-    def once_asked(
-        self, region: str, verb: str, resource: Resource, times: int, action: Callable[[], object]
-    ) -> Future[None]:
-        """Run it when a client asks this for so many times from now on: it has dealt with the answers before the last.
-
-        An action that fails is raised by the answer's `result`.
-        """
-        calls = self._apis[region].calls
-        before = len(calls)
-
-        async def run() -> None:
-            async with asyncio.timeout(_ACTION_SECONDS):
-                while [(call.verb, call.plural) for call in calls[before:]].count((verb, resource.plural)) < times:
-                    await asyncio.sleep(0.01)
-            action()
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
     def vanish(self, region: str) -> None:
         """Close its port."""

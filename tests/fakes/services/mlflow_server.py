@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import psutil
 from cryptography.fernet import Fernet
+from fakes.engines.vllm_home import write_vllm_home
 from fakes.services.embedded_mlflow import write_tables
 from fakes.services.shared import shared
 from fakes.services.sockets import begun, end, free_address
@@ -24,7 +25,7 @@ from registry.adapters.mlflow_deliveries import MlflowDeliveries
 from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.model import DeliverySummary
-from tidegate.cli.commands.init import write_example
+from tidegate.cli.project import write_example
 from tidegate.testing import write_tiny_model
 
 STORES = {"mlflow": "tracking_uri", "mlflow server": "server"}
@@ -215,12 +216,14 @@ class TriggerGround:
         self.environment = {name: value for name, value in os.environ.items() if name != "TIDEGATE_STATE"} | {
             "MLFLOW_TRACKING_URI": self.uri,
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
-            "TIDEGATE_ENGINE_HOME": str(folder / "no-engine-here"),
+            "TIDEGATE_ENGINE_HOME": str(write_vllm_home(folder / "engine")),
         }
+        # A delivery begins, and ends at its first engine.
+        (folder / "engine" / "bin" / "python").unlink()
 
     def prepare(self, versions: int) -> None:
         """A champion and its successors; no challenger yet."""
-        write_example(self.folder)
+        write_example(self.folder / "delivery.yaml")
         spec = self.folder / "delivery.yaml"
         spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {self.model}"))
         registry = MlflowRegistry(self.uri)

@@ -60,6 +60,8 @@ class Commands:
     def _here(self, word: str) -> str:
         """The same with paths of the container as paths of this machine."""
         for mounted, folder in self._places.items():
+            if word.startswith(f"{mounted}/"):
+                return f"{folder}{word.removeprefix(mounted)}"
             word = word.replace(f"={mounted}/", f"={folder}/")
         return word
 

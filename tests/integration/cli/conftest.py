@@ -19,7 +19,7 @@ from fakes.terminal import Said, Tidegate
 
 from registry.adapters.mlflow_library import LibraryStore
 from tidegate.cli import main
-from tidegate.cli.commands.init import write_example
+from tidegate.cli.project import write_example
 from tidegate.testing import write_tiny_model
 
 
@@ -93,7 +93,7 @@ def tidegate(
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `tidegate init` writes."""
     folder = tmp_path_factory.mktemp("example")
-    assert write_example(folder) == 0
+    write_example(folder / "delivery.yaml")
     return folder
 
 

@@ -167,14 +167,10 @@ def test_there_is_no_report_before_the_first_delivery(tidegate: Tidegate, delive
     assert not (delivery.parent / "report.html").exists()
 
 
-@pytest.mark.parametrize("command", ["rollback", "traffic"])
-def test_without_a_fleet_there_is_nothing_to_do_it_to(tidegate: Tidegate, delivery: Path, command: str) -> None:
-    said = tidegate(command, "delivery.yaml")
-    assert (said.code, said.out, said.err) == (
-        4,
-        "",
-        "tidegate: no fleet runs here; start it with `tidegate fleet up`\n",
-    )
+def test_without_a_fleet_there_is_nothing_to_roll_back(tidegate: Tidegate, delivery: Path) -> None:
+    said = tidegate("rollback", "delivery.yaml")
+    line = "no fleet runs here, so there is nothing to roll back; --state names the folder of another fleet"
+    assert (said.code, said.out, said.err) == (4, "", f"tidegate: {line}\n")
 
 
 def test_stopping_a_fleet_that_is_not_there_is_no_error(tidegate: Tidegate) -> None:
@@ -182,13 +178,13 @@ def test_stopping_a_fleet_that_is_not_there_is_no_error(tidegate: Tidegate) -> N
     assert (said.code, said.out) == (0, "no fleet runs here\n")
 
 
-@pytest.mark.parametrize("command", ["deliver", "rollback", "traffic"])
+@pytest.mark.parametrize("command", ["deliver", "rollback", "fleet up"])
 def test_a_wrong_spec_stops_a_command_before_it_does_anything(
     tidegate: Tidegate, delivery: Path, tmp_path: Path, command: str
 ) -> None:
     delivery.write_text(delivery.read_text().replace("kind: Delivery", "kind: Pipeline"))
     there = set(tmp_path.iterdir())
-    said = tidegate(command, "delivery.yaml", "--state", str(tmp_path / "fresh"))
+    said = tidegate(*command.split(), "delivery.yaml", "--state", str(tmp_path / "fresh"))
     assert (said.code, said.out) == (2, "")
     assert said.err == "delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
     assert set(tmp_path.iterdir()) == there

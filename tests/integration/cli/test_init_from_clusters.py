@@ -1,4 +1,4 @@
-"""`tidegate init --from-rollout` and `--from-deployment` against API servers on sockets."""
+"""`tidegate init --from-rollout` against API servers on sockets."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
-from pipelines.spec.delivery import Delivery
 
-CONTEXTS = ("prod-eu-west-1", "prod-us-east-1", "stage")
+CONTEXTS = ("prod-eu-west-1", "stage")
 FROM = ("init", "--from-rollout", "support-llm", "--context", CONTEXTS[0])
 
 
 @pytest.fixture
 def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
-    """Two with the same Rollout, one with a Deployment."""
-    cases = dict(zip(CONTEXTS, ("helm_rollout", "helm_rollout", "sidecars"), strict=True))
+    """Each with a Rollout of its own."""
+    cases = dict(zip(CONTEXTS, ("helm_rollout", "sidecars"), strict=True))
     apis = {name: Api(existing(case, name=name, real_time=True)) for name, case in cases.items()}
     with serving(apis, tmp_path, namespace=NAMESPACE) as servers:
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
@@ -52,22 +51,14 @@ def test_what_it_writes_renders_for_its_region(clusters: FakeServers, tidegate: 
     assert (said.code, "kind: Rollout" in said.out, "kind: HTTPRoute" in said.out) == (0, True, True)
 
 
-def test_several_contexts_as_data_to_another_file(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
-    said = tidegate(*FROM, "--context", CONTEXTS[1], "-n", NAMESPACE, "--to", "new/spec.yaml", "-o", "json")
+def test_another_container_as_data_to_another_file(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
+    words = ("--context", "stage", "--namespace", NAMESPACE, "--container", "vllm", "--name", "talk", "-o", "json")
+    said = tidegate("init", "new/spec.yaml", "--from-rollout", "chat", *words)
     assert said.code == 0, said.err
-    assert (said.json["file"], said.json["delivery"]) == ("new/spec.yaml", "support")
-    assert [each["context"] for each in said.json["workloads"]] == list(CONTEXTS[:2])
+    assert (said.json["file"], said.json["delivery"]) == ("new/spec.yaml", "talk")
     assert {each["kind"] for each in said.json["findings"]} >= {"found", "decide", "unsupported"}
-    assert said.json["next"][1]["command"].startswith("tidegate model add support")
-    spec: Delivery = read_delivery(tmp_path / "new/spec.yaml")
-    # Nodes of both say eu-west-1, so contexts name the regions.
-    assert spec.regions.waves == (("prod-eu-west-1",), ("prod-us-east-1",))
-
-
-def test_a_deployment(clusters: FakeServers, tidegate: Tidegate) -> None:
-    said = tidegate("init", "--from-deployment", "chat", "--context", "stage", "--container", "vllm", "--name", "talk")
-    assert said.code == 0, said.err
-    assert "sidecar: logs (fluent/fluent-bit:3)" in said.out
+    assert said.json["next"][1]["command"].startswith("tidegate model add talk")
+    assert read_delivery(tmp_path / "new/spec.yaml").regions.waves == (("stage",),)
 
 
 def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
@@ -75,7 +66,10 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
 ) -> None:
     (tmp_path / "delivery.yaml").write_text("mine")
     said = tidegate(*FROM)
-    assert (said.code, said.err) == (2, "tidegate: delivery.yaml is already there; name another file with --to\n")
+    assert (said.code, said.err) == (
+        2,
+        "tidegate: delivery.yaml is already there; name another file, which ends in .yaml\n",
+    )
     assert (tmp_path / "delivery.yaml").read_text() == "mine"
     assert clusters.api(CONTEXTS[0]).calls == []
 
@@ -84,16 +78,10 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
     ("words", "answer"),
     [
         (("--from-rollout", "other", "--context", CONTEXTS[0]), (2, "there is no Rollout other in serving")),
-        (("--from-deployment", "support-llm", "--context", CONTEXTS[0]), (2, "give --from-rollout")),
         (("--from-rollout", "support-llm", "--context", "mars"), (2, "no context mars")),
-        (
-            ("--from-rollout", "a", "--from-deployment", "b"),
-            (2, "--from-rollout and --from-deployment are two sources"),
-        ),
-        (("--from-deployment", "chat", "--adopt"), (2, "--adopt: only with --from-rollout")),
-        (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout or --from-deployment")),
-        (("-o", "json"), (2, "--output: only with --from-rollout or --from-deployment")),
-        ((*FROM[1:], "--context", CONTEXTS[0]), (2, "expected each context once")),
+        (("--adopt",), (2, "--adopt: only with --from-rollout")),
+        (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout")),
+        (("-o", "json"), (2, "-o: only with --from-rollout")),
     ],
 )
 def test_what_cannot_be_is_one_line_and_writes_nothing(
@@ -108,7 +96,7 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(
 def test_a_cluster_that_is_away_is_4_and_writes_nothing(
     clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
 ) -> None:
-    clusters.vanish(CONTEXTS[1])
-    said = tidegate(*FROM, "--context", CONTEXTS[1])
+    clusters.vanish(CONTEXTS[0])
+    said = tidegate(*FROM)
     assert (said.code, "cannot be reached" in said.err) == (4, True)
     assert not (tmp_path / "delivery.yaml").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
-from tidegate.cli.commands.init import write_example
+from tidegate.cli.project import write_example
 
 PASSWORD = "hunter2-S3cret"
 URIS = {
@@ -36,7 +36,7 @@ def test_no_output_no_file_and_no_log_line_has_it(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    write_example(tmp_path)
+    write_example(tmp_path / "delivery.yaml")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", URIS[kind])
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

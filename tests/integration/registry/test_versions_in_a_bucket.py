@@ -16,7 +16,7 @@ from registry.adapters.mlflow_library import open_client
 from registry.adapters.mlflow_models import MlflowRegistry
 from registry.adapters.mlflow_store import open_store
 from registry.model_files import digest_files
-from tidegate.cli.commands.init import write_example
+from tidegate.cli.project import write_example
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
 WITHOUT = """
@@ -132,7 +132,7 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     registry = MlflowRegistry(uri)
     for alias in ("champion", "challenger"):
         registry.register(name, folder, alias=alias)
-    write_example(tmp_path / "example")
+    write_example(tmp_path / "example" / "delivery.yaml")
     spec = tmp_path / "example/delivery.yaml"
     spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
     said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}

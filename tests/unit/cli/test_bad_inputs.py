@@ -78,14 +78,14 @@ def index(body: bytes) -> list[str]:
 
 COMMANDS: dict[str, Callable[[bytes], list[str]]] = {
     "spec": file("delivery.yaml", "plan", "--offline"),
-    "spec to render": file("delivery.yaml", "workflow", "render"),
+    "spec to render": file("delivery.yaml", "rollout", "render", "--as", "workflow"),
     "golden set": file("golden.jsonl", "plan", "--offline"),
     "prompts": file("prompts.txt", "plan", "--offline"),
     "trust file": file("trust.yaml", "plan", "--offline"),
     "evidence": file("e.jsonl", "gate", "check", "delivery.yaml", "e.jsonl"),
     "gates": file("g.yaml", "plan", "g.yaml"),
     "SLOs": file("s.yaml", "slo", "validate", "s.yaml"),
-    "kubeconfig": file("k", "init", "--from-rollout", "llm", "--to", "new.yaml", "--kubeconfig", "k"),
+    "kubeconfig": file("k", "init", "new.yaml", "--from-rollout", "llm", "--kubeconfig", "k"),
     "image": layout,
     "configuration of an image": configuration,
     "index of images": index,

@@ -42,16 +42,19 @@ def leaves() -> list[tuple[str, ...]]:
     return found
 
 
+NOISY = ["completion", "bash"]
+
+
 @pytest.fixture
 def noisy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """`tidegate init` tells the person who waits something."""
+    """`tidegate completion` tells the person who waits something."""
 
     def run(*_: object) -> int:
         note("working")
         print("done")
         return 0
 
-    monkeypatch.setattr("tidegate.cli.commands.init.write_example", run)
+    monkeypatch.setattr("tidegate.cli.project.print_script", run)
     return monkeypatch
 
 
@@ -119,13 +122,13 @@ def test_the_top_help_is_in_sections_and_cuts_nothing_in_eighty_columns(
     assert not any(line.startswith("  stage ") for line in lines)
 
 
-@pytest.mark.parametrize("name", ["schema", "notify", "stage"])
+@pytest.mark.parametrize("name", ["schema", "stage"])
 def test_what_machines_call_works_though_the_top_help_leaves_it_out(name: str) -> None:
     assert name in root().commands
     assert name not in {each for names in SECTIONS.values() for each in names}
 
 
-@pytest.mark.parametrize("arguments", [["-q", "init"], ["init", "-q"], ["--quiet", "init", "--debug"]])
+@pytest.mark.parametrize("arguments", [["-q", *NOISY], [*NOISY, "-q"], ["--quiet", *NOISY, "--debug"]])
 def test_quiet_stands_on_either_side_of_the_command(
     capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -134,8 +137,8 @@ def test_quiet_stands_on_either_side_of_the_command(
 
 
 def test_quiet_holds_for_one_command_only(capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch) -> None:
-    main(["init", "-q"])
-    main(["init"])
+    main([*NOISY, "-q"])
+    main(NOISY)
     assert capsys.readouterr().err == "working\n"
 
 
@@ -151,7 +154,7 @@ def test_colors_kubeconfig_and_log_level_hold_for_the_process(
     for name in ("NO_COLOR", "KUBECONFIG"):
         noisy.setenv(name, "")
     said = ["--no-color", "--kubeconfig", str(tmp_path / "config"), "--log-level", "debug"]
-    assert main([*said, "init"] if before else ["init", *said]) == 0
+    assert main([*said, *NOISY] if before else [*NOISY, *said]) == 0
     assert (os.environ["NO_COLOR"], os.environ["KUBECONFIG"]) == ("1", str(tmp_path / "config"))
     assert logging.getLogger().level == logging.DEBUG
 
@@ -163,8 +166,8 @@ def test_log_lines_of_others_hold_no_password(
         logging.getLogger("a.library").info("GET http://ann:s3cret@mlflow.example/api")
         return 0
 
-    noisy.setattr("tidegate.cli.commands.init.write_example", run)
-    assert main(["init", "--log-level", "info"]) == 0
+    noisy.setattr("tidegate.cli.project.print_script", run)
+    assert main([*NOISY, "--log-level", "info"]) == 0
     err = capsys.readouterr().err
     assert "INFO a.library: GET http://mlflow.example/api" in err
     assert "s3cret" not in err

@@ -12,7 +12,7 @@ import yaml
 from fakes.metrics.samples import Serving, in_buckets, mirrored, traffic
 
 from gates.evidence.batch import Batch
-from tidegate.cli.commands.init import schema_text
+from tidegate.cli.project import schema_text
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "gates"
 

@@ -29,8 +29,29 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_writes_a_delivery_and_all_that_it_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(tmp_path / "new" / "folder")]) == 0
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == FILES
-    assert set(capsys.readouterr().out.split()) == {str(tmp_path / "new" / "folder" / name) for name in FILES}
+    folder = tmp_path / "new" / "folder"
+    assert {path.name for path in folder.iterdir()} == FILES
+    *files, last = capsys.readouterr().out.splitlines()
+    assert set(files) == {str(folder / name) for name in FILES}
+    assert last == f"next: tidegate plan --offline {folder}/delivery.yaml"
+
+
+@pytest.mark.parametrize(
+    ("folder", "more", "file", "name"),
+    [
+        ("support", [], "support/delivery.yaml", "support"),
+        ("Support LLM_2", [], "Support LLM_2/delivery.yaml", "support-llm-2"),
+        ("___", [], "___/delivery.yaml", "support-llm"),
+        ("support/chat.yaml", [], "support/chat.yaml", "support"),
+        ("support", ["--name", "chat"], "support/delivery.yaml", "chat"),
+    ],
+)
+def test_the_model_has_the_name_of_the_folder(
+    tmp_path: Path, folder: str, more: list[str], file: str, name: str
+) -> None:
+    assert main(["init", str(tmp_path / folder), *more]) == 0
+    spec = read_delivery(tmp_path / file)
+    assert (spec.metadata.name, spec.model.name) == (name, name)
 
 
 def test_what_it_writes_can_be_read_at_once(started: Path) -> None:

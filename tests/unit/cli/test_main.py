@@ -148,7 +148,7 @@ def test_something_outside_has_its_own_exit_code(
     capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch
 ) -> None:
     error = OutsideError("Prometheus is not there", hint="run `tidegate setup`", detail="connection refused")
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(error))
+    breaks.setattr("tidegate.cli.project.write_example", raising(error))
     assert said(capsys, "init") == (
         4,
         "",
@@ -158,7 +158,7 @@ def test_something_outside_has_its_own_exit_code(
 
 def test_a_long_detail_is_kept_for_debug(capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch) -> None:
     error = OutsideError("the engine died", detail="\n".join(str(number) for number in range(100)))
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(error))
+    breaks.setattr("tidegate.cli.project.write_example", raising(error))
     _, _, err = said(capsys, "init")
     assert err == "tidegate: the engine died\n(more with --debug)\n"
     code, _, err = said(capsys, "--debug", "init")
@@ -168,7 +168,7 @@ def test_a_long_detail_is_kept_for_debug(capsys: pytest.CaptureFixture[str], bre
 
 
 def test_ctrl_c_is_one_line_and_no_traceback(capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch) -> None:
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(KeyboardInterrupt()))
+    breaks.setattr("tidegate.cli.project.write_example", raising(KeyboardInterrupt()))
     assert said(capsys, "init") == (130, "", "tidegate: stopped\n")
 
 
@@ -177,7 +177,7 @@ def test_a_bug_is_one_line_and_its_traceback_is_in_a_file_without_secrets(
 ) -> None:
     breaks.setenv("LEDGER_TOKEN", "very-secret-token")
     bug = ZeroDivisionError("oops at http://ann:s3cret@mlflow.example with very-secret-token")
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(bug))
+    breaks.setattr("tidegate.cli.project.write_example", raising(bug))
     code, out, err = said(capsys, "init", "http://ann:s3cret@mlflow.example")
     (kept,) = crashes.glob("tidegate-crash-*.txt")
     assert (code, out) == (70, "")
@@ -197,7 +197,7 @@ def test_a_bug_is_told_whole_where_no_file_can_be_written(
     capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     breaks.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(KeyError("x")))
+    breaks.setattr("tidegate.cli.project.write_example", raising(KeyError("x")))
     code, _, err = said(capsys, "init")
     assert code == 70
     assert "Traceback (most recent call last):" in err
@@ -207,7 +207,7 @@ def test_a_bug_is_told_whole_where_no_file_can_be_written(
 def test_with_debug_a_bug_has_its_traceback_and_its_own_code(
     capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, crashes: Path
 ) -> None:
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(ZeroDivisionError("oops")))
+    breaks.setattr("tidegate.cli.project.write_example", raising(ZeroDivisionError("oops")))
     code, _, err = said(capsys, "init", "--debug")
     assert (code, err.splitlines()[-1]) == (70, "ZeroDivisionError: oops")
     assert not list(crashes.iterdir())
@@ -217,7 +217,7 @@ def test_a_disk_that_fails_is_outside_and_no_bug(
     capsys: pytest.CaptureFixture[str], breaks: pytest.MonkeyPatch, crashes: Path
 ) -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "/var/lib/tidegate/events.jsonl")
-    breaks.setattr("tidegate.cli.commands.init.write_example", raising(full))
+    breaks.setattr("tidegate.cli.project.write_example", raising(full))
     assert said(capsys, "init") == (
         4,
         "",
@@ -282,5 +282,5 @@ def test_a_report_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])
 def test_what_a_command_returns_is_the_exit_code(breaks: pytest.MonkeyPatch, code: int) -> None:
-    breaks.setattr("tidegate.cli.commands.init.write_example", lambda folder: code)
-    assert main(["init"]) == code
+    breaks.setattr("tidegate.cli.project.print_script", lambda shell: code)
+    assert main(["completion", "bash"]) == code

@@ -81,9 +81,18 @@ def test_a_promise_that_nothing_watches_is_told_next_to_the_objects(
     [
         ((), EXAMPLE, "--region: found no region; expected one of eu-west-1, us-east-1, ap-south-1"),
         (("--region", "mars"), EXAMPLE, "--region: found region 'mars'; expected one of eu-west-1, us-east-1"),
-        (("--version", "v7"), EXAMPLE, "--version: found 'v7'; expected the number of a model version"),
-        (("--image", "engine:7"), EXAMPLE, "--image: found 'engine:7'; expected REPOSITORY@sha256:DIGEST"),
+        (
+            ("--region", "eu-west-1", "--version", "v7"),
+            EXAMPLE,
+            "--version: found 'v7'; expected the number of a model version",
+        ),
+        (
+            ("--region", "eu-west-1", "--image", "engine:7"),
+            EXAMPLE,
+            "--image: found 'engine:7'; expected REPOSITORY@sha256:DIGEST",
+        ),
         ((), LOCAL, "the fleet of this delivery is no cluster; set `fleet.kind: argo`"),
+        (("--as", "workflow"), EXAMPLE, "--version: only with --as objects; leave it out"),
     ],
 )
 def test_what_cannot_be_rendered_is_refused(

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.spec.delivery import Delivery
 from tidegate.cli import main
-from tidegate.cli.rollout_options import selected_regions
+from tidegate.cli.options import selected_regions
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import load_spec
 

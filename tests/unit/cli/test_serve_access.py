@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.wiring.web import ListenOptions, listening_sockets
+from pipelines.adapters.listeners import ListenOptions, webhooks_and_page
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def places(doors: ListenOptions) -> tuple[str, str, bool]:
-    with listening_sockets(doors) as places:
-        heard, page = places.webhooks, places.page
-        return heard.getsockname()[0], page.getsockname()[0], heard is page
+    with webhooks_and_page(doors) as (heard, page):
+        return heard.socket.getsockname()[0], page.socket.getsockname()[0], heard is page
 
 
 def test_on_the_loopback_there_is_one_address() -> None:

@@ -33,11 +33,11 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", [["deliver"], ["plan"], ["stage", "open"], ["workflow", "render"], ["doctor"]])
+@pytest.mark.parametrize("command", ["deliver", "plan", "stage open", "rollout render --as workflow", "doctor"])
 def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
-    command: list[str], spec: Path, capsys: pytest.CaptureFixture[str]
+    command: str, spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command, str(spec)]) == 2
+    assert main([*command.split(), str(spec)]) == 2
     told = capsys.readouterr().err
     assert f"{spec}:5: engine.vllm.args.middleware: found 'evil.Backdoor'" in told
     assert f"{spec}:6: gates.judge.api_key_env: found" in told
@@ -47,8 +47,8 @@ def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
 
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
-    *("plan", "deliver", "status", "status --last 2", "report", "stage open", "workflow render", "doctor", "serve"),
-    *("rollout render", "rollback --to 1 --start --yes", "audit verify --all", "notify"),
+    *("plan", "deliver", "status", "status --last 2", "report", "stage open", "doctor", "serve", "rollout render"),
+    *("rollout render --as workflow", "rollback --to 1 --start --yes", "audit verify --all", "doctor --send-test"),
     *("engine build models:/m/1", "fleet up", "slo export {} slo"),
 )
 

@@ -115,5 +115,5 @@ def test_a_context_option_that_the_kubeconfig_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", "kind-a")))
-    assert main(["init", "--from-rollout", "llm", "--context", "kind-b", "--to", str(tmp_path / "new.yaml")]) == 2
+    assert main(["init", str(tmp_path / "new.yaml"), "--from-rollout", "llm", "--context", "kind-b"]) == 2
     assert capsys.readouterr().err == f"tidegate: no context kind-b in {tmp_path}/config; it has kind-a\n"

@@ -11,12 +11,11 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.events.history import plan_of
 from pipelines.model import Ending, Plan
-from pipelines.plan.engines import engine_changes, planned_engines, record_of
+from pipelines.plan.engines import engine_changes, planned_engines, record_of, serving_engine
 from pipelines.run.rollback_target import before
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
 from registry.model import DeliverySummary, EngineRecord, number_of
-from tidegate.app.fleet import serving_engine
 from tidegate.core.errors import UsageError
 from tidegate.testing import START, write_tiny_model
 
@@ -143,5 +142,5 @@ def test_a_rollback_knows_both_names_of_an_unfinished_delivery() -> None:
 def test_a_fleet_serves_the_recorded_engine_whatever_the_spec_says_by_now(tmp_path: Path) -> None:
     registry = FakeRegistry()
     version = registry.register("support-llm", write_tiny_model(tmp_path / "model"))
-    first = serving_engine(a_spec(), version, registry)
-    assert serving_engine(a_spec(engine=SLOW), version, registry) == first
+    first = serving_engine(a_spec(), version, registry, print)
+    assert serving_engine(a_spec(engine=SLOW), version, registry, print) == first

@@ -16,28 +16,23 @@ from pipelines.draft.text import draft_text
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import not_for_a_spec
 from pipelines.spec.trust import SpecTrust
-from rollouts.kube.resources import resource_of
 from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.survey import ServingSurvey, WorkloadKind, survey
+from rollouts.survey import ServingSurvey, survey
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
 pytestmark = pytest.mark.long
 
-CASES = ("helm_rollout", "plain_deployment", "istio", "sidecars", "scaled", "hpa")
+CASES = ("helm_rollout", "workload_ref", "istio", "sidecars", "scaled", "hpa")
 
 
-async def surveyed(case: str, *, context: str = "prod-eu-west-1", patch: Json | None = None) -> ServingSurvey:
-    cluster, first = existing(case), recorded(case)[0]
-    if patch:
-        cluster.patch(resource_of(first), first["metadata"]["name"], patch)
-    name, kind = first["metadata"]["name"], WorkloadKind(first["kind"])
-    return await survey(client_of(Api(cluster)), kind, name, context=context, namespace=NAMESPACE)
+async def surveyed(case: str, *, context: str = "prod-eu-west-1") -> ServingSurvey:
+    name = recorded(case)[0]["metadata"]["name"]
+    return await survey(client_of(Api(existing(case))), name, context=context, namespace=NAMESPACE)
 
 
 async def drafted(case: str) -> Draft:
-    return draft_delivery([await surveyed(case)])
+    return draft_delivery(await surveyed(case))
 
 
 def loaded(draft: Draft, folder: Path) -> Delivery:
@@ -116,8 +111,8 @@ async def test_what_stands_as_a_comment_can_be_switched_on(tmp_path: Path) -> No
     assert spec.traffic
 
 
-async def test_a_plain_deployment(tmp_path: Path) -> None:
-    draft = await drafted("plain_deployment")
+async def test_a_rollout_over_a_deployment(tmp_path: Path) -> None:
+    draft = await drafted("workload_ref")
     spec = loaded(draft, tmp_path)
     assert spec.engine.weights
     assert (spec.engine.weights.model, spec.engine.weights.revision) == ("acme/support-8b", "v{version}")
@@ -168,60 +163,38 @@ async def test_the_node_tells_the_accelerator_where_the_pod_does_not(tmp_path: P
     assert (spec.engine.accelerator, fleet_of(spec).nodes.gpu_labels) == ("nvidia-a100-80gb", "karpenter")
 
 
-async def test_several_contexts_are_regions_in_waves_and_differences_are_told(tmp_path: Path) -> None:
-    lead = await surveyed("istio", context="gke_acme_europe-west4_prod")
-    others = [
-        await surveyed("istio", context=f"gke_acme_{place}_prod", patch={"spec": {"replicas": 5}})
-        for place in ("us-central1", "asia-east1")
-    ]
-    draft = draft_delivery([lead, *others])
-    spec = loaded(draft, tmp_path)
-    assert spec.regions.waves == (("europe-west4",), ("us-central1", "asia-east1"))
-    fleet = fleet_of(spec)
-    assert [fleet.replicas_in(region) for region in spec.regions.names] == [3, 5, 5]
-    assert len({each.stable_url for each in fleet.regions.values()}) == 3
-    assert told(draft, DraftNoteKind.DIFFERS) == {}
-
-
-async def test_contexts_that_are_written_almost_alike_stay_two_regions(tmp_path: Path) -> None:
-    surveys = [await surveyed("istio", context=context) for context in ("admin@prod", "admin-prod", "")]
-    first, second, third = loaded(draft_delivery(surveys), tmp_path).regions.names
-    assert (first, third) == ("admin-prod", "region-1") and second.startswith("admin-prod-")
-
-
-async def test_what_a_spec_has_once_and_regions_have_differently(tmp_path: Path) -> None:
-    patch = recorded("istio")[0]["spec"]
-    patch["template"]["spec"]["containers"][0] |= {"args": ["--dtype", "float16"], "image": "vllm/vllm-openai:v0.32.0"}
-    draft = draft_delivery(
-        [await surveyed("istio", context="a"), await surveyed("istio", context="b", patch={"spec": patch})]
-    )
-    differs = told(draft, DraftNoteKind.DIFFERS)
-    assert differs["argument --dtype"].startswith("a bfloat16; b float16;")
-    assert {"image", "image's digest", "argument --dtype"} == set(differs)
-    assert loaded(draft, tmp_path).regions.waves == (("a",), ("b",))
+@pytest.mark.parametrize(
+    ("context", "region"),
+    [("gke_acme_europe-west4_prod", "europe-west4"), ("admin@prod", "admin-prod"), ("", "region-1")],
+)
+async def test_the_region_is_named_by_its_context_where_no_node_says_it(
+    context: str, region: str, tmp_path: Path
+) -> None:
+    spec = loaded(draft_delivery(await surveyed("istio", context=context)), tmp_path)
+    assert spec.regions.waves == ((region,),)
 
 
 async def test_a_name_of_ones_own() -> None:
     lead = await surveyed("helm_rollout")
-    assert draft_delivery([lead], name="mine").document["metadata"]["name"] == "mine"
+    assert draft_delivery(lead, name="mine").document["metadata"]["name"] == "mine"
     with pytest.raises(UsageError, match="HTTPRoute support-llm is there already"):
-        draft_delivery([lead], name="support-llm")
+        draft_delivery(lead, name="support-llm")
     with pytest.raises(UsageError, match="--name: found 'Mine'; expected lower case"):
-        draft_delivery([lead], name="Mine")
+        draft_delivery(lead, name="Mine")
 
 
 async def test_a_draft_for_an_adoption_has_the_rollouts_name_and_route(tmp_path: Path) -> None:
     lead = await surveyed("helm_rollout")
-    draft = draft_delivery([lead], adopting=True)
+    draft = draft_delivery(lead, adopting=True)
     spec = loaded(draft, tmp_path)
     assert isinstance(spec.fleet, ArgoFleetSpec)
     assert (spec.metadata.name, spec.fleet.replicas) == (lead.name, lead.replicas)
     assert (spec.fleet.gateway.route or spec.metadata.name) == lead.traffic.route
-    steps = next_steps(draft, [lead], tmp_path / "delivery.yaml", adopting=True)
+    steps = list(next_steps(draft, lead, tmp_path / "delivery.yaml", adopting=True))
     assert steps[-2].command.startswith("tidegate rollout adopt ")
     assert "serve next to" not in " ".join(each.what for each in steps)
     with pytest.raises(UsageError, match=f"--name: found 'mine'; expected {lead.name}, the Rollout's own"):
-        draft_delivery([lead], name="mine", adopting=True)
+        draft_delivery(lead, name="mine", adopting=True)
 
 
 @pytest.mark.parametrize(
@@ -238,13 +211,13 @@ async def test_what_becomes_of_the_traffic_router_is_said_for_who_adopts_and_who
 ) -> None:
     lead = await surveyed("helm_rollout")
     lead = lead.model_copy(update={"strategy": lead.strategy.model_copy(update={"routers": routers})})
-    draft = draft_delivery([lead], adopting=adopting)
+    draft = draft_delivery(lead, adopting=adopting)
     notes = [each for each in draft.notes if each.subject == "traffic router"]
     assert [str(said) in each.action for each in notes] == ([True] if said else [])
 
 
 async def test_the_next_steps_name_the_file_and_todays_way_to_move_users() -> None:
     lead = await surveyed("helm_rollout")
-    steps = next_steps(draft_delivery([lead]), [lead], Path("d.yaml"))
+    steps = list(next_steps(draft_delivery(lead), lead, Path("d.yaml")))
     assert "tidegate doctor d.yaml" in [each.command for each in steps]
     assert "take its host from HTTPRoute support-llm" in steps[-1].what

@@ -153,7 +153,7 @@ def test_kustomize_puts_the_annotation_of_flux_on_each_object(tmp_path: Path) ->
 
 class TestTheCommand:
     def test_text_is_yaml_to_paste(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "ignore-differences", EXAMPLE]) == 0
+        assert main(["rollout", "render", EXAMPLE, "--as", "argo-ignore"]) == 0
         text = capsys.readouterr().out
         assert text.startswith("# For the `spec` of the Application ")
         pasted = yaml.safe_load(text)
@@ -163,10 +163,10 @@ class TestTheCommand:
         ]
 
     def test_flux_gets_patches(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "ignore-differences", EXAMPLE, "--for", "flux", "--output", "yaml"]) == 0
+        assert main(["rollout", "render", EXAMPLE, "--as", "flux-ignore", "--output", "yaml"]) == 0
         targets = [each["target"] for each in yaml.safe_load(capsys.readouterr().out)["patches"]]
         assert {"group": "argoproj.io", "kind": "Rollout", "name": "support-llm"} in targets
 
     def test_a_fleet_on_this_machine_has_none(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "ignore-differences", str(ROOT / "examples/demo/delivery.yaml")]) == 2
+        assert main(["rollout", "render", str(ROOT / "examples/demo/delivery.yaml"), "--as", "argo-ignore"]) == 2
         assert "the fleet of this delivery is no cluster" in capsys.readouterr().err

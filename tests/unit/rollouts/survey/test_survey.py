@@ -11,22 +11,21 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
 from rollouts.kube.resources import GATEWAYS, NODES, ROLLOUTS
-from rollouts.survey import Router, ServingSurvey, WorkloadKind, survey
+from rollouts.survey import Router, ServingSurvey, survey
 from tidegate.core.errors import UsageError
 
 pytestmark = pytest.mark.long
 
 
 async def look(api: Api, case: str, **asked: Any) -> ServingSurvey:
-    first = recorded(case)[0]
-    kind, name = WorkloadKind(first["kind"]), first["metadata"]["name"]
-    return await survey(client_of(api), asked.pop("kind", kind), asked.pop("name", name), **PLACE, **asked)
+    name = recorded(case)[0]["metadata"]["name"]
+    return await survey(client_of(api), asked.pop("name", name), **PLACE, **asked)
 
 
 PLACE = {"context": "prod", "namespace": NAMESPACE}
 
 
-@pytest.mark.parametrize("case", ["helm_rollout", "plain_deployment", "istio", "sidecars", "scaled", "hpa"])
+@pytest.mark.parametrize("case", ["helm_rollout", "workload_ref", "istio", "sidecars", "scaled", "hpa"])
 async def test_it_only_reads_and_reads_no_secret(case: str) -> None:
     api = Api(existing(case))
     await look(api, case)
@@ -74,15 +73,7 @@ async def test_the_container_with_vllm_serves_unless_another_is_named() -> None:
 
 
 async def test_a_rollout_that_borrows_a_deployments_pods() -> None:
-    cluster = existing("plain_deployment")
-    borrowing = {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Rollout",
-        "metadata": {"name": "borrower"},
-        "spec": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "vllm"}, "strategy": {}},
-    }
-    cluster.create(ROLLOUTS, borrowing)
-    found = await look(Api(cluster), "plain_deployment", kind=WorkloadKind.ROLLOUT, name="borrower")
+    found = await look(Api(existing("workload_ref")), "workload_ref")
     assert found.pod.engine.image == "registry.example.com/team/vllm:nightly"
 
 
@@ -97,18 +88,15 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_told() -> None:
 
 
 async def test_kinds_that_are_not_installed_have_no_objects() -> None:
-    cluster = existing("plain_deployment")
-    for resource in (ROLLOUTS, GATEWAYS):
-        cluster.uninstall(resource)
-    assert (await look(Api(cluster), "plain_deployment")).unread == ()
+    cluster = existing("workload_ref")
+    cluster.uninstall(GATEWAYS)
+    assert (await look(Api(cluster), "workload_ref")).unread == ()
 
 
 async def test_a_name_that_nothing_has() -> None:
     api = Api(existing("helm_rollout"))
     with pytest.raises(UsageError, match="there is no Rollout other in serving; there are support-llm"):
         await look(api, "helm_rollout", name="other")
-    with pytest.raises(UsageError, match="there are Rollouts: support-llm; give --from-rollout"):
-        await look(api, "helm_rollout", kind=WorkloadKind.DEPLOYMENT)
     with pytest.raises(UsageError, match="is it in another namespace"):
         await look(Api(FakeCluster(namespace=NAMESPACE)), "helm_rollout")
 

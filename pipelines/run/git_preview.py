@@ -18,11 +18,9 @@ from pipelines.plan.git_changes import (
     wanted_of_regions,
     wanted_of_wave,
 )
-from pipelines.repository import READABLE_SYNC, FieldEdit, GitRepository, SyncSource, SyncUnreadable
+from pipelines.repository import READABLE_SYNC, FieldEdit, GitAccess, SyncSource, SyncUnreadable
 from pipelines.spec.delivery import Delivery
 from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
-from tidegate.app.wiring.git.access import git_access_for
-from tidegate.core.clock import SystemClock
 
 NOBODY = "0"
 """Stands for a delivery that there is none of."""
@@ -47,11 +45,12 @@ class GitPreview:
                 yield f"git@{wave}: on {self.branch}, {edit_line(edit)}"
 
 
-def preview_git(spec: Delivery, plan: Plan, images: Mapping[str, str]) -> GitPreview | None:
+def preview_git(spec: Delivery, access: GitAccess | None, plan: Plan, images: Mapping[str, str]) -> GitPreview | None:
     """Read the repository's files; None where the spec names none.
 
     Args:
         spec: the delivery's.
+        access: to the repository.
         plan: says which engine is delivered.
         images: that were looked up for it, by engine; one that is unknown is not compared.
 
@@ -59,11 +58,10 @@ def preview_git(spec: Delivery, plan: Plan, images: Mapping[str, str]) -> GitPre
         TidegateError: a file cannot be read, or has not the field that is to be written.
     """
     git = spec.git
-    if git is None:
+    if git is None or access is None:
         return None
     image = images.get(plan.on_trial) or image_of(plan, spec, plan.on_trial)
-    repository = _repository(spec)
-    found = repository.read(paths_of(wanted_of_regions(spec, git, engine=plan.on_trial, image=image)))
+    found = access.repository.read(paths_of(wanted_of_regions(spec, git, engine=plan.on_trial, image=image)))
     files, waves = dict(found.files), {}
     for wave in range(1, len(spec.regions.waves) + 1):
         wanted = wanted_of_wave(spec, git, wave, engine=plan.on_trial, image=image)
@@ -73,26 +71,25 @@ def preview_git(spec: Delivery, plan: Plan, images: Mapping[str, str]) -> GitPre
     return GitPreview(git.branch, waves)
 
 
-def refuse_unwritable_git(spec: Delivery) -> None:
+def refuse_unwritable_git(spec: Delivery, access: GitAccess | None) -> None:
     """Look whether every field is there and whether a commit could be pushed, before anything begins.
 
     Raises:
         TidegateError: no; nothing was written.
     """
     git = spec.git
-    if git is None:
+    if git is None or access is None:
         return
-    repository = _repository(spec)
     # What nobody serves, so that there is something to push whatever the files say now.
     image = f"nowhere@sha256:{sha256(NOBODY.encode()).hexdigest()}"
     wanted = wanted_of_regions(spec, git, engine=NOBODY, image=image)
-    found = repository.read(paths_of(wanted))
+    found = access.repository.read(paths_of(wanted))
     changes = changes_to(wanted, found.files)
     message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
-    repository.commit(found, changes.files, message, dry_run=True)
+    access.repository.commit(found, changes.files, message, dry_run=True)
 
 
-def refuse_unreadable_sync(spec: Delivery) -> None:
+def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
     """Look whether the tool that applies the files can be asked: a delivery does so when all users are on the version.
 
     A cluster that is away now is no reason to refuse: a delivery waits for it.
@@ -100,7 +97,6 @@ def refuse_unreadable_sync(spec: Delivery) -> None:
     Raises:
         SyncUnreadable: it is not there, or may not be read.
     """
-    access = git_access_for(spec, SystemClock())
     if access and access.synced:
         asyncio.run(_ask_every_region(access.synced, spec.regions.names))
 
@@ -118,9 +114,3 @@ async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
     for answer in await asyncio.gather(*map(ask, regions), return_exceptions=True):
         if answer is not None:
             raise answer
-
-
-def _repository(spec: Delivery) -> GitRepository:
-    access = git_access_for(spec, SystemClock())
-    assert access is not None, "the spec names no repository"
-    return access.repository

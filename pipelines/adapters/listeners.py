@@ -1,10 +1,10 @@
-"""Where `serve` listens: its sockets, its certificate, and who may look at the page."""
+"""Where a server of ours listens: its sockets, its certificate, and who may ask it."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -70,57 +70,8 @@ class ListenOptions:
 
 
 @dataclass(frozen=True)
-class Listeners:
-    """Where webhooks come, and where the page is."""
-
-    options: ListenOptions
-    webhooks: socket
-    page: socket
-    """The same socket where both are on one address of the loopback."""
-
-    @property
-    def webhooks_address(self) -> str:
-        """`http://HOST:PORT`, or `https://`."""
-        return address_of(self.webhooks, tls=self.options.tls)
-
-    @property
-    def page_address(self) -> str:
-        """As `webhooks_address`."""
-        return address_of(self.page, tls=self.options.tls)
-
-    @asynccontextmanager
-    async def answering(self, webhooks: Starlette, page: Starlette) -> AsyncIterator[None]:
-        """Each application on its own; where there is one socket, `page` alone, which takes webhooks too."""
-        async with AsyncExitStack() as stack:
-            if self.webhooks is not self.page:
-                await stack.enter_async_context(answering(webhooks, self.webhooks, tls=self.options.tls))
-            await stack.enter_async_context(answering(page, self.page, tls=self.options.tls))
-            yield
-
-
-@contextmanager
-def listening_sockets(listen: ListenOptions) -> Iterator[Listeners]:
-    """The sockets, closed at the end.
-
-    Raises:
-        UsageError: the page would be shown to others without a login.
-        OutsideError: nobody can listen there.
-    """
-    host, port = host_and_port(listen.address)
-    page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
-    if not _is_loopback(page[0]) and not listen.login.required:
-        raise UsageError(
-            f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
-            hint="give --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
-        )
-    with ExitStack() as stack:
-        heard = stack.enter_context(listening(host, port))
-        yield Listeners(listen, heard, heard if page == (host, port) else stack.enter_context(listening(*page)))
-
-
-@dataclass(frozen=True)
-class GuardedListener:
-    """Where one application without a page is asked."""
+class Listener:
+    """A socket, and how it answers."""
 
     options: ListenOptions
     socket: socket
@@ -136,8 +87,8 @@ class GuardedListener:
 
 
 @contextmanager
-def guarded_listener(listen: ListenOptions) -> Iterator[GuardedListener]:
-    """A socket for it, closed at the end.
+def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
+    """A socket for an application without a page, closed at the end.
 
     Raises:
         UsageError: others could ask it, and nobody would have to say who he is.
@@ -150,7 +101,27 @@ def guarded_listener(listen: ListenOptions) -> Iterator[GuardedListener]:
             hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
         )
     with listening(host, port) as heard:
-        yield GuardedListener(listen, heard)
+        yield Listener(listen, heard)
+
+
+@contextmanager
+def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listener]]:
+    """Where webhooks come, and where the page is, closed at the end; the same where both have one address.
+
+    Raises:
+        UsageError: the page would be shown to others without a login.
+        OutsideError: nobody can listen there.
+    """
+    host, port = host_and_port(listen.address)
+    page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
+    if not _is_loopback(page[0]) and not listen.login.required:
+        raise UsageError(
+            f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
+            hint="give --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
+        )
+    with ExitStack() as stack:
+        webhooks = Listener(listen, stack.enter_context(listening(host, port)))
+        yield webhooks, webhooks if page == (host, port) else Listener(listen, stack.enter_context(listening(*page)))
 
 
 def _next_port(port: int) -> tuple[str, int]:

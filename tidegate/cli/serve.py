@@ -1,10 +1,13 @@
-"""`tidegate serve`: options and help; what it does is imported when it is called."""
+"""`tidegate serve`: MLflow starts deliveries."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
 # ruff: noqa: D301, PLR0917
 
 from __future__ import annotations
 
+import asyncio
+import os
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +16,7 @@ import typer
 
 from tidegate.cli.global_options import given
 from tidegate.cli.options import SPEC, Duration, Spec, duration
+from tidegate.core.errors import ExitCode, UsageError
 
 
 class StartAs(StrEnum):
@@ -36,35 +40,17 @@ PageAddress = Annotated[
         help="Address of the page; default: --address when that is the loopback, else 127.0.0.1 and the next port.",
     ),
 ]
-
-
 PageToken = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="File with the password, or bearer token, of the page."),
 ]
-
-
 PageUserHeader = Annotated[
     str | None, typer.Option(metavar="NAME", help="Header in which an authenticating proxy names the user.")
 ]
-
-
 PageProxy = Annotated[
     list[str] | None,
     typer.Option(metavar="BLOCK", help="Addresses of that proxy; repeatable.  [default: the loopback]"),
 ]
-
-
-HostName = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="Host name that the page accepts, besides IP addresses; repeatable."),
-]
-
-
-Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate of both addresses.")]
-
-
-CertificateKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate.")]
 
 
 def serve(
@@ -76,9 +62,12 @@ def serve(
     page_token: PageToken = None,
     page_user_header: PageUserHeader = None,
     page_proxy: PageProxy = None,
-    host: HostName = None,
-    tls_cert: Certificate = None,
-    tls_key: CertificateKey = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name that the page accepts, besides IP addresses; repeatable."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate of both addresses.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the certificate.")] = None,
     start: Annotated[
         StartAs, typer.Option(help="Run `deliver` on this machine, or submit a workflow.")
     ] = StartAs.PROCESS,
@@ -107,30 +96,37 @@ def serve(
       tidegate serve delivery.yaml --page 0.0.0.0:8094 --page-token page.token --tls-cert c.pem --tls-key k.pem
       tidegate serve delivery.yaml --start workflow --queue wait
     """
+    from pipelines.adapters.listeners import ListenOptions, webhooks_and_page
+    from pipelines.adapters.specs import read_delivery
+    from pipelines.adapters.trigger_server import serve_triggers
     from pipelines.requests import QueuePolicy
-    from tidegate.app.serve import ServeOptions
-    from tidegate.app.serve import serve as run
-    from tidegate.app.wiring.web import ListenOptions
+    from pipelines.state import StateFolder
+    from pipelines.triggers.webhooks import SECRET, secrets_of
+    from tidegate.app.reports import report_of
+    from tidegate.core.units import format_duration
 
-    options = ServeOptions(
-        spec=spec,
-        state=given().state,
-        tracking_uri=given().tracking_uri,
-        listen=ListenOptions(
-            address=address,
-            page=page,
-            token=page_token,
-            user_header=page_user_header,
-            proxies=page_proxy or (),
-            hosts=host or (),
-            certificate=tls_cert,
-            key=tls_key,
-        ),
-        workflows=start is StartAs.WORKFLOW,
-        context=given().context,
-        policy=QueuePolicy(queue),
-        every=every,
-        register=register,
-    )
-    run(options)
-    return 0
+    if not timedelta(seconds=1) <= every <= timedelta(days=1):
+        raise UsageError(f"--every {every}: expected 1s to 1d")
+    listen = ListenOptions(address, page, page_token, page_user_header, page_proxy or (), host or (), tls_cert, tls_key)
+    read, state = read_delivery(spec), StateFolder(given().state)
+    secrets = secrets_of(os.environ, needed=register is not None or not listen.is_local)
+    if not secrets:
+        waits = format_duration(every)
+        given().note(f"{SECRET} is not set: webhooks are refused, and the registry is polled every {waits}")
+    with webhooks_and_page(listen) as listeners:
+        serving = serve_triggers(
+            read,
+            spec,
+            listeners,
+            lambda delivery, ledgers: report_of(delivery, read, state, ledgers, back="../"),
+            state=state,
+            tracking_uri=given().tracking_uri,
+            context=given().context,
+            workflows=start is StartAs.WORKFLOW,
+            policy=QueuePolicy(queue),
+            every=every,
+            secrets=secrets,
+            register=register,
+        )
+        asyncio.run(serving)
+    return ExitCode.DELIVERED

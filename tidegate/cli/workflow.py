@@ -1,11 +1,11 @@
-"""`tidegate workflow`: options and help; what a command does is imported when it is called."""
+"""`tidegate workflow`: deliveries as Argo Workflows."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
 # ruff: noqa: D301, PLR0917
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -13,28 +13,10 @@ import typer
 
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Insecure, Spec
-from tidegate.cli.output import Output
+from tidegate.cli.output import Output, print_data
+from tidegate.core.errors import ExitCode
 
 workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
-
-
-@workflow.command("render")
-@prints(Output.JSON, Output.YAML, Output.NAME)
-def render(spec: Spec = SPEC) -> int:
-    """Print the WorkflowTemplate of a delivery and all that it needs, as YAML for `kubectl apply`.
-
-    Reads the spec and the files that it names. Asks no cluster and no registry; changes nothing.
-
-    \b
-    Examples:
-      tidegate workflow render delivery.yaml | kubectl apply -f -
-      tidegate workflow render delivery.yaml --output json
-    """
-    from tidegate.app.clusters.workflows import render_workflow
-    from tidegate.cli.output import print_objects
-
-    print_objects(render_workflow(spec), given().output)
-    return 0
 
 
 @workflow.command("submit")
@@ -43,29 +25,41 @@ def submit(
     version: Annotated[str, typer.Option(help="Number of the model version.", show_default=False)],
     spec: Spec = SPEC,
     delivery: Annotated[str, typer.Option(help="Continue this delivery, whose workflow was lost.")] = "",
-    apply: Annotated[bool, typer.Option("--apply", help="First apply what `workflow render` prints.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="First apply what `rollout render --as workflow` prints.")
+    ] = False,
 ) -> int:
     """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
 
-    Returns at once; the cluster runs one workflow of a model at a time. With a tracking URI, a version whose files
-    lie on the disk of one machine is refused.
+    Returns at once; the cluster runs one workflow of a model at a time. `argo watch NAME` and `tidegate status` follow
+    it. With a tracking URI, a version whose files lie on the disk of one machine is refused.
 
     \b
     Examples:
       tidegate workflow submit delivery.yaml --version 7 --apply
       tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
     """
-    from tidegate.app.clusters.workflows import SubmitOptions, submit_workflow
-    from tidegate.cli.output import print_data
+    from pipelines.adapters.fleets import cluster_client
+    from pipelines.adapters.specs import read_delivery
+    from pipelines.workflow import runs
+    from pipelines.workflow.render import blueprint_of, rendered
+    from tidegate.app.plan import require_files_for_pods
 
-    submitted = submit_workflow(
-        spec, SubmitOptions(version, delivery, apply, given().context, given().state, given().tracking_uri)
-    )
+    runs.require_number(version)
+    blueprint = blueprint_of(read_delivery(spec), spec)
+    if uri := given().tracking_uri:
+        require_files_for_pods(blueprint.spec, version, given().state, uri)
+
+    async def send() -> str:
+        async with cluster_client(given().context, blueprint.namespace) as cluster:
+            return await runs.submit(cluster, blueprint, version, delivery, rendered(blueprint) if apply else ())
+
+    name = asyncio.run(send())
     if given().output.is_data:
-        print_data({"workflow": submitted.name, "namespace": submitted.namespace}, given().output)
+        print_data({"workflow": name, "namespace": blueprint.namespace}, given().output)
     else:
-        print(submitted.name)
-    return 0
+        print(name)
+    return ExitCode.DELIVERED
 
 
 @workflow.command("image", hidden=True)
@@ -116,24 +110,3 @@ def image(
     beneath, stored, name = base_at(base, this_platform(), access), OciLayout(layout), f"tidegate:{__version__}"
     packed = build_toolchain(stored, name=name, base=beneath, files=files)
     return print_packed(stored, name, packed, target, access)
-
-
-@workflow.command("watch")
-@prints(Output.JSON, Output.YAML)
-def watch(
-    name: Annotated[str, typer.Argument(help="The workflow, as `workflow submit` printed it.")],
-    spec: Spec = SPEC,
-) -> int:
-    """Print each step of a workflow as it begins and ends, until the workflow ends. Changes nothing.
-
-    Exits as `deliver` would have.
-
-    \b
-    Examples:
-      tidegate workflow watch support-llm-7-x2v9k
-    """
-    from tidegate.app.clusters.workflows import watch_workflow
-    from tidegate.cli.commands.workflow import print_progress, print_state
-
-    tell = partial(print_state, output=given().output) if given().output.is_data else print_progress
-    return int(watch_workflow(name, spec, given().context, tell).exit_code)

@@ -1,10 +1,11 @@
-"""`tidegate fleet`, `traffic`, `setup`: what runs on this machine."""
+"""`tidegate fleet` and `setup`: what runs on this machine."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# click wants the backspace that keeps examples unwrapped.
 # ruff: noqa: D301
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -13,59 +14,55 @@ import typer
 from engine_images.choices import EnginePlatform
 from tidegate.cli.global_options import given
 from tidegate.cli.options import SPEC, Spec
+from tidegate.cli.output import say
+from tidegate.core.errors import ExitCode, UsageError
 
 fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
 
 
 @fleet.command("up")
-def fleet_up(
+def up(
     spec: Spec = SPEC,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all regions serve.")] = False,
+    users: Annotated[bool, typer.Option("--users", help="Generate the load that `traffic` in the spec describes.")] = (
+        False
+    ),
 ) -> int:
     """Start the fleet and serve the champion in all regions until Ctrl-C.
+
+    With --users, users of a fleet that runs already are generated, also during deliveries. They leave one record per
+    request (times and counts, never prompts); how many failed is printed at the end.
 
     \b
     Examples:
       tidegate fleet up delivery.yaml --detach
+      tidegate fleet up delivery.yaml --users
     """
-    from tidegate.app.fleet import FleetOptions, serve_fleet
-    from tidegate.cli.output import say
+    from pipelines.adapters.specs import read_delivery
+    from pipelines.adapters.this_machine import serve_champion
+    from pipelines.state import StateFolder
 
-    serve_fleet(FleetOptions(spec, given().state, given().tracking_uri, detach=detach), say)
-    return 0
+    if detach and users:
+        raise UsageError("--users with --detach: users end with this command", hint="leave one of them out")
+    read, state, uri = read_delivery(spec), StateFolder(given().state), given().tracking_uri
+    totals = asyncio.run(serve_champion(read, spec.parent, state, uri, say, detach=detach, users=users))
+    if totals:
+        say(f"{totals.failed} of {totals.requests} requests failed, {totals.cut} were cut")
+    return ExitCode.DELIVERED
 
 
 @fleet.command("down")
-def fleet_down() -> int:
+def down() -> int:
     """Drain and stop the fleet on this machine.
 
     \b
     Examples:
       tidegate fleet down
     """
-    from tidegate.app.fleet import stop_fleet
+    from pipelines.adapters.fleets import stop_host
 
-    print("stopped" if stop_fleet(given().state) else "no fleet runs here")
-    return 0
-
-
-def traffic(
-    spec: Spec = SPEC,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this long; default: on Ctrl-C.")] = None,
-) -> int:
-    """Generate the load that `traffic` in the spec describes.
-
-    Writes one record per request (times and counts, never prompts); prints at the end how many failed.
-
-    \b
-    Examples:
-      tidegate traffic delivery.yaml --seconds 60
-    """
-    from tidegate.app.fleet import play_traffic
-
-    totals = play_traffic(spec, given().state, seconds=seconds)
-    print(f"{totals.failed} of {totals.requests} requests failed, {totals.cut} were cut")
-    return 0
+    say("stopped" if asyncio.run(stop_host(given().state)) else "no fleet runs here")
+    return ExitCode.DELIVERED
 
 
 def setup(
@@ -92,4 +89,4 @@ def setup(
     from pipelines.adapters.engines import set_up_machine
 
     set_up_machine(wheels, platform)
-    return 0
+    return ExitCode.DELIVERED

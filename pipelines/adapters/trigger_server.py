@@ -1,0 +1,157 @@
+"""The server by which MLflow starts deliveries: webhooks, reconciliation with the registry, and the live page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from pipelines.adapters.fleets import cluster_client
+from pipelines.adapters.listeners import Listener
+from pipelines.adapters.stores import open_deliveries, open_triggers
+from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY
+from pipelines.ports import Deliveries
+from pipelines.requests import QueuePolicy
+from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from pipelines.triggers.app import behind_door, page_routes, receiver_routes
+from pipelines.triggers.openapi import WEBHOOK
+from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.receiver import Receiver
+from pipelines.triggers.reconciler import Reconciler, Starter, Watched, World
+from pipelines.triggers.starters import ProcessStarter
+from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
+from pipelines.views.page.routes import Board, LivePage
+from pipelines.views.page.snapshot import SnapshotReader
+from tidegate import __version__
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError
+from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.threads import call_in_thread
+
+TRACKING_URI = "MLFLOW_TRACKING_URI"
+
+
+async def serve_triggers(
+    spec: Delivery,
+    spec_path: Path,
+    listeners: tuple[Listener, Listener],
+    report: Callable[[str, Deliveries], str],
+    *,
+    state: StateFolder,
+    tracking_uri: str | None,
+    context: str | None,
+    workflows: bool,
+    policy: QueuePolicy,
+    every: timedelta,
+    secrets: tuple[str, ...],
+    register: str | None,
+) -> None:
+    """Receive and reconcile until Ctrl-C or SIGTERM.
+
+    Args:
+        spec: the delivery's.
+        spec_path: its file.
+        listeners: where webhooks come, and where the page is.
+        report: renders the report of a delivery, by its id.
+        state: where requests are kept.
+        tracking_uri: of MLflow.
+        context: of the cluster of workflows; None for the current one.
+        workflows: whether workflows are started; else processes.
+        policy: which of several requests is delivered.
+        every: between two looks at the registry.
+        secrets: with which MLflow signs; none to believe no webhook.
+        register: the address at which MLflow reaches this receiver; None to register no webhook.
+    """
+    watched = Watched(spec.model.name, spec.model.origin, policy, every)
+    triggers, clock, loop = open_triggers(state.root, tracking_uri), SystemClock(), asyncio.get_running_loop()
+    (hook, page_at), options = listeners, listeners[0].options
+    async with AsyncExitStack() as stack:
+        ledgers = await call_in_thread(open_deliveries, state.root, tracking_uri)
+        if workflows:
+            starter = await stack.enter_async_context(_workflow_starter(spec, spec_path, context))
+        else:
+            starter = _process_starter(spec_path, state, tracking_uri)
+        inbox = RequestQueue(state.root / "serve" / "inbox.db")
+        stack.callback(inbox.close)
+        reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(reconciler.wake)
+
+        receiver = Receiver(watched.model, watched.alias, secrets, inbox, clock, wake)
+        requests = partial(inbox.standing, watched.model, watched.alias)
+        look = SnapshotReader(watched.model, ledgers, requests, clock).look
+        page = LivePage(Board(watched.model, look, clock), lambda delivery: report(delivery, ledgers))
+        hears = receiver_routes(receiver, reconciler)
+        shows = page_routes(receiver, reconciler, page, __version__, service=spec.metadata.name)
+        door = partial(behind_door, hosts=options.names(register), login=options.login)
+        # Probes are answered on both.
+        if hook is not page_at:
+            await stack.enter_async_context(hook.answering(door(hears)))
+        await stack.enter_async_context(page_at.answering(door([*hears, *shows])))
+        # First of all: the server waits for whatever is being answered, and a stream has no end of its own.
+        stack.callback(page.stop)
+        note(f"listening on {hook.address}{WEBHOOK} for {watched.model}@{watched.alias}")
+        if hook is not page_at:
+            note(f"the page is at {page_at.address}/")
+        registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
+        await _reconcile(reconciler, asyncio.create_task(registering))
+
+
+async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -> None:
+    """Until a signal; what is being started then is started whole."""
+    work = asyncio.create_task(reconciler.forever())
+    try:
+        async with cancelled_by_signals("no new requests; deliveries that were started go on"):
+            await asyncio.shield(work)
+    except asyncio.CancelledError:
+        reconciler.stop()
+        await work
+    finally:
+        registration.cancel()
+        await asyncio.wait([registration])
+
+
+async def _register(
+    announce: Callable[[str, str, str], str], name: str, url: str | None, secrets: tuple[str, ...]
+) -> None:
+    """Without the webhook everything still works, only later: what is wrong is told, and ends nothing."""
+    if url is None:
+        return
+    # MLflow's library takes seconds to load, and a receiver that does not answer is tried for longer.
+    note(f"webhook {name}: MLflow is asked to send a test event to {url}")
+    try:
+        answered = await asyncio.to_thread(announce, name, url, secrets[0])
+    except TidegateError as error:
+        note(f"webhook {name}: {error}")
+    else:
+        note(f"webhook {name}: MLflow's test event was answered {answered}")
+
+
+@asynccontextmanager
+async def _workflow_starter(spec: Delivery, spec_path: Path, context: str | None) -> AsyncIterator[Starter]:
+    """Workflows of that cluster; None is the current one."""
+    # Not above: who starts processes needs no Hera.
+    from pipelines.triggers.starters import WorkflowStarter
+    from pipelines.workflow.render import blueprint_of
+
+    blueprint = blueprint_of(spec, spec_path)
+    async with cluster_client(context, blueprint.namespace) as client:
+        yield WorkflowStarter(client, blueprint.name, blueprint.namespace)
+
+
+def _process_starter(spec: Path, state: StateFolder, tracking_uri: str | None) -> Starter:
+    """Each the command `deliver` of this same installation."""
+    command = [sys.executable, sys.argv[0], "deliver", str(spec.absolute()), "--state", str(state.root.absolute())]
+    environment = {name: value for name, value in os.environ.items() if name not in {SECRET, SECRET_BEFORE}}
+    environment[REQUESTED_BY] = BY_ALIAS
+    if tracking_uri is not None:
+        # Not among the arguments, which everybody on the machine can read: it may carry a password.
+        environment[TRACKING_URI] = tracking_uri
+    return ProcessStarter(command, environment, state.root / "serve" / "logs")

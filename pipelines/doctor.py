@@ -1,0 +1,144 @@
+"""What would break a delivery: in each of its regions, in its repository, and on the way of its notifications."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
+from pipelines.adapters.services import git_access_for, http_sender, places_of
+from pipelines.adapters.trust import trusted_images
+from pipelines.authority.engine_images import pem_of
+from pipelines.plan.region_objects import guard_image, region_objects, release_of
+from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
+from pipelines.run.git_preview import refuse_unreadable_sync, refuse_unwritable_git
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import Trusted
+from pipelines.views.notifications import (
+    DeliverySubject,
+    Notification,
+    NotificationChannel,
+    NotificationKind,
+    NotTaken,
+    deliver_message,
+)
+from rollouts.doctor.diagnosis import diagnose
+from rollouts.doctor.gather import required_access
+from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
+from rollouts.manifests.spec import ArgoFleetSpec
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.model import Value
+from tidegate.core.process import note
+
+
+class RegionCheck(Value):
+    """What became of one region: its findings, or why it could not be looked at."""
+
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+
+
+def check_regions(
+    spec: Delivery, fleet: ArgoFleetSpec, regions: Sequence[str], trusted: Trusted, controller_namespace: str
+) -> dict[str, RegionCheck]:
+    """Look at every region at once. Changes nothing.
+
+    Args:
+        spec: the delivery.
+        fleet: the spec's.
+        regions: of the fleet.
+        trusted: what the operator says of engines' images.
+        controller_namespace: of Argo Rollouts.
+
+    Raises:
+        KubeconfigWrong: it has none of the contexts.
+    """
+    require_contexts(spec, regions)
+    targets = [_target(spec, fleet, region, trusted, controller_namespace) for region in regions]
+
+    async def check_all() -> list[RegionCheck]:
+        return await asyncio.gather(*(_check(fleet, target) for target in targets))
+
+    return dict(zip(regions, asyncio.run(check_all()), strict=True))
+
+
+def _target(
+    spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted, controller_namespace: str
+) -> DiagnosisTarget:
+    name, guard = spec.metadata.name, guard_image(spec)
+    try:
+        # Which engine it is changes no name.
+        release = release_of(spec, fleet, region, public_keys=pem_of(trusted_images(trusted)), serving=False)
+        objects = region_objects(spec, fleet, release, repositories=trusted.trust.engines.images).objects
+    except UsageError as error:
+        note(f"{region}: whose the objects there are was not looked at: {error}")
+        objects = ()
+    return DiagnosisTarget(
+        region=region,
+        delivery=name,
+        controller_namespace=controller_namespace,
+        questions=asked_of_prometheus(spec, region),
+        scraping=scraping_of(spec, region),
+        rights=required_access(fleet, name, region, guard, samples=spec.samples is not None),
+        guard=guard,
+        objects=objects,
+    )
+
+
+async def _check(fleet: ArgoFleetSpec, target: DiagnosisTarget) -> RegionCheck:
+    """One region on its own: another's absence is not its."""
+    try:
+        async with cluster_client(fleet.regions[target.region].context, fleet.namespace) as cluster:
+            prometheus = prometheus_of(fleet, target.region)
+            return RegionCheck(findings=await diagnose(cluster, prometheus, target, SystemClock()))
+    except TidegateError as error:
+        return RegionCheck(problem=str(error))
+
+
+def check_git(spec: Delivery) -> RegionCheck:
+    """Whether a commit could be pushed to the repository that the spec names, and its sync be read."""
+    access, found = git_access_for(spec, SystemClock()), []
+    for refuse in (refuse_unwritable_git, refuse_unreadable_sync):
+        try:
+            refuse(spec, access)
+        except TidegateError as error:
+            found.append(
+                Finding(
+                    code="git",
+                    severity=Severity.ERROR,
+                    what=error.message,
+                    evidence=(),
+                    cause="a commit could not be pushed, or whether it was applied could not be read: "
+                    "a delivery does not begin",
+                    remediation=error.hint
+                    or "correct what its own words name, under `git` in the spec or in the repository",
+                )
+            )
+    return RegionCheck(findings=tuple(found))
+
+
+def send_test(spec: Delivery) -> Sequence[tuple[NotificationChannel, str]]:
+    """Send a test message to everyone under `notify`; returns why it was not accepted, empty where it was.
+
+    Raises:
+        UsageError: the spec notifies nobody, or a variable is not set.
+    """
+    if not spec.notify:
+        hint = "add `notify: [{slack: {url_from_env: NAME}}]`"
+        raise UsageError(f"{spec.path} configures no notifications", hint=hint)
+    places = places_of(spec.notify)
+    if unset := {each.variable for each in spec.notify} - {each.variable for each in places}:
+        raise UsageError(f"not set: {', '.join(sorted(unset))}", hint="export the address that messages go to")
+    subject = DeliverySubject(delivery="none", model=spec.model.name, version="none", champion="none", regions=())
+    headline = f"A test of tidegate, for {spec.metadata.name}"
+    sent = []
+    for place in places:
+        news = Notification(kind=NotificationKind.TEST, at=SystemClock().now(), subject=subject, headline=headline)
+        try:
+            deliver_message(place, news, http_sender())
+        except NotTaken as error:
+            sent.append((place, str(error)))
+        else:
+            sent.append((place, ""))
+    return sent

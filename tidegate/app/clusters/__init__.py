@@ -1,1 +1,0 @@
-"""Use cases of a fleet of clusters besides its deliveries."""

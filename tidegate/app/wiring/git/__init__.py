@@ -1,1 +1,0 @@
-"""Builds what speaks to a repository, and to who applies it."""

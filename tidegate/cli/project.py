@@ -1,0 +1,273 @@
+"""`tidegate init`, `doctor`, `completion`, and `schema`, hidden: what prepares and checks."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.completion import Shell, print_script
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Namespace, Regions, Spec, selected_regions
+from tidegate.cli.output import Output, print_data, say
+from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.text import Text
+
+    from pipelines.doctor import RegionCheck
+    from pipelines.draft.model import DraftNote
+    from pipelines.drafting import WrittenDraft
+
+EXAMPLE = "support-llm"
+"""What the templates call the delivery and its model."""
+BESIDES = ("golden.jsonl", "prompts.txt")
+
+
+@prints(Output.JSON, Output.YAML)
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to write to, or a file that ends in .yaml.")] = Path(),
+    from_rollout: Annotated[
+        str | None, typer.Option("--from-rollout", metavar="NAME", help="Draft from this Rollout of the cluster.")
+    ] = None,
+    namespace: Namespace = None,
+    container: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Container that serves; default: the one with vLLM.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the delivery; default: the folder's, or what requests call the model, if free."),
+    ] = None,
+    adopt: Annotated[bool, typer.Option("--adopt", hidden=True, help="For `tidegate rollout adopt`.")] = False,
+) -> int:
+    """Write a delivery.yaml: an example, or a draft from your Rollout.
+
+    Overwrites nothing, and says the next step. The example comes with a golden set and prompts, and its model has the
+    folder's name. A draft says where each value is from, and which are yours to decide; the Rollout's routes,
+    autoscaler and monitors are read too. Nothing is changed in the cluster, and no Secret or variable's value is read.
+    Exits with 2 when the file is there already or the Rollout is not, with 4 when the cluster cannot be read.
+
+    \b
+    Examples:
+      tidegate init support
+      tidegate init --from-rollout support-llm --context prod-eu-west-1 --namespace serving
+    """
+    path = folder if folder.suffix == ".yaml" else folder / "delivery.yaml"
+    if from_rollout:
+        if path.exists():
+            raise UsageError(f"{path} is already there", hint="name another file, which ends in .yaml")
+        from pipelines.drafting import write_draft
+
+        drafting = write_draft(
+            path,
+            from_rollout,
+            context=given().context or "",
+            namespace=namespace,
+            container=container or "",
+            name=name or "",
+            adopting=adopt,
+        )
+        _print_draft(path, asyncio.run(drafting))
+        return ExitCode.DELIVERED
+    asked = {"--namespace": namespace, "--container": container, "--adopt": adopt}
+    asked |= {"--context": given().context, "-o": given().output.is_data}
+    for option, value in asked.items():
+        if value:
+            raise UsageError(f"{option}: only with --from-rollout", hint="give it too, or leave this out")
+    write_example(path, name or _name_of(path))
+    say(f"next: tidegate plan --offline {path}")
+    return ExitCode.DELIVERED
+
+
+def _name_of(path: Path) -> str:
+    """As its folder is called, where a delivery may be called so."""
+    name = re.sub(r"[^a-z0-9]+", "-", path.resolve().parent.name.lower()).strip("-")[:40].strip("-")
+    return name or EXAMPLE
+
+
+def write_example(path: Path, name: str = EXAMPLE) -> None:
+    """Write the templates, and the schema that editors check them with.
+
+    Raises:
+        UsageError: when a file is already there, or cannot be written; nothing is written then.
+    """
+    templates = files("tidegate.cli.templates")
+    spec = templates.joinpath("delivery.yaml").read_text(encoding="utf-8").replace(EXAMPLE, name)
+    texts = {path: spec}
+    texts |= {path.parent / each: templates.joinpath(each).read_text(encoding="utf-8") for each in BESIDES}
+    texts[path.parent / "delivery.schema.json"] = schema_text("delivery")
+    if existing := [each for each in texts if each.exists()]:
+        raise UsageError(f"{existing[0]} is already there", hint="name an empty folder")
+    write_atomically(texts)
+    print(*texts, sep="\n")
+
+
+def _print_draft(path: Path, drafted: WrittenDraft) -> None:
+    if given().output.is_data:
+        told = {"findings": [each.model_dump(mode="json") for each in drafted.notes]}
+        told |= {"next": [each.model_dump(mode="json") for each in drafted.steps]}
+        print_data({"file": str(path), "delivery": drafted.name, **told}, given().output)
+        return
+    say(f"{path}: a draft from {drafted.source}; {drafted.owner}", *_note_lines(drafted.notes), "", "Next")
+    for number, step in enumerate(drafted.steps, start=1):
+        say(f"  {number}. {step.what}", *([f"       {step.command}"] if step.command else []))
+
+
+def _note_lines(notes: Sequence[DraftNote]) -> Iterator[str]:
+    from pipelines.draft.model import DraftNoteKind
+
+    titles = {
+        DraftNoteKind.FOUND: "Found, and taken over",
+        DraftNoteKind.DECIDE: "Yours to decide (TODO in the file)",
+        DraftNoteKind.UNSUPPORTED: "There today, and not in what tidegate brings",
+        DraftNoteKind.UNREAD: "Could not be read",
+    }
+    for kind, title in titles.items():
+        of_kind = [each for each in notes if each.kind is kind]
+        yield from ["", title] if of_kind else []
+        for each in of_kind:
+            yield f"  {each.subject}: {each.what}"
+            yield from [f"      {each.action}"] if each.action else []
+
+
+def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:
+    """Print a JSON schema, for editors and checks: of a spec, or of a line of evidence.
+
+    \b
+    Examples:
+      tidegate schema delivery > delivery.schema.json
+      tidegate schema batch
+    """
+    print(schema_text(kind), end="")
+    return ExitCode.DELIVERED
+
+
+def schema_text(kind: str) -> str:
+    """The schema as text that is the same on every run.
+
+    Raises:
+        UsageError: for a kind that does not exist.
+    """
+    from gates.evidence.batch import Batch
+    from gates.reports.gate_file import GateFile
+    from pipelines.spec.delivery import Delivery
+    from pipelines.spec.trust import Trust
+
+    known: dict[str, type[BaseModel]] = {"delivery": Delivery, "trust": Trust, "gates": GateFile, "batch": Batch}
+    if kind not in known:
+        raise UsageError(f"no schema is called `{kind}`", hint=f"known: {', '.join(known)}")
+    return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    Examples:
+      tidegate completion bash > ~/.local/share/bash-completion/completions/tidegate
+      tidegate completion zsh > "${fpath[1]}/_tidegate"
+      tidegate completion fish > ~/.config/fish/completions/tidegate.fish
+    """
+    return print_script(shell)
+
+
+@prints(Output.JSON, Output.YAML)
+def doctor(
+    spec: Spec = SPEC,
+    region: Regions = None,
+    controller_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
+    ] = "argo-rollouts",
+    only_test: Annotated[
+        bool, typer.Option("--send-test", help="Only send a test message to everyone under `notify`.")
+    ] = False,
+) -> int:
+    """Find what would break a delivery in the clusters, and the fix. Changes nothing.
+
+    Addresses of messages come from the environment only, and are never printed. Exits with 1 on an error or a
+    warning, with 4 when a region cannot be reached or a message was not accepted, with 2 when a variable is not set.
+
+    \b
+    Examples:
+      tidegate doctor delivery.yaml
+      tidegate doctor --region eu-west-1 --output json
+      tidegate doctor delivery.yaml --send-test
+    """
+    from pipelines.adapters.specs import read_spec
+    from pipelines.adapters.trust import named_trust
+    from pipelines.doctor import check_git, check_regions, send_test
+    from rollouts.doctor.model import Severity
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+    read = read_spec(spec)
+    if only_test:
+        sent = send_test(read)
+        if given().output.is_data:
+            told = [{"to": at.form, "url_from_env": at.variable, "problem": problem or None} for at, problem in sent]
+            print_data(told, given().output)
+        else:
+            say(*(f"{at}: {problem or 'accepted'}" for at, problem in sent))
+        return ExitCode.OUTSIDE if any(problem for _, problem in sent) else ExitCode.DELIVERED
+    fleet: object = read.fleet
+    if not isinstance(fleet, ArgoFleetSpec):
+        raise UsageError(
+            "`doctor` examines clusters; this spec has its fleet on this machine", hint="set `fleet.kind: argo`"
+        )
+    regions = selected_regions(read, region or (), given().context) or tuple(fleet.regions)
+    checks = check_regions(read, fleet, regions, named_trust(spec.parent), controller_namespace)
+    if read.git:
+        checks["git"] = check_git(read)
+    if given().output.is_data:
+        print_data([_as_data(name, one) for name, one in checks.items()], given().output)
+    else:
+        from tidegate.cli.views.console import PlainConsole
+
+        PlainConsole(soft_wrap=True).print(findings_text(checks))
+    # A region that could not be looked at counts for more than what was found in others.
+    if any(one.problem for one in checks.values()):
+        return ExitCode.OUTSIDE
+    worse = any(finding.severity is not Severity.NOTE for one in checks.values() for finding in one.findings)
+    return ExitCode.ROLLED_BACK if worse else ExitCode.DELIVERED
+
+
+def _as_data(region: str, seen: RegionCheck) -> dict[str, object]:
+    findings = [each.model_dump(mode="json") for each in seen.findings]
+    return {"region": region, "reachable": not seen.problem, "problem": seen.problem or None, "findings": findings}
+
+
+def findings_text(checks: Mapping[str, RegionCheck]) -> Text:
+    """Region after region: its findings, the worst first; then those that could not be looked at, and why."""
+    from rich.text import Text
+
+    from pipelines.views.wording import by_reason
+    from rollouts.doctor.model import Severity
+
+    marks = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.NOTE: ("·", "dim")}
+    lines = []
+    for name, one in checks.items():
+        count = Counter(finding.severity for finding in one.findings)
+        told = [f"{count[kind]} {kind}{'s' if count[kind] != 1 else ''}" for kind in Severity if count[kind]]
+        if not one.problem:
+            lines.append(Text.assemble((name, "bold"), ": ", ", ".join(told) or "nothing is wrong"))
+        for finding in one.findings:
+            mark, style = marks[finding.severity]
+            what = Text(finding.what, style="" if finding.severity is Severity.NOTE else style)
+            lines.append(Text.assemble("  ", (mark, style), " ", what, f" ({finding.code})"))
+            lines += [Text.assemble(("      seen:  ", "dim"), seen) for seen in finding.evidence]
+            lines.append(Text.assemble(("      cause: ", "dim"), finding.cause))
+            lines.append(Text.assemble(("      remediation:  ", "dim"), finding.remediation))
+    away = by_reason({name: one.problem for name, one in checks.items() if one.problem})
+    lines += [Text.assemble((", ".join(names), "bold"), ": ", problem) for problem, names in away.items()]
+    return Text("\n").join(lines)

@@ -1,0 +1,295 @@
+"""`tidegate rollout`: the Kubernetes objects of a delivery."""
+
+# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
+# ruff: noqa: D301, PLR0917
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from tidegate.cli.adoption import adopt, release
+from tidegate.cli.global_options import given, prints
+from tidegate.cli.options import SPEC, Duration, Namespace, RegionOfSpec, Spec, duration
+from tidegate.cli.output import Output, print_data, print_objects, say
+from tidegate.core.errors import ExitCode, UsageError
+from tidegate.core.model import Json
+
+if TYPE_CHECKING:
+    from rollouts.kube.ports import Cluster
+    from rollouts.manifests.diff import ObjectDiff
+    from rollouts.manifests.manifest import Release
+    from rollouts.manifests.spec import ArgoFleetSpec
+
+rollout = typer.Typer(name="rollout", help="The Kubernetes objects of a delivery.")
+rollout.command("adopt", hidden=True)(adopt)
+rollout.command("release", hidden=True)(release)
+
+Version = Annotated[str, typer.Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
+Image = Annotated[
+    str, typer.Option(metavar="REPOSITORY@DIGEST", help="The engine's image; default: the spec's `engine.image`.")
+]
+Digest = Annotated[str, typer.Option(metavar="SHA256", help="Digest of the model version, as `model list` prints it.")]
+GUARD_RETRY_SECONDS = 60.0
+"""For a way back that nobody answers; what was begun goes on with the next look."""
+Answer = TypeVar("Answer")
+
+
+class RenderAs(StrEnum):
+    """What is printed of a delivery."""
+
+    OBJECTS = "objects"
+    WORKFLOW = "workflow"
+    ARGO_IGNORE = "argo-ignore"
+    FLUX_IGNORE = "flux-ignore"
+
+
+@rollout.command("render")
+@prints(Output.JSON, Output.YAML, Output.NAME)
+def render(
+    spec: Spec = SPEC,
+    form: Annotated[RenderAs, typer.Option("--as", help="What to print.")] = RenderAs.OBJECTS,
+    version: Version = "",
+    image: Image = "",
+    region: RegionOfSpec = None,
+    digest: Digest = "",
+    part: Annotated[
+        list[RenderPart] | None,
+        typer.Option(
+            metavar="PART", help="Only this: setup or admission, which an administrator applies, serving; repeatable."
+        ),
+    ] = None,
+    against: Annotated[
+        bool, typer.Option("--against", help="Refuse if the cluster has others' objects there.")
+    ] = False,
+) -> int:
+    """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
+
+    Or with `--as workflow` the delivery as an Argo WorkflowTemplate and what it needs; with `argo-ignore` or
+    `flux-ignore` what keeps Argo CD or Flux from writing back what deliveries write, for the `spec` of its Application
+    or Kustomization. Reads the spec only: asks no registry, a cluster only with --against, and changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout render --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout render delivery.yaml --region eu-west-1 --part setup
+      tidegate rollout render delivery.yaml --as workflow | kubectl apply -f -
+      tidegate rollout render delivery.yaml --as argo-ignore
+    """
+    if form is not RenderAs.OBJECTS:
+        of_engine = {"version": version, "image": image, "region": region, "digest": digest, "part": part}
+        for name, value in {**of_engine, "against": against}.items():
+            if value:
+                raise UsageError(f"--{name}: only with --as objects", hint="leave it out")
+        return _print_workflow(spec) if form is RenderAs.WORKFLOW else _print_ignored(spec, form)
+    parts = [each for each in RenderPart if not part or each in part]
+    fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
+    if against:
+        from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+
+        others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
+        refuse_foreign(release.region, *others)
+    print_objects(objects, given().output)
+    return ExitCode.DELIVERED
+
+
+def _print_workflow(spec: Path) -> int:
+    from pipelines.adapters.specs import read_delivery
+    from pipelines.workflow.render import blueprint_of, rendered
+
+    print_objects(rendered(blueprint_of(read_delivery(spec), spec)), given().output)
+    return ExitCode.DELIVERED
+
+
+def _print_ignored(spec_path: Path, form: RenderAs) -> int:
+    from pipelines.adapters.specs import on_clusters, read_spec
+    from pipelines.plan.region_objects import rendering
+    from rollouts.adoption.gitops import argo_cd_settings, delivered_objects, flux_settings
+    from rollouts.model import Engine
+    from tidegate.core.yaml_text import yaml_text
+
+    spec = read_spec(spec_path)
+    fleet, name, output = on_clusters(spec), spec.metadata.name, given().output
+    # Neither names nor fields depend on the engine.
+    engine = Engine(version="0", digest="", model=name, image="none")
+    rendered = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
+    kind, settings = (
+        ("Application", argo_cd_settings) if form is RenderAs.ARGO_IGNORE else ("Kustomization", flux_settings)
+    )
+    if output is Output.NAME:
+        raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
+    if output.is_data:
+        print_data(settings(delivered_objects(rendered)), output)
+        return ExitCode.DELIVERED
+    say(f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.")
+    say("# Objects of `--part setup` and `--part admission` are not among them: Git owns those.")
+    print(yaml_text(settings(delivered_objects(rendered))).rstrip())
+    return ExitCode.DELIVERED
+
+
+@rollout.command("diff")
+@prints(Output.JSON, Output.YAML)
+def diff(
+    spec: Spec = SPEC,
+    version: Version = "",
+    image: Image = "",
+    region: RegionOfSpec = None,
+    digest: Digest = "",
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
+) -> int:
+    """Show what applying a region's objects would change in its cluster, and what is left over there.
+
+    Sends dry runs to the API server; changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from rollouts.manifests.diff import DiffState, differences
+
+    fleet, release, objects = _objects(spec, region, tuple(RenderPart), version=version, image=image, digest=digest)
+    found = _ask(fleet, release, lambda cluster: differences(cluster, objects))
+    if given().output.is_data:
+        print_data([each.model_dump(mode="json") for each in found], given().output)
+    else:
+        say(*(line for each in found for line in _diff_lines(each)))
+    states = {each.state for each in found}
+    if DiffState.NOT_OURS in states:
+        return ExitCode.USAGE
+    if DiffState.REFUSED in states:
+        return ExitCode.OUTSIDE
+    return ExitCode.ROLLED_BACK if exit_code and states - {DiffState.SAME} else ExitCode.DELIVERED
+
+
+def _diff_lines(found: ObjectDiff) -> list[str]:
+    """New objects by name only: `tidegate rollout render` prints them."""
+    from rollouts.manifests.diff import DiffState
+
+    if found.state is DiffState.NOT_OURS:
+        return [found.text]
+    line = f"{found.kind} {found.name}: {found.state}"
+    if found.state is DiffState.REFUSED:
+        return [f"{line}; {found.text}"]
+    return [line, *(f"  {each}" for each in found.text.splitlines())] if found.state is DiffState.CHANGED else [line]
+
+
+def _objects(
+    spec_path: Path, region: str | None, parts: Sequence[RenderPart], *, version: str, image: str, digest: str
+) -> tuple[ArgoFleetSpec, Release, Sequence[Json]]:
+    """The objects of a region, of what they are, and where they belong; promises that nothing there watches are noted.
+
+    Raises:
+        UsageError: no such region, no fleet of clusters, an image that may be another one tomorrow.
+    """
+    from pipelines.adapters.specs import on_clusters, read_spec, region_of
+    from pipelines.adapters.trust import named_trust, trusted_images
+    from pipelines.authority.engine_images import pem_of
+    from pipelines.plan.region_objects import region_objects, release_of
+    from tidegate.core.process import note
+
+    spec, trusted = read_spec(spec_path), named_trust(spec_path.parent)
+    fleet = on_clusters(spec)
+    release = release_of(
+        spec,
+        fleet,
+        region_of(fleet, region),
+        version=version,
+        image=image,
+        digest=digest,
+        public_keys=pem_of(trusted_images(trusted)),
+        serving=RenderPart.SERVING in parts,
+    )
+    found = region_objects(spec, fleet, release, repositories=trusted.trust.engines.images, parts=parts)
+    for reason in found.left_out:
+        note(f"not watched in the cluster: {reason}")
+    return fleet, release, found.objects
+
+
+def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    from pipelines.adapters.fleets import cluster_client
+
+    async def ask() -> Answer:
+        async with cluster_client(fleet.regions[release.region].context, fleet.namespace) as cluster:
+            return await question(cluster)
+
+    return asyncio.run(ask())
+
+
+@rollout.command("guard", hidden=True)
+def guard(
+    name: Annotated[str, typer.Argument(help="Name of the delivery, which its Rollout has too.")],
+    region: Annotated[str, typer.Option(help="Region, for the lines of output.")],
+    namespace: Namespace = None,
+    traffic: Annotated[
+        TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
+    ] = TrafficRouter.GATEWAY_API,
+    route: Annotated[
+        str, typer.Option("--route", help="The value of `fleet.gateway.route`; default: NAME.", show_default=False)
+    ] = "",
+    start_within: Annotated[
+        Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
+    ] = Duration(minutes=35),
+    after_abort: Annotated[
+        Duration, typer.Option("--after-abort", parser=duration, help="The value of `fleet.canary.after_abort`.")
+    ] = Duration(minutes=5),
+    warm: Annotated[int, typer.Option("--warm", min=0, help="The value of `fleet.previous.versions`; 0 for none.")] = 2,
+    probes: Annotated[
+        int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
+    ] = None,
+) -> int:
+    """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.
+
+    Runs in each region's cluster, from the set-up part of `rollout render`, until it is stopped. Needs no spec and no
+    MLflow. A trial is rolled back when its Lease was not renewed for `fleet.unattended`, and was seen unchanged for
+    30 s; a Rollout without a Lease, or with a version of another writer, is not touched.
+
+    \b
+    Examples:
+      tidegate rollout guard support-llm --region eu-west-1
+      tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --namespace serving --traffic istio
+    """
+    from pipelines.adapters.fleets import cluster_client, probed
+    from rollouts.cluster.guard import Guard, GuardLoop
+    from rollouts.cluster.guarded import GuardedRollout
+    from rollouts.cluster.model import RegionConfig
+    from rollouts.cluster.routes import HttpRoutes, VirtualServices
+    from tidegate.core.clock import SystemClock
+    from tidegate.core.process import cancelled_by_signals
+
+    place = RegionConfig(
+        region=region,
+        name=name,
+        route_name=route,
+        # Addresses are for those who ask engines.
+        entry="",
+        stable_url="",
+        canary_url="",
+        start_seconds=start_within.total_seconds(),
+        retry_seconds=GUARD_RETRY_SECONDS,
+        warm_versions=warm or None,
+        after_abort_seconds=after_abort.total_seconds(),
+    )
+    routes = VirtualServices() if traffic is TrafficRouter.ISTIO else HttpRoutes()
+    context, clock = given().context, SystemClock()
+
+    async def keep_guard() -> None:
+        # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
+        async with cluster_client(context, namespace, retry_seconds=0) as cluster:
+            loop = GuardLoop(Guard(place, GuardedRollout(place, cluster, routes, clock), cluster, clock), clock, say)
+            async with (
+                probed(probes, lambda: loop.problem),
+                cancelled_by_signals("the next guard goes on with what was begun"),
+            ):
+                await loop.run()
+
+    with suppress(asyncio.CancelledError):
+        asyncio.run(keep_guard())
+    return ExitCode.DELIVERED
