@@ -141,11 +141,6 @@ def _set_log_level(value: LogLevel | None) -> None:
         logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
 
 
-def _set_no_color(value: bool) -> None:
-    if value:
-        os.environ["NO_COLOR"] = "1"
-
-
 def _set_kubeconfig(value: Path | None) -> None:
     if value is not None:
         os.environ["KUBECONFIG"] = str(value.absolute())
@@ -199,7 +194,6 @@ TrustOption = _option(
     words="Trust file of whoever operates deliveries; one next to a spec counts only when it is named.  "
     f"[env var: {TRUST_VARIABLE}]",
 )
-NoColorOption = _option("--no-color", callback=_set_no_color, words="As NO_COLOR=1 does.")
 LogLevelOption = _option(
     "--log-level",
     metavar="LEVEL",
@@ -218,7 +212,6 @@ def global_options(
     output: Annotated[Output | None, OutputOption] = None,
     quiet: Annotated[bool, QuietOption] = False,
     trust: Annotated[Path | None, TrustOption] = None,
-    no_color: Annotated[bool, NoColorOption] = False,
     log_level: Annotated[LogLevel | None, LogLevelOption] = None,
     debug: Annotated[bool, DebugOption] = False,
 ) -> None:

@@ -148,14 +148,13 @@ def test_quiet_says_what_went_wrong_all_the_same(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_colors_kubeconfig_and_log_level_hold_for_the_process(
+def test_kubeconfig_and_log_level_hold_for_the_process(
     noisy: pytest.MonkeyPatch, logs: None, tmp_path: Path, before: bool
 ) -> None:
-    for name in ("NO_COLOR", "KUBECONFIG"):
-        noisy.setenv(name, "")
-    said = ["--no-color", "--kubeconfig", str(tmp_path / "config"), "--log-level", "debug"]
+    noisy.setenv("KUBECONFIG", "")
+    said = ["--kubeconfig", str(tmp_path / "config"), "--log-level", "debug"]
     assert main([*said, *NOISY] if before else [*NOISY, *said]) == 0
-    assert (os.environ["NO_COLOR"], os.environ["KUBECONFIG"]) == ("1", str(tmp_path / "config"))
+    assert os.environ["KUBECONFIG"] == str(tmp_path / "config")
     assert logging.getLogger().level == logging.DEBUG
 
 
