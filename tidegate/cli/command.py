@@ -26,10 +26,21 @@ WHOLE = 1_000
 WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Duration": "DURATION"}
 """What help calls a value, by its type, where the option has no word of its own."""
 SECTIONS = {
-    "Start": ("init", "doctor", "setup", "completion"),
-    "Deliver": ("plan", "deliver", "status", "approve", "resume", "rollback", "report"),
-    "Platform": ("model", "engine", "rollout", "gate", "slo", "workflow", "serve", "audit"),
-    "Sandbox on this machine": ("fleet",),
+    "Judge: your Rollout, Flagger or pipeline stays in charge": ("gate",),
+    "Deliver: tidegate moves the traffic": (
+        "init",
+        "doctor",
+        "plan",
+        "deliver",
+        "status",
+        "approve",
+        "resume",
+        "rollback",
+        "report",
+        "serve",
+    ),
+    "See it run, on this machine": ("setup", "fleet"),
+    "What they stand on": ("model", "engine", "rollout", "workflow", "slo", "audit", "completion"),
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
 NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)

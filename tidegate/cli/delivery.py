@@ -50,12 +50,14 @@ def deliver(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep-fleet", help="Leave the fleet running at the end.")] = False,
     version: Annotated[
-        str | None, typer.Option(help="Number of the version; default: the one with the alias `model.from`.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),
     ] = None,
     metrics_address: Annotated[
         str,
         typer.Option(
-            help="Address of /metrics while it runs: HOST:PORT; 0.0.0.0 for scrapes from outside, port 0 for any."
+            metavar="HOST:PORT",
+            help="Address of /metrics while it runs; 0.0.0.0 for scrapes from outside, port 0 for any.",
         ),
     ] = "127.0.0.1:0",
     reporting: ReportOptions,

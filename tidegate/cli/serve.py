@@ -56,7 +56,7 @@ PageProxy = Annotated[
 def serve(
     spec: Spec = SPEC,
     address: Annotated[
-        str, typer.Option(help="Address for webhooks: HOST:PORT; 0.0.0.0 for MLflow on another machine.")
+        str, typer.Option(metavar="HOST:PORT", help="Address for webhooks; 0.0.0.0 for MLflow on another machine.")
     ] = "127.0.0.1:8093",
     page: PageAddress = None,
     page_token: PageToken = None,

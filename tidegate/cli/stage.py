@@ -49,14 +49,15 @@ def stage_open(
     *,
     spec: Spec = SPEC,
     version: Annotated[
-        str | None, typer.Option(help="Number of the version; default: the one with the alias `model.from`.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(help="A key such as the workflow's uid: the same key opens the same delivery."),
     ] = None,
     delivery: Annotated[
-        str | None, typer.Option(help="Continue this delivery, whose process died, instead of a new one.")
+        str | None, typer.Option(metavar="ID", help="Continue this delivery, whose process died, instead of a new one.")
     ] = None,
     patience: Annotated[
         Duration,

@@ -22,9 +22,9 @@ workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
 @workflow.command("submit")
 @prints(Output.JSON, Output.YAML)
 def submit(
-    version: Annotated[str, typer.Option(help="Number of the model version.", show_default=False)],
+    version: Annotated[str, typer.Option(metavar="NUMBER", help="Number of the model version.", show_default=False)],
     spec: Spec = SPEC,
-    delivery: Annotated[str, typer.Option(help="Continue this delivery, whose workflow was lost.")] = "",
+    delivery: Annotated[str, typer.Option(metavar="ID", help="Continue this delivery, whose workflow was lost.")] = "",
     apply: Annotated[
         bool, typer.Option("--apply", help="First apply what `rollout render --as workflow` prints.")
     ] = False,
