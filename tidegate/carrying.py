@@ -43,6 +43,7 @@ from tidegate.connect import Carried, Play, connect
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 from tidegate.core.process import note, process_name
+from tidegate.core.threads import call_in_thread
 from tidegate.surroundings import Surroundings
 
 Interrupts = Callable[[], AbstractAsyncContextManager[asyncio.Event]]
@@ -119,7 +120,9 @@ async def carry(
             async with how.interrupts() as impatient, heartbeat(_beat_of(carried, journal, closes=how.closes)):
                 result = await _within(carried, how, (journal, impatient), work, unbegun)
         if how.report:
-            leave_report(spec, at.state, ledger, events if kept else None, journal.attach)
+            target = await call_in_thread(leave_report, spec, at.state, ledger, events if kept else None)
+            if target is not None:
+                journal.attach(target)
             await journal.settle()
     return result
 

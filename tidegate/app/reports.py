@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gates.evidence.request_record import RecordReader
@@ -75,32 +75,22 @@ def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str
     write_atomically({target: html})
 
 
-def leave_report(
-    spec: Delivery,
-    state: StateFolder,
-    ledger: DeliveryLedger,
-    events: EventFile | None,
-    attach: Callable[[Path], None],
-) -> None:
-    """Write a delivery's report and keep it with the delivery, which is over: a missing record changes nothing.
+def leave_report(spec: Delivery, state: StateFolder, ledger: DeliveryLedger, events: EventFile | None) -> Path | None:
+    """Write the report of a delivery that is over, and return its path; a missing report changes nothing.
 
     Args:
         spec: the delivery's.
         state: where the page is written.
         ledger: has every event of every process.
         events: of the only process there was, which has more looks at each gate; None where there were others.
-        attach: keeps the page.
     """
     target = report_path(state, ledger.delivery)
     try:
         write_report(spec, state, [(ledger.delivery, events or LedgerEvents(ledger.recorded()))], target)
     except TidegateError as error:
         note(f"there is no report: {error}")
-        return
-    try:
-        attach(target)
-    except TidegateError as error:
-        note(f"the report is at {target}, and not with the delivery: {error}")
+        return None
+    return target
 
 
 def report_path(state: StateFolder, delivery: str) -> Path:
