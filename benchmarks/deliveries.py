@@ -32,8 +32,8 @@ from gates.evidence.request_record import RequestRecord
 from gates.transcript import BatchLine, read
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 
 
 def main() -> None:

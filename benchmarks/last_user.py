@@ -36,7 +36,7 @@ from pipelines.events.journal import Journal
 from pipelines.events.spool import Spool, write_leftovers
 from pipelines.events.writer import WriterLimits
 from pipelines.run.engine import deliver
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.deliveries import MlflowDeliveries
 from registry.model import ModelVersion
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost

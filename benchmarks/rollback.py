@@ -36,7 +36,7 @@ from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
 from pipelines.adapters.local_engines import engine_of
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import LocalRegionClient
 from rollouts.model import Engine

@@ -33,9 +33,9 @@ from fakes.clusters.served import clusters, delivery_to, mark_images, write_gold
 from fakes.services.mlflow_server import MODEL, TIDEGATE, mlflow_server
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 
 REGION = "eu-west-1"

@@ -14,8 +14,7 @@ from pipelines.plan.engines import adopted_record
 from pipelines.plan.region_objects import place_of, rendering, routes_of
 from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
-from registry.conventions import ENGINE_SERVING
-from registry.model import EngineRecord
+from registry.model import Serving
 from rollouts.adoption.adoption import Adoption, Tell
 from rollouts.adoption.model import AdoptedVersion, Place, Write
 from rollouts.adoption.takeover import takeover
@@ -69,10 +68,10 @@ def adopt(
             return await adoption.look(), sent
 
     place, writes = asyncio.run(take_over())
-    if not dry_run and EngineRecord.kept(registry.tags(champion).get(ENGINE_SERVING)) is None:
+    if not dry_run and Serving.of(registry.tags(champion)).now is None:
         image, template = place.engine
         record = adopted_record(spec, champion, image=image, template=template)
-        registry.mark(champion, {ENGINE_SERVING: record.json_text})
+        registry.mark(champion, Serving(now=record).tag)
     return writes, returning_writers([each for each in place.lives if each is not None])
 
 

@@ -13,31 +13,23 @@ _ALIAS = re.compile(r"[\w-]{1,255}")
 _RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
 
 DIGEST = "tidegate.digest"
-"""Of a model version: one SHA-256 over all its files, as `registry.model_files.whole_digest` makes it."""
-FILE_PREFIX = "tidegate.file."
-"""One tag per file of a model version: this prefix and its relative path; the value is its SHA-256."""
+"""Of a model version: the SHA-256 of its `SUMS`."""
 SIZE = "tidegate.size_bytes"
-FOLDERS = "tidegate.folders"
-"""Of a version that was adopted: the folders of its artifacts that are served, as JSON; the first lies on top."""
+SUMS = "SHA256SUMS"
+"""The file with the digests of a version's files, as `sha256sum -c` reads it: next to them, or where `ADOPTED` says."""
+ADOPTED = "tidegate.adopted"
+"""Of a version whose files are somebody else's, as JSON: `sums`, the address of its `SUMS`, and `folders`, those of its
+artifacts that are served; the first lies on top."""
 SOURCE = "tidegate.source"
 """Of a version that was registered from elsewhere: where its files come from, such as `hf://ORG/NAME@COMMIT`."""
-REVISION = "tidegate.source.revision"
-"""The branch or tag that was asked for, and meant that commit then."""
-REPLACED = "tidegate.replaced"
-"""Of a model version: the number of the champion that it took over from when it was promoted."""
-ENGINE = "tidegate.engine"
-"""Of a model version: the digest of its engine's inputs, once that is built."""
-ENGINE_PROOF = "tidegate.engine.proof"
-"""One line: how much sooner it starts than without a compile cache, and how far its answers are from eager's."""
 ENGINE_IMAGE = "tidegate.engine.image"
-"""The pushed image of its engine, by digest: what clusters serve the version from."""
-
-ENGINE_SERVING = "tidegate.engine.serving"
-"""Of a model version: the `EngineRecord` that serves it in production, or did when it was champion, as JSON."""
-ENGINE_BEFORE = "tidegate.engine.before"
-"""Of a model version: the `EngineRecord` that served it before `ENGINE_SERVING` did."""
-ON_TRIAL, IN_PRODUCTION = "tidegate.engine.on_trial", "tidegate.engine.in_production"
-"""Of a delivery: the names of its engines, where these are not the numbers of their model versions."""
+"""Of a model version: the pushed image of its engine, by digest: what clusters serve the version from."""
+SERVING_TAG = "tidegate.serving"
+"""Of a model version: a `registry.model.Serving`, as JSON."""
+DELIVERY = "tidegate.delivery"
+"""Of a model version: the id of the run that records its last delivery."""
+OUTCOME, REASON = "tidegate.outcome", "tidegate.reason"
+"""Of a delivery, and of the model version that it was about."""
 
 EVENT_PREFIX = "mlflow.tidegate.event."
 """MLflow's UI does not list tags that begin with `mlflow.`; dozens of events would bury the others."""
@@ -47,31 +39,40 @@ MODEL = "tidegate.model"
 VERSION = "tidegate.version"
 CHAMPION = "tidegate.champion"
 """The version that served when the delivery began."""
+ON_TRIAL, IN_PRODUCTION = "tidegate.engine.on_trial", "tidegate.engine.in_production"
+"""Of a delivery: the names of its engines, where these are not the numbers of their model versions."""
 HOST = "tidegate.host"
 PID = "tidegate.pid"
 MACHINE = "tidegate.machine"
 """The boot and the PID namespace in which that number is the process's: two containers may have one host name."""
 HEARTBEAT = "tidegate.heartbeat"
 """ISO 8601, UTC: when the process last said that it lives."""
-OWNER = "tidegate.owner"
-"""Anyone who carries the delivery now; a process that finds another's mark here was replaced, and stops."""
-CLAIM_PREFIX = "mlflow.tidegate.claim."
-"""One tag for each process that asked to carry the delivery on: this prefix and its mark; see `registry.ownership`."""
+OWNER_PREFIX = "tidegate.owner."
+"""Parameters, which MLflow lets nobody set again: who carries the delivery, one after the other; the last one does."""
 PATIENCE = "tidegate.patience_seconds"
-"""How long nothing may be heard of a delivery that many processes carry, one after the other."""
+"""How long a delivery may be silent that many processes carry, one after the other."""
 KEY = "tidegate.key"
 """Of the one who opened it, such as a workflow's uid: opening again with the same key finds the same delivery."""
 STATE = "tidegate.state"
 """`opening`, `running`, or the outcome once there is one."""
-OUTCOME = "tidegate.outcome"
-REASON = "tidegate.reason"
 LAST_STEP = "tidegate.last_step"
-
+NOT_ENDED = "RUNNING"
+"""MLflow's status of a run that nobody has ended."""
+REGISTERING = "tidegate.registering"
+"""Of files that are being uploaded: the machine and the process that does."""
 NOTE = "mlflow.note.content"
 """MLflow's own tag for the description that its UI renders as Markdown."""
 
 MODEL_FOLDER = "model"
 """The Hugging Face directory inside a model version's artifacts, and inside an engine's folder."""
+MOST_ARTIFACT_BYTES = 64 * 1024 * 1024
+"""Of one file that is kept with a delivery: its spec, what that names, a transcript."""
+
+_NOT_IN_MODEL_NAMES = frozenset("/:%'\"`\\")
+LONGEST_NAME = 200
+"""Of a model, in characters; MLflow keeps 256 of an experiment's name, which has more in front."""
+MOST_VERSIONS = 2**31 - 1
+"""The highest number that every store keeps."""
 
 
 def experiment_name(model: str) -> str:
@@ -79,12 +80,8 @@ def experiment_name(model: str) -> str:
     return f"tidegate/{model}"
 
 
-MOST_ARTIFACT_BYTES = 64 * 1024 * 1024
-"""Of one file that is kept with a delivery: its spec, what that names, a transcript."""
-
-
 def in_filter(name: str) -> str:
-    """A model's name as MLflow's filters take it; they know no escapes.
+    """A text as MLflow's filters take it; they know no escapes.
 
     Raises:
         UsageError: it would say something else there.
@@ -94,11 +91,14 @@ def in_filter(name: str) -> str:
     return f"'{name}'"
 
 
-_NOT_IN_MODEL_NAMES = frozenset("/:%'\"`\\")
-LONGEST_NAME = 200
-"""Of a model, in characters; MLflow keeps 256 of an experiment's name, which has more in front."""
-MOST_VERSIONS = 2**31 - 1
-"""The highest number that every store keeps."""
+def runs_filter(tags: Mapping[str, str], status: str | None) -> str:
+    """Runs with all these tags, and of that status, as MLflow's filters say it.
+
+    Raises:
+        UsageError: a value would say something else there.
+    """
+    terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
+    return " and ".join([*terms, *([f"attributes.status = '{status}'"] if status is not None else [])])
 
 
 def refuse_name(name: str) -> None:
@@ -135,16 +135,6 @@ def alias_problem(name: str) -> str | None:
     if _RESERVED.fullmatch(name) or name.isdecimal():
         return "a name that MLflow keeps for versions"
     return None
-
-
-def runs_filter(tags: Mapping[str, str], status: str | None) -> str:
-    """Runs with all these tags, and of that status, as MLflow's filters say it.
-
-    Raises:
-        UsageError: a value would say something else there.
-    """
-    terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
-    return " and ".join([*terms, *([f"attributes.status = '{status}'"] if status is not None else [])])
 
 
 def name_and_reference(uri: str) -> tuple[str, str]:

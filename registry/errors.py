@@ -1,24 +1,12 @@
-"""What the registry can fail at.
-
-UnknownModel, UnknownVersion, UnknownAlias (UsageError)   the name leads nowhere; says what there is
-UnknownSource (UsageError)                                no run or repository has that name, or it is not for us
-UnknownDelivery (UsageError)                              no ledger has that id
-LedgerForged (NotGenuine)                                 the events of a delivery are not what was written
-UnfitModel (UsageError)                                   a folder or version that tidegate will not serve
-└── NotAdopted                                            a version whose digests nobody has noted yet
-DeliveryRuns (Refused)                                    another delivery of the model is alive
-RegistryError (OutsideError)
-├── StoreUnreachable   the tracking store did not answer
-│   └── StoreRefused       it answered no; `code` says why in MLflow's words
-├── HubAway            Hugging Face's hub did not answer
-├── DigestMismatch     files are not the registered ones; names each
-└── DeliveryLost       somebody else closed this delivery while we were away
-StopAsked (Interrupted)                                   somebody asks us to end the delivery that we carry
-"""
+"""What the registry can fail at: a name that leads nowhere (UsageError), and a store that does not do its part."""
 
 from __future__ import annotations
 
 from tidegate.core.errors import Interrupted, NotGenuine, OutsideError, Refused, UsageError
+
+CHECK = "check the tracking URI and that the store is running"
+NO_PROXY = "check the tracking URI, and that MLflow answers there and no proxy"
+TAKES_NOT = "MLflow answers, and takes no such value: change what the message names"
 
 
 class UnknownModel(UsageError):
@@ -62,13 +50,13 @@ class RegistryError(OutsideError):
 
 
 class StoreUnreachable(RegistryError):
-    """The tracking store could not be opened or did not answer."""
+    """MLflow could not be opened or did not answer."""
 
 
 class StoreRefused(StoreUnreachable):
-    """The tracking server answered no."""
+    """MLflow answered no."""
 
-    def __init__(self, message: str, *, hint: str, code: str, status: int) -> None:
+    def __init__(self, message: str, *, hint: str, code: str = "", status: int = 400) -> None:
         """`code` is MLflow's name of the error, or empty; `status` the one of HTTP."""
         super().__init__(message, hint=hint)
         self.code, self.status = code, status
@@ -83,8 +71,14 @@ class DigestMismatch(RegistryError):
 
 
 class StopAsked(Interrupted):
-    """Somebody has written into the ledger that this delivery is to end; it is still ours to take back."""
+    """Somebody has written into the ledger that this delivery is to end; it is still ours to roll back."""
 
 
 class DeliveryLost(RegistryError):
     """The delivery was closed by another process, so this one may no longer act for it."""
+
+
+def first_line(error: str | BaseException) -> str:
+    """The first line of what somebody else says went wrong, cut when it is long."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else "nothing more" if isinstance(error, str) else type(error).__name__)[:200]

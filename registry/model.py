@@ -1,21 +1,22 @@
-"""The nouns of the registry: model versions, their files, deliveries, and what aliases say of versions."""
+"""The nouns of the registry: model versions, deliveries and their events, and what aliases say of versions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
+from registry.conventions import MODEL_FOLDER, SERVING_TAG
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 from tidegate.core.text import redacted
 
 
 def _inside(path: str) -> str:
-    """Anyone who writes the files of a version below a folder must end up below it."""
+    """Files are written below a folder by these paths, and must end up below it."""
     if "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError("a path of a file below the model's folder")
     return path
@@ -35,7 +36,7 @@ class Alias(StrEnum):
     CHALLENGER = "challenger"
     """To be delivered next."""
     PREVIOUS = "previous"
-    """The champion before this one: what `tidegate rollback --to previous` goes back to."""
+    """The champion before this one: what `tidegate rollback --to previous` rolls back to."""
 
 
 class ServingAliases(Value):
@@ -56,14 +57,12 @@ class ModelVersion(Value):
     version: str
     """Its number in MLflow, as text."""
     digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
-    """SHA-256 over the sorted list of file digests: one name for all the files together. Empty, with no files, as
-    long as nobody adopted the version: a plan may show such a one, and nothing delivers it.
-    """
+    """The SHA-256 of its SHA256SUMS: one name for all the files together. Empty until the version is adopted."""
     files: Mapping[InnerPath, Digest]
-    """Relative path to SHA-256, for every file of the Hugging Face directory."""
+    """Relative path to SHA-256, for every file of the Hugging Face directory. Lists of versions leave it empty."""
     size_bytes: int
     aliases: tuple[str, ...] = ()
-    folders: tuple[Literal[""] | InnerPath, ...] = Field(default=("model",), min_length=1)
+    folders: tuple[str, ...] = Field(default=(MODEL_FOLDER,), min_length=1)
     """Below the version's artifacts: where the files are. The first lies on top; "" is the artifacts themselves."""
 
     @property
@@ -92,23 +91,37 @@ class EngineRecord(Value):
     pods: Mapping[str, JsonValue] = {}
     """What else of the spec makes its pods in clusters, such as patches."""
 
-    @property
-    def json_text(self) -> str:
-        """As the registry keeps it."""
-        return self.model_dump_json(exclude_defaults=True)
-
-    @classmethod
-    def kept(cls, text: str | None) -> EngineRecord | None:
-        """What the registry keeps; None for nothing, and for what anybody has written there instead."""
-        try:
-            return cls.model_validate_json(text) if text else None
-        except ValidationError:
-            return None
-
 
 def number_of(engine: str) -> str:
     """The number of the model version that an engine of that name serves."""
     return engine.partition("-")[0]
+
+
+class Serving(Value):
+    """What a version's tag `tidegate.serving` says: how it serves as champion, or did, and what was before."""
+
+    now: EngineRecord | None = None
+    before: EngineRecord | None = None
+    """The engine that served this version before `now` did."""
+    replaced: str = ""
+    """The number of the champion that the version took over from."""
+
+    @classmethod
+    def of(cls, tags: Mapping[str, str]) -> Serving:
+        """As the tags of a version say; nothing where anybody has written something else there."""
+        try:
+            return cls.model_validate_json(tags.get(SERVING_TAG) or "{}")
+        except ValidationError:
+            return cls()
+
+    @property
+    def tag(self) -> dict[str, str]:
+        """What to mark a version with. A field that was not given stays as the version has it."""
+        return {SERVING_TAG: self.model_dump_json(exclude_unset=True)}
+
+    def onto(self, kept: Serving) -> Serving:
+        """`kept`, with the fields that were given here."""
+        return kept.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
 class EventKind(StrEnum):
@@ -136,7 +149,7 @@ class EventKind(StrEnum):
 
 
 class StepId(Value):
-    """A step's id, taken apart: `canary@eu-west-1/25`."""
+    """A step's id, taken apart: `canary@eu-west-1/25`. Whatever the text is, something comes of it."""
 
     stage: str
     place: str = ""
@@ -146,7 +159,7 @@ class StepId(Value):
 
     @classmethod
     def parsed(cls, text: str) -> StepId:
-        """Whatever the text is, something comes of it: an older or newer tidegate may have written it."""
+        """The parts of `text`."""
         stage, _, where = text.partition("@")
         place, _, weight = where.partition("/")
         return cls(stage=stage, place=place, weight=weight)
@@ -188,7 +201,7 @@ class DeliverySummary(Value):
     ended: datetime | None = None
     """None while it runs, and for one that died without a word."""
     outcome: str | None = None
-    """As in `registry.adapters.mlflow_ledger.RUN_STATUS`; None while it is open."""
+    """As in `registry.record.ENDINGS`; None while it is open."""
     reason: str | None = None
     last_step: str | None = None
     """The step of the last event."""
@@ -199,9 +212,11 @@ class DeliverySummary(Value):
     heartbeat: datetime
     """When its process last said that it lives."""
     patience_seconds: float = 0.0
-    """Of one that many processes carry: how long nothing may be heard of it; 0 when one process carries it all."""
+    """Of one that many processes carry: how long it may be silent; 0 when one process carries it all."""
     key: str | None = None
     """Of the one who opened it, such as a workflow's uid."""
+    owner: str = ""
+    """The mark of the process that carries it."""
 
     @property
     def engines(self) -> tuple[str, str | None]:
@@ -209,22 +224,29 @@ class DeliverySummary(Value):
         return self.on_trial or self.version, self.in_production or self.champion
 
 
+class GoldenSet(Value):
+    """A set of prompts by its name and SHA-256; its content never leaves the spec's folder for a registry's list."""
+
+    name: str
+    digest: Digest
+
+
 class StoredRun(Value):
-    """An MLflow run as its store gives it."""
+    """An MLflow run as its store gives it. Times are in milliseconds since 1970."""
 
     id: str
     status: str
     started: int
-    """Milliseconds since 1970."""
     ended: int | None
     artifacts: str
     """The address of its artifacts."""
     tags: Mapping[str, str]
+    params: Mapping[str, str] = {}
     is_deleted: bool = False
     """It can be read and restored; lists leave it out, and nothing is written to it."""
 
 
-class StoredMetric(Value):
+class Metric(Value):
     """One point of a run's time series."""
 
     name: str
@@ -248,20 +270,30 @@ class StoredVersion(Value):
     name: str
     version: str
     tags: Mapping[str, str]
-
-
-class NewVersion(Value):
-    """What becomes the next version of a registered model."""
-
-    name: str
-    source: str
-    """Where its files are: `models:/ID` of a logged model, `runs:/ID/PATH`, or the address of artifacts."""
-    logged: str = ""
-    """The id of the logged model, where the store that keeps the version has it."""
     run: str = ""
-    """The id of the run that logged it, where that is known."""
-    tags: Mapping[str, str]
-    description: str | None = None
+    """The id of the run that logged its files, where that is known."""
+    logged: str = ""
+    """The id of its logged model, where it has one."""
+
+    @property
+    def uri(self) -> str:
+        """As MLflow writes it."""
+        return ModelVersion.uri_of(self.name, self.version)
+
+
+class PendingFiles(Value):
+    """Files that become a version, or may: those of a logged model, or of a run."""
+
+    source: str
+    """As the version names it: `models:/ID`, or `runs:/ID/PATH`."""
+    address: str = ""
+    """Where the files are put."""
+    tags: Mapping[str, str] = {}
+
+    @property
+    def id(self) -> str:
+        """Of the logged model, or of the run."""
+        return self.source.partition(":/")[2].partition("/")[0]
 
 
 class MlflowAddresses(Value):
@@ -289,27 +321,6 @@ class MlflowAddresses(Value):
         return f"MLflow: runs and artifacts in {shown.tracking}, model versions in {shown.registry}"
 
 
-class PendingVersion(Value):
-    """A logged model of MLflow, or a folder of a run, whose files are on their way."""
-
-    id: str
-    """Of the logged model, or of the run."""
-    run_folder: str = ""
-    """Of the run's artifacts; empty for a logged model."""
-    artifacts: str
-    """The address of its artifacts."""
-
-    @property
-    def source(self) -> str:
-        """As the version that it becomes names it."""
-        return f"runs:/{self.id}/{self.run_folder}" if self.run_folder else f"models:/{self.id}"
-
-    def becoming(self, name: str, tags: Mapping[str, str], description: str | None) -> NewVersion:
-        """The next version of that model."""
-        known = {"run": self.id} if self.run_folder else {"logged": self.id}
-        return NewVersion(name=name, source=self.source, tags=tags, description=description, **known)
-
-
 class ModelLayout(Value):
     """Which of a version's files are served, and under which names."""
 
@@ -324,18 +335,13 @@ class ModelLayout(Value):
 class Survey(Value):
     """What adopting a version would read; nothing was read yet."""
 
-    name: str
-    version: str
+    uri: str
+    """Of the version, as MLflow writes it."""
     address: str
     """Of the version's files, as the store gave it."""
     layout: ModelLayout
     sizes: Mapping[str, int]
     """Bytes of each file, by the path that is served."""
-
-    @property
-    def uri(self) -> str:
-        """As MLflow writes it."""
-        return f"models:/{self.name}/{self.version}"
 
     @property
     def size_bytes(self) -> int:
@@ -351,65 +357,29 @@ Move = tuple[str, str | None]
 
 
 def promoted(
-    version: str,
-    aliases: Mapping[str, str],
-    replaced: str | None,
-    registered: Collection[str],
-    names: ServingAliases = SERVING,
-) -> list[Move]:
+    version: str, aliases: Mapping[str, str], replaced: str, registered: Collection[str], names: ServingAliases
+) -> Iterator[Move]:
     """What to write, in this order, when `version` becomes champion and the champion previous.
 
-    `replaced` is what is noted on the version: the champion that it took over from, which is written before any
-    of this. So it may be repeated after a crash at any point; the challenger goes last, because it is what
-    says that work is left. Another alias that asked for it is a team's own, and stays where they put it.
+    `replaced` is noted on the version before any of this: the champion that it took over from. So it may be repeated
+    after a crash at any point; the challenger goes last, because it is what says that work is left. Another alias that
+    asked for it is a team's own, and stays where they put it.
     """
-    moves = list(_succeed(version, aliases, replaced, registered, names))
+    yield from reinstated(version, aliases, replaced, registered, names)
     if aliases.get(Alias.CHALLENGER) == version and Alias.CHALLENGER not in (names.champion, names.previous):
-        moves.append((Alias.CHALLENGER, None))
-    return moves
+        yield Alias.CHALLENGER, None
 
 
-def taken_over_from(
-    version: str, aliases: Mapping[str, str], replaced: str | None, names: ServingAliases = SERVING
-) -> str | None:
+def taken_over_from(version: str, aliases: Mapping[str, str], replaced: str, names: ServingAliases = SERVING) -> str:
     """The champion that `version` takes over from when it is promoted now; once it is champion itself, as noted."""
     champion = aliases.get(names.champion)
     return replaced if champion in (None, version) else champion
 
 
 def reinstated(
-    version: str,
-    aliases: Mapping[str, str],
-    replaced: str | None,
-    registered: Collection[str],
-    names: ServingAliases = SERVING,
-) -> list[Move]:
-    """What to write, in this order, when users went back to `version`. `replaced` as for `promoted`."""
-    return list(_succeed(version, aliases, replaced, registered, names))
-
-
-def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> list[Move]:
-    """What to write, in this order, when a person lets `alias` point at `version`.
-
-    Raises:
-        UsageError: the champion would be its own `previous`.
-    """
-    if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == version:
-        raise UsageError(
-            f"version {version} is the champion, and cannot be the version before it too",
-            hint="`previous` is what `tidegate rollback --to previous` goes back to",
-        )
-    taken = [(Alias.PREVIOUS, None)] if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == version else []
-    return [*taken, (alias, version)]
-
-
-def _succeed(
-    version: str,
-    aliases: Mapping[str, str],
-    replaced: str | None,
-    registered: Collection[str],
-    names: ServingAliases,
+    version: str, aliases: Mapping[str, str], replaced: str, registered: Collection[str], names: ServingAliases
 ) -> Iterator[Move]:
+    """What to write, in this order, when users were rolled back to `version`. `replaced` as for `promoted`."""
     champion, previous = aliases.get(names.champion), aliases.get(names.previous)
     # Of one that stays champion nothing may be noted, as when somebody set the aliases by hand.
     known = (replaced, previous if champion == version else None)
@@ -421,3 +391,19 @@ def _succeed(
         yield names.champion, version
     if wanted not in (None, previous):
         yield names.previous, wanted
+
+
+def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> Iterator[Move]:
+    """What to write, in this order, when a person lets `alias` point at `version`.
+
+    Raises:
+        UsageError: the champion would be its own `previous`.
+    """
+    if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == version:
+        raise UsageError(
+            f"version {version} is the champion, and cannot be the version before it too",
+            hint="`previous` is what `tidegate rollback --to previous` rolls back to",
+        )
+    if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == version:
+        yield Alias.PREVIOUS, None
+    yield alias, version

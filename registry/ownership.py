@@ -1,15 +1,35 @@
-"""Which deliveries are alive, and which of several processes that would carry one on may do so. Pure."""
+"""Which deliveries are alive, and which of several processes that would carry one may do so. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
-from enum import Enum
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
-from registry.conventions import CLAIM_PREFIX, OWNER
-from registry.model import DeliverySummary
+from pydantic import Field
+
+from registry.conventions import (
+    CHAMPION,
+    HEARTBEAT,
+    HOST,
+    IN_PRODUCTION,
+    KEY,
+    LAST_STEP,
+    MACHINE,
+    MODEL,
+    NOT_ENDED,
+    ON_TRIAL,
+    OUTCOME,
+    OWNER_PREFIX,
+    PATIENCE,
+    PID,
+    REASON,
+    VERSION,
+)
+from registry.errors import LedgerForged
+from registry.model import DeliverySummary, StoredRun
 from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Value
+from tidegate.core.text import foreign
 
 LIVE_SECONDS = 60.0
 """A delivery whose heartbeat is older looks dead. A process beats every 10 s, and with every event."""
@@ -39,7 +59,9 @@ def life_of(
         return Life.DEAD
     allowed = delivery.patience_seconds or LIVE_SECONDS
     now, monotonic = clock.now(), clock.monotonic()
-    return watch.life(delivery.id, delivery.heartbeat, now=now, monotonic=monotonic, allowed=allowed)
+    # The silence of one is not that of those whom it replaced.
+    sender = f"{delivery.id} {delivery.owner}"
+    return watch.life(sender, delivery.heartbeat, now=now, monotonic=monotonic, allowed=allowed)
 
 
 def why_dead(delivery: DeliverySummary) -> str:
@@ -66,54 +88,76 @@ def _age(delivery: DeliverySummary) -> tuple[datetime, str]:
     return delivery.started, delivery.id
 
 
-CLAIM_SECONDS = 20.0
-"""How long a process tries to carry a delivery on: one that was held up longer gives up, before others (who watch for
-`WATCH_SECONDS`) take it for dead."""
-
-
-class Claim(Value):
-    """One process's request to carry a delivery on."""
+class Carrier(Value):
+    """The process that carries a delivery, as a parameter of its run says: the first one to set it."""
 
     mark: str
-    """Its own; nobody else has it."""
-    made: datetime
-    over: str
-    """The mark of the owner whom it would replace; empty when there was none."""
-
-    @property
-    def tag(self) -> dict[str, str]:
-        """As it is written on the run."""
-        return {CLAIM_PREFIX + self.mark: f"{self.made.isoformat()} {self.over}"}
-
-    @property
-    def withdrawn(self) -> dict[str, str]:
-        """What takes its place once it counts no more."""
-        return {CLAIM_PREFIX + self.mark: ""}
+    """Its own; nobody else has it. Of the one who opened the delivery, the delivery's id."""
+    at: datetime
+    host: str
+    pid: int = Field(gt=0, lt=2**31)
+    machine: str = ""
+    patience_seconds: float = Field(default=0.0, ge=0, le=366 * 86400.0)
+    key: str | None = None
 
 
-class Standing(Enum):
-    """What a look at the others says of a claim."""
-
-    WON = "won"
-    WAITS = "waits"
-    LOST = "lost"
+def claims_of(run: StoredRun) -> list[str]:
+    """What those wrote who carried a delivery on, in their order."""
+    return [run.params[key] for key in sorted(run.params) if key.startswith(OWNER_PREFIX)]
 
 
-def standing(mine: Claim, tags: Mapping[str, str], dead: Collection[Claim]) -> Standing:
-    """Where `mine` stands among what is written on the run now; those who made the `dead` claims died."""
-    if tags.get(OWNER, "") != mine.over:
-        return Standing.LOST
-    others = [each for each in claims_in(tags) if each.mark != mine.mark and each.over == mine.over]
-    others = [each for each in others if each not in dead]
-    if any((each.made, each.mark) < (mine.made, mine.mark) for each in others):
-        return Standing.LOST
-    return Standing.WAITS if others else Standing.WON
+def owner_of(run: StoredRun) -> str:
+    """The mark of the one who carries a delivery by its run.
+
+    Raises:
+        LedgerForged: somebody else wrote there.
+    """
+    with foreign(lambda why: LedgerForged(f"who carries delivery {run.id} cannot be read: {why}")):
+        claims = claims_of(run)
+        return Carrier.model_validate_json(claims[-1]).mark if claims else run.id
 
 
-def claims_in(tags: Mapping[str, str]) -> list[Claim]:
-    """Those that nobody has withdrawn."""
-    written = {key.removeprefix(CLAIM_PREFIX): value for key, value in tags.items() if key.startswith(CLAIM_PREFIX)}
-    return [
-        Claim(mark=mark, made=datetime.fromisoformat(made), over=over)
-        for mark, (made, _, over) in ((mark, value.partition(" ")) for mark, value in written.items() if value)
-    ]
+def _carrier(run: StoredRun) -> Carrier:
+    tags, claims = run.tags, claims_of(run)
+    if claims:
+        return Carrier.model_validate_json(claims[-1])
+    return Carrier(
+        mark=run.id,
+        at=datetime.fromtimestamp(run.started / 1000, UTC),
+        host=tags[HOST],
+        pid=int(tags[PID]),
+        machine=tags.get(MACHINE, ""),
+        patience_seconds=float(tags.get(PATIENCE, 0)),
+        key=tags.get(KEY) or None,
+    )
+
+
+def summary_of(run: StoredRun) -> DeliverySummary:
+    """What a delivery's run says of it.
+
+    Raises:
+        LedgerForged: it is none of a delivery. Anybody who may write to MLflow may write anything there.
+    """
+    hint = "no command of tidegate wrote it so; see the run in MLflow, and who may write there"
+    with foreign(lambda why: LedgerForged(f"run {run.id} cannot be read as a delivery: {why}", hint=hint)):
+        tags, carrier = run.tags, _carrier(run)
+        heartbeat = datetime.fromisoformat(tags[HEARTBEAT])
+        if heartbeat.tzinfo is None:
+            raise ValueError(f"{HEARTBEAT}: found a time without a zone")
+        ended = run.ended if run.status != NOT_ENDED else None
+        return DeliverySummary(
+            id=run.id,
+            name=tags[MODEL],
+            version=tags[VERSION],
+            champion=tags.get(CHAMPION),
+            on_trial=tags.get(ON_TRIAL, ""),
+            in_production=tags.get(IN_PRODUCTION, ""),
+            started=datetime.fromtimestamp(run.started / 1000, UTC),
+            ended=datetime.fromtimestamp(ended / 1000, UTC) if ended else None,
+            outcome=tags.get(OUTCOME),
+            reason=tags.get(REASON),
+            last_step=tags.get(LAST_STEP),
+            heartbeat=max(heartbeat, carrier.at),
+            owner=carrier.mark,
+            **carrier.model_dump(include={"host", "pid", "machine", "patience_seconds", "key"}),
+        )

@@ -1,141 +1,96 @@
-"""What the room needs of an MLflow store, by whatever way it is asked.
-
-Every call raises `StoreUnreachable` when the store did not do its part.
-"""
+"""What the room needs of MLflow, in one Protocol: `registry.mlflow` has it, and `tidegate.testing` one in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import (
-    NewVersion,
-    PendingVersion,
-    StoredMetric,
-    StoredModel,
-    StoredRun,
-    StoredVersion,
-)
+from registry.model import GoldenSet, Metric, MlflowAddresses, PendingFiles, StoredModel, StoredRun, StoredVersion
 
 
-class RunStore(Protocol):
-    """Runs, each a delivery's."""
+class Store(Protocol):
+    """Runs, versions and files. Each call ends in time; it raises `StoreUnreachable` when MLflow did not do its part.
+
+    Times are in milliseconds since 1970.
+    """
+
+    at: MlflowAddresses
 
     def create_run(
         self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
     ) -> StoredRun:
-        """A new run in the experiment of that name, which is made when there is none; `started` in milliseconds."""
-        ...
+        """A new run in the experiment of that name, which is made when there is none."""
 
     def run(self, run: str) -> StoredRun | None:
         """As it is now; None when no run has that id."""
-        ...
 
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
         """Those with all these tags, and of that status, newest first; none when there is no such experiment."""
-        ...
 
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
+    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
+        """Those in experiments of ours whose ids begin so."""
+
+    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
         """Write all of it in one request, which is carried out whole or not at all."""
-        ...
+
+    def claim(self, run: str, key: str, value: str) -> str:
+        """Set a parameter that nobody has set; returns what it is from now on. Of several, the first one sets it."""
+
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        """Name the logged model, and the set of prompts, that the run is about."""
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
-        """`ended` in milliseconds."""
-        ...
+        """Nobody writes to it from now on."""
 
     def delete_run(self, run: str) -> None:
         """Lists show it no longer."""
-        ...
-
-
-class ArtifactStore(Protocol):
-    """Files besides runs."""
-
-    def upload(self, run: StoredRun, path: Path, folder: str) -> None:
-        """Keep a file in a folder of the run's artifacts; "" is the top."""
-        ...
-
-    def files(self, run: StoredRun, folder: str) -> Mapping[str, int]:
-        """The size in bytes of every file below a folder, by its path, sorted; none when there is no such folder."""
-        ...
-
-    def download(self, run: StoredRun, path: str, target: Path) -> None:
-        """Write one file to `target`, whose folder is there."""
-        ...
-
-
-class ArtifactFiles(Protocol):
-    """The files of model versions, at the address that the store gave for one."""
-
-    def listed(self, address: str) -> Mapping[str, int]:
-        """The size in bytes of every file below it, by its relative path."""
-        ...
-
-    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:
-        """The bytes of one of these files, in order. A file that no stream brings is kept in the folder `near` until
-        then, by default in that of temporary files.
-        """
-        ...
-
-    def put(self, address: str, path: str, file: Path) -> None:
-        """Keep a file there, in the place of one that has this path."""
-        ...
-
-
-class ModelStore(Protocol):
-    """Registered models and their versions."""
 
     def names_like(self, part: str, most: int) -> Sequence[str]:
         """Of models that have `part` in their names, sorted; no more than so many, of one page."""
-        ...
 
     def model(self, name: str) -> StoredModel | None:
         """With its aliases; None when there is none."""
-        ...
 
     def version(self, name: str, version: str) -> StoredVersion | None:
         """One version; None when there is none."""
-        ...
 
     def versions(self, name: str) -> Sequence[StoredVersion]:
         """Every version of a model, oldest first."""
-        ...
 
     def address(self, name: str, version: str) -> str:
         """Where the version's files are."""
-        ...
 
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
         """Point an alias at a version, wherever it pointed before; None takes it away."""
-        ...
 
-    def tag_version(self, name: str, version: str, tags: Mapping[str, str | None]) -> None:
-        """Write tags on a version, in this order; None takes one away."""
-        ...
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
+        """Write tags on a version, in this order."""
 
-    def add_version(self, new: NewVersion) -> str:
-        """Make it the next version of the registered model, which is made when there is none; returns its number."""
-        ...
+    def add_version(
+        self, name: str, files: PendingFiles, *, tags: Mapping[str, str], description: str | None = None
+    ) -> str:
+        """Make them the next version of the registered model, which is made when there is none; returns its number."""
 
+    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
+        """A place for the files of a version to come; `kind` is shown with it."""
 
-class VersionLog(Protocol):
-    """Where a folder becomes a version, in three steps; what is cut off before the last never becomes one."""
+    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
+        """What was begun there of late and never became a version."""
 
-    def begin(self, experiment: str, name: str, kind: str) -> PendingVersion:
-        """A logged model in the experiment of that name, which is made when there is none; `kind` is shown with it."""
-        ...
+    def abandon_files(self, files: PendingFiles) -> None:
+        """Delete them; `mlflow gc` then takes what was uploaded."""
 
-    def upload(self, pending: PendingVersion, folder: Path) -> None:
-        """Keep all files below `folder` as its artifacts; links are followed."""
-        ...
+    def listed(self, address: str) -> Mapping[str, int]:
+        """The size in bytes of every file below an address, by its relative path, sorted; none when nothing is there.
 
-    def abandon(self, pending: PendingVersion) -> None:
-        """Delete what was not uploaded to its end; `mlflow gc` then takes its files."""
-        ...
+        A size is 0 where the store does not say it.
+        """
 
-    def finish(self, pending: PendingVersion, name: str, tags: Mapping[str, str], description: str | None) -> str:
-        """Make it the next version of the registered model, which is made when there is none; returns its number."""
-        ...
+    def fetch(self, address: str, path: str, target: Path) -> None:
+        """Write one of these files to `target`, whose folder is there."""
+
+    def put(self, address: str, path: str, file: Path) -> None:
+        """Keep a file there, in the place of one that has this path."""

@@ -15,6 +15,14 @@ TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
 MAX_PARTS = 90
 """All parts of an event are written in one request, which may carry 100 tags."""
+ENDINGS = {
+    "delivered": ("FINISHED", "was delivered"),
+    "rolled-back": ("FAILED", "was rolled back"),
+    "inconclusive": ("FAILED", "was rolled back as inconclusive"),
+    "failed": ("FAILED", "was rolled back after a failure"),
+    "interrupted": ("KILLED", "was interrupted"),
+}
+"""Each outcome, as MLflow's list of runs shows it, and in words."""
 STORY_CHARACTERS = 7500
 """Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
@@ -58,11 +66,6 @@ def entry_tags(entry: ChainEntry) -> dict[str, str]:
     return {f"{EVENT_PREFIX}{number:04}.{index}of{len(parts)}{end}": part for index, part in enumerate(parts, 1)}
 
 
-def read_events(tags: Mapping[str, str]) -> list[Event]:
-    """The events in a run's tags, in their order: one that was written in sight of another comes after it."""
-    return read_record(tags).events
-
-
 def read_record(tags: Mapping[str, str]) -> LedgerRecord:
     """Everything in a run's tags that is an event, or stands where events stand.
 
@@ -104,13 +107,6 @@ def next_number(tags: Mapping[str, str]) -> int:
     return max(numbers, default=0) + 1
 
 
-def state_tags(event: Event) -> dict[str, str]:
-    """What a list of runs shows of the newest event."""
-    tags = {LAST_STEP: event.step}
-    region = StepId.parsed(event.step).region
-    return tags | ({REGION_PREFIX + region: f"{event.step} {event.kind}"} if region else {})
-
-
 def metric_name(name: str) -> str:
     """`name` with what MLflow refuses in metric names replaced by dots."""
     return _NOT_IN_NAMES.sub(".", name)
@@ -121,13 +117,13 @@ def jsonl(events: Iterable[Event]) -> str:
     return "".join(event.model_dump_json() + "\n" for event in events)
 
 
-def describe(title: str, events: Sequence[Event], ending: str | None = None) -> str:
-    """The delivery's story in Markdown, newest event last, short enough for one tag.
+def describe(title: str, events: Sequence[Event], outcome: str = "", reason: str = "") -> str:
+    """The delivery's story in Markdown, newest event last, short enough for one tag; how it ended is said first.
 
     When it grows too long, events after the first are left out, the oldest of them first.
     """
-    state = table_cell(ending or "running")
-    head = f"### {table_cell(title)}\n\n**{state}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
+    state = f"{ENDINGS[outcome][1]}: {reason[:1000]}" if outcome else "is being delivered"
+    head = f"**{table_cell(f'{title} {state}')}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
     rows = [_row(event) for event in events]
     first, room = rows[:1], STORY_CHARACTERS - len(head) - sum(map(len, rows[:1])) - 100
     last: list[str] = []
@@ -137,15 +133,16 @@ def describe(title: str, events: Sequence[Event], ending: str | None = None) -> 
             break
         last.insert(0, row)
     left_out = len(rows) - len(first) - len(last)
-    gap = (
-        [f"| | | | *{left_out} events left out here; all are in the tags and in events.jsonl* |\n"] if left_out else []
-    )
-    return head + "".join(first + gap + last)
+    gap = f"| | | | *{left_out} events left out here; all are in the tags and in events.jsonl* |\n" if left_out else ""
+    return head + "".join([*first, gap, *last])
 
 
 def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
     """Everything besides the event itself that changes when one is appended."""
-    return state_tags(events[-1]) | {NOTE: describe(title, events)}
+    last = events[-1]
+    region = StepId.parsed(last.step).region
+    there = {REGION_PREFIX + region: f"{last.step} {last.kind}"} if region else {}
+    return {LAST_STEP: last.step, NOTE: describe(title, events), **there}
 
 
 def _row(event: Event) -> str:

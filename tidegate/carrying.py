@@ -34,8 +34,8 @@ from pipelines.spec.policy import golden_set
 from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
 from pipelines.views.metrics import families
 from registry.errors import StopAsked
+from registry.files import digest_files
 from registry.model import Event
-from registry.model_files import digest_files
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.app.reports import leave_report

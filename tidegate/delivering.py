@@ -15,6 +15,7 @@ from pipelines.model import Ending, Plan, Result
 from pipelines.run.engine import deliver as run_plan
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_input
 from pipelines.statements import Prover
 from rollouts.local.watchdog import end_lease
 from tidegate.app.plan import adopt_versions, plan_for, refuse_outdated, resolve_plan
@@ -85,7 +86,10 @@ def _settled(at: Surroundings, spec: Delivery, plan: Plan | None, version: str |
 
 def _opened(at: Surroundings, spec: Delivery, plan: Plan, asker: Prover | None) -> Carried:
     digest = sha256(spec.path.read_bytes()).hexdigest()
-    ledger = at.deliveries().open_delivery(plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names)
+    golden = golden_input(spec, spec.path.parent)
+    ledger = at.deliveries().open_delivery(
+        plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names, golden=golden
+    )
     spec_file: str | None = None
     try:
         spec_file = keep_spec(ledger, spec.path, spec)

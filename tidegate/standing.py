@@ -16,8 +16,7 @@ from pipelines.ports import Deliveries, Fleet, VersionRegistry
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
-from registry.conventions import ENGINE_SERVING
-from registry.model import EngineRecord
+from registry.model import Serving
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import TidegateError
@@ -40,8 +39,8 @@ def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliverySta
 def in_production(registry: VersionRegistry, model: str, alias: str) -> str | None:
     """Under which name regions serve the version of that alias; None when the registry does not say."""
     try:
-        version = registry.resolve(model, alias)
-        kept = EngineRecord.kept(registry.tags(version).get(ENGINE_SERVING))
+        version = registry.look_up(model, alias)
+        kept = Serving.of(registry.tags(version)).now
     except TidegateError:
         return None
     return kept.name if kept else version.version

@@ -28,6 +28,7 @@ from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.policy import golden_input
 from pipelines.statements import Identities, Person, Prover
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
@@ -112,6 +113,7 @@ def _opened(
         patience=patience,
         key=key,
         engines=plan.engine_names,
+        golden=golden_input(spec, spec.path.parent),
     )
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pipelines.authority.engine_images import TrustedImages
     from pipelines.run.context import Backends
     from pipelines.statements import Identities
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from registry.adapters.mlflow_models import MlflowRegistry
+    from registry.deliveries import MlflowDeliveries
+    from registry.versions import MlflowRegistry
     from rollouts.cluster.carrier import Carrier
 
 

@@ -26,7 +26,7 @@ from engine_images.model import LaunchCommand
 from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
 from pipelines.adapters.local_engines import BuildServers
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 
 NAME = "bench"

@@ -23,7 +23,7 @@ from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import EngineStart, without_hashes
 from engine_images.manifest import CompileKey, EngineManifest
 from engine_images.ports import StartAttempt
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
 from tidegate.core.errors import OutsideError
 
 SAID = re.compile(r"the compile key differs factor=(\S+?): built with")

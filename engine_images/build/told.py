@@ -8,22 +8,6 @@ from engine_images.build.model import BuildRecord, BuiltEngine
 from tidegate.core.text import aligned, in_bytes
 
 
-def in_one_line(record: BuildRecord) -> str:
-    """For the model version."""
-    changed = (
-        f"; quantized, {record.quantization.mean:.2g} from the original in the mean" if record.quantization else ""
-    )
-    if golden := record.golden:
-        changed += f"; golden set {golden.quantized:.3g}, {golden.original:.3g} by the original"
-    if not (record.cold and record.built and record.agreement):
-        return f"runs eagerly: nothing is compiled{changed}"
-    agreement = record.agreement
-    return (
-        f"first answer after {record.built.seconds:.1f} s, {record.cold.seconds:.1f} s without its compile cache; "
-        f"log-probabilities within {agreement.largest:.2g} of eager's, {record.tolerance:g} accepted{changed}"
-    )
-
-
 def in_lines(record: BuildRecord) -> Iterator[str]:
     """For a person."""
     starts = [("start", "seconds", "initialization", "memory")]

@@ -30,11 +30,11 @@ from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.gpus import require_accelerator
 from pipelines.adapters.fleets import running_host
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownModel
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from rollouts.adapters.sockets import free_port
 from tidegate.cli import main
 from tidegate.core.errors import ExitCode, TidegateError, UsageError

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
-from registry.adapters.mlflow_calls import all_pages
-from registry.adapters.mlflow_library import MALFORMED, open_client, store_errors
-from registry.adapters.mlflow_store import Store, open_store
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import MALFORMED, all_pages
 from tidegate.core.errors import OutsideError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities.webhook import Webhook, WebhookEvent, WebhookEventStr
+    from mlflow.entities.webhook import Webhook, WebhookEvent, WebhookEventStr, WebhookTestResult
+    from mlflow.store.entities import PagedList
 
 DESCRIPTION = "Starts deliveries: made by `tidegate serve --register`."
 SETTINGS = (
@@ -29,15 +28,7 @@ class MlflowTriggers:
 
     def __init__(self, uri: str, runs_uri: str | None = None) -> None:
         """`runs_uri` is that of the store with the runs, where it is another one."""
-        self._uri, self._runs_uri = uri, runs_uri or uri
-
-    @cached_property
-    def _store(self) -> Store:
-        return open_store(self._runs_uri, self._uri)
-
-    @cached_property
-    def _client(self) -> MlflowClient:
-        return open_client(self._uri)
+        self._store = MlflowStore(runs_uri or uri, uri)
 
     def marked(self, model: str, alias: str) -> frozenset[str]:
         """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
@@ -45,10 +36,10 @@ class MlflowTriggers:
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        found = self._store.models.model(model)
+        found = self._store.model(model)
         if found is None:
             return frozenset()
-        versions, aliases = self._store.models.versions(model), found.aliases
+        versions, aliases = self._store.versions(model), found.aliases
         tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
         return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
@@ -58,7 +49,7 @@ class MlflowTriggers:
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        found = self._store.models.model(model)
+        found = self._store.model(model)
         return {} if found is None else found.aliases
 
     def announce(self, name: str, url: str, secret: str) -> str:
@@ -70,27 +61,31 @@ class MlflowTriggers:
             OutsideError: MLflow refuses the address, or the test event did not arrive, or was refused.
             StoreUnreachable: MLflow did not answer.
         """
-        with store_errors(self._uri), _refusals(url):
-            events = _events()
-            known = self._named(name)
-            if known is None:
-                webhook = self._client.create_webhook(name, url, events, description=DESCRIPTION, secret=secret)
-            else:
-                webhook = self._client.update_webhook(
-                    known.webhook_id, url=url, events=events, secret=secret, status="ACTIVE"
-                )
-            tested = self._client.test_webhook(webhook.webhook_id, events[0])
+
+        def ask(client: MlflowClient) -> WebhookTestResult:
+            with _refusals(url):
+                events = _events()
+                known = _named(client, name)
+                if known is None:
+                    webhook = client.create_webhook(name, url, events, description=DESCRIPTION, secret=secret)
+                else:
+                    webhook = client.update_webhook(
+                        known.webhook_id, url=url, events=events, secret=secret, status="ACTIVE"
+                    )
+                return client.test_webhook(webhook.webhook_id, events[0])
+
+        tested = self._store.ask(ask, uri=self._store.at.registry)
         if not tested.success:
             why = tested.error_message or f"{tested.response_status} {tested.response_body}"
             raise OutsideError(f"MLflow's test event did not arrive at {url}: {why}", hint=SETTINGS)
         return f"{tested.response_status} {tested.response_body}"
 
-    def _named(self, name: str) -> Webhook | None:
-        def page(token: str | None) -> tuple[Sequence[Webhook], str]:
-            webhooks = self._client.list_webhooks(page_token=token)
-            return webhooks, webhooks.token or ""
 
-        return next((webhook for webhook in all_pages(page) if webhook.name == name), None)
+def _named(client: MlflowClient, name: str) -> Webhook | None:
+    def page(token: str | None) -> PagedList[Webhook]:
+        return client.list_webhooks(page_token=token)
+
+    return next((webhook for webhook in all_pages(page) if webhook.name == name), None)
 
 
 @contextmanager

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.events.payloads import Closing, StopRequest
-from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
-from registry.model import SERVING, DeliverySummary, EngineRecord, ModelVersion, ServingAliases, number_of
+from registry.model import (
+    SERVING,
+    DeliverySummary,
+    EngineRecord,
+    ModelVersion,
+    Serving,
+    ServingAliases,
+    number_of,
+)
 from tidegate.core.clock import WATCH_SECONDS, SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note
@@ -23,8 +30,8 @@ if TYPE_CHECKING:
     from pipelines.ports import EngineProvider, Fleet
     from pipelines.spec.delivery import Delivery
     from pipelines.state import StateFolder
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from registry.adapters.mlflow_models import MlflowRegistry
+    from registry.deliveries import MlflowDeliveries
+    from registry.versions import MlflowRegistry
     from rollouts.model import Engine
 
 
@@ -78,7 +85,7 @@ class RollbackLedger:
 
     async def previous(self) -> str:
         """The version before the champion, as the registry knows it."""
-        return await self._ask(lambda: self.registry().resolve(self.model, self.names.previous).version)
+        return await self._ask(lambda: self.registry().look_up(self.model, self.names.previous).version)
 
     async def registered(self, version: str) -> ModelVersion:
         """The version as the registry has it."""
@@ -123,7 +130,7 @@ class RollbackLedger:
         reason = f"taken back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
-        champion = self.registry().resolve(self.model, self.names.champion).version
+        champion = self.registry().look_up(self.model, self.names.champion).version
         engines_alone = bool(last.in_production) and last.champion == last.version
         if serves is not None and (champion != number_of(serves) or engines_alone):
             self._reinstate(serves)
@@ -132,17 +139,16 @@ class RollbackLedger:
 
     def _kept(self, engine: str) -> dict[str, EngineRecord]:
         registry = self.registry()
-        tags = registry.tags(registry.resolve(self.model, number_of(engine)))
-        found = (EngineRecord.kept(tags.get(tag)) for tag in (ENGINE_BEFORE, ENGINE_SERVING))
-        return {each.name: each for each in found if each}
+        kept = Serving.of(registry.tags(registry.look_up(self.model, number_of(engine))))
+        return {each.name: each for each in (kept.before, kept.now) if each}
 
     def _reinstate(self, engine: str) -> None:
         registry = self.registry()
-        version, kept = registry.resolve(self.model, number_of(engine)), self._kept(engine)
+        version, kept = registry.look_up(self.model, number_of(engine)), self._kept(engine)
         if engine in kept:
             other = next((each for name, each in kept.items() if name != engine), None)
-            before = {ENGINE_BEFORE: other.json_text} if other else {}
-            registry.mark(version, {ENGINE_SERVING: kept[engine].json_text} | before)
+            before = {"before": other} if other else {}
+            registry.mark(version, Serving(now=kept[engine], **before).tag)
         registry.reinstate(version, self.names)
 
     def _engine(self, version: str, name: str) -> Engine:
@@ -150,7 +156,7 @@ class RollbackLedger:
         from rollouts.model import Engine
 
         registry = self.registry()
-        found = registry.resolve(self.model, number_of(version))
+        found = registry.look_up(self.model, number_of(version))
         image = pinned_image(found, registry.tags(found))
         return Engine(version=version, digest=found.digest, model=name, image=image)
 

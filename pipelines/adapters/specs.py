@@ -22,9 +22,9 @@ from pipelines.spec.policy import (
     root_of,
     user_prompts,
 )
-from registry.adapters.mlflow_address import limit_calls
+from registry.files import digest_files
+from registry.mlflow_client import limit_calls
 from registry.model import Event
-from registry.model_files import digest_files
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
     from pipelines.ports import VersionRegistry
     from pipelines.spec.trust import Trusted
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
-    from registry.adapters.mlflow_models import MlflowRegistry
+    from registry.deliveries import MlflowDeliveries
+    from registry.versions import MlflowRegistry
 
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
@@ -49,7 +49,7 @@ def open_deliveries(
     from pipelines.adapters.ledger_keys import believed_by, seal_from
     from pipelines.adapters.trust import named_trust
     from pipelines.events.spool import write_leftovers
-    from registry.adapters.mlflow_deliveries import MlflowDeliveries
+    from registry.deliveries import MlflowDeliveries
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
     believed = believed_by(trusted or named_trust())
@@ -61,7 +61,7 @@ def open_deliveries(
 
 def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     """The registry that commands share."""
-    from registry.adapters.mlflow_models import MlflowRegistry
+    from registry.versions import MlflowRegistry
 
     at = mlflow_addresses(state, tracking_uri)
     return MlflowRegistry(at.tracking, at.registry)
@@ -74,7 +74,7 @@ def require_clients(registry: VersionRegistry, versions: Iterable[ModelVersion])
         NotInstalled: one is missing; says the command that installs it.
         StoreUnreachable: MLflow does not say where they are.
     """
-    from registry.adapters.version_files.anywhere import clients_of
+    from registry.mlflow_files import clients_of
     from tidegate.core.adapters.extras import require
 
     for version in versions:
@@ -95,7 +95,7 @@ def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
     Raises:
         UsageError: an address of a server or of a database cannot be parsed.
     """
-    from registry.adapters.mlflow_store import embedded_uri
+    from registry.mlflow_client import embedded_uri
 
     for named in filter(None, (tracking_uri, os.environ.get(REGISTRY_URI))):
         _refuse_unclear(named)

@@ -30,8 +30,8 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.chain import ChainEntry, ChainFinding, beheaded, entry_of, heads_of, vanished
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
+from registry.files import digest_files
 from registry.model import DeliverySummary, Event
-from registry.model_files import digest_files
 from registry.record import LedgerRecord
 from tidegate.core.errors import NotGenuine, TidegateError, UsageError
 from tidegate.core.files import write_atomically

@@ -211,7 +211,8 @@ class Journal:
         event = payload.event(self._clock.now(), step.id, verdict.reason)
         key, now = (step.id, verdict.gate, region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
-        place = f"{region}." if region else ""
+        # MLflow's UI groups metrics by what stands before the slash.
+        place = f"{region}/" if region else ""
         numbers = {f"{place}{verdict.gate}.{name}": value for name, value in verdict.numbers.items()}
         self._unwritten[key] = EventEntry(event=event), MetricsEntry(numbers=numbers, at=event.at)
         # A gate is asked every two seconds, and an event costs the store some milliseconds and a tag for good.

@@ -10,8 +10,8 @@ from engine_images.spec import EngineSettings
 from pipelines.plan.pods import pod_changes
 from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
-from registry.conventions import ENGINE_IMAGE, ENGINE_SERVING
-from registry.model import EngineRecord, ModelVersion
+from registry.conventions import ENGINE_IMAGE
+from registry.model import EngineRecord, ModelVersion, Serving
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 
@@ -74,7 +74,7 @@ def planned_engines(
         UsageError: it is the same version, and with the same engine, or with one that is unknown.
     """
     wanted = record_of(spec, version, tags[version.version])
-    serving = EngineRecord.kept(tags[champion.version].get(ENGINE_SERVING))
+    serving = Serving.of(tags[champion.version]).now
     if version.version != champion.version:
         return wanted, serving
     if serving is None:
@@ -99,9 +99,9 @@ def serving_engine(
     What the spec says of `engine` by now reaches users by a delivery alone.
     """
     tags = registry.tags(champion)
-    kept, asked = EngineRecord.kept(tags.get(ENGINE_SERVING)), record_of(spec, champion, tags)
+    kept, asked = Serving.of(tags).now, record_of(spec, champion, tags)
     if kept is None:
-        registry.mark(champion, {ENGINE_SERVING: asked.json_text})
+        registry.mark(champion, Serving(now=asked).tag)
     elif kept.fingerprint != asked.fingerprint:
         changed = "; ".join(engine_changes(kept, asked))
         note(f"{champion.uri} is served by engine {kept.name}; `deliver` brings what the spec changes: {changed}")

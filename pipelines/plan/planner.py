@@ -27,8 +27,8 @@ from pipelines.plan.gates import (
 )
 from pipelines.plan.proposals import proposals_for
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
+from registry.files import compare
 from registry.model import ModelVersion
-from registry.model_files import compare
 
 ENGINE_START_SECONDS = 25.0
 """A first guess for an engine that starts next to others; what the display corrects as it learns."""

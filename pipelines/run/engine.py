@@ -18,7 +18,8 @@ from pipelines.run.context import Context
 from pipelines.run.git_record import write_back
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
-from registry.conventions import ENGINE_SERVING
+from registry.conventions import DELIVERY, OUTCOME, REASON
+from registry.model import Serving
 from rollouts.errors import FleetError, NotTheCarrier, Overruled, Unreachable
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
@@ -190,7 +191,7 @@ def _undo_promotion(context: Context) -> None:
     if finalize & context.journal.begun:
         plan = context.plan
         if plan.is_engine_change and plan.champion_engine:
-            context.journal.mark(plan.champion, {ENGINE_SERVING: plan.champion_engine.json_text})
+            context.journal.mark(plan.champion, Serving(now=plan.champion_engine).tag)
         context.journal.reinstate(plan.champion, context.spec.model.serving)
 
 
@@ -221,7 +222,7 @@ async def _abort(
     _undo_promotion(context)
     # The regions are back already: a tag that is missing must not change how the delivery ended.
     whose = f"engine {context.plan.on_trial}: " if context.plan.is_engine_change else ""
-    marks = {"tidegate.outcome": str(ending), "tidegate.reason": f"{whose}{reason}"}
+    marks = {OUTCOME: str(ending), REASON: f"{whose}{reason}", DELIVERY: context.journal.delivery}
     context.journal.mark(context.plan.version, marks)
     in_git = asyncio.create_task(write_back(context, reason))
     left = await take_back_the_rest(context, ways, since, f"{ending}: {reason}")

@@ -24,10 +24,10 @@ from e2e.machine import Command, until
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.plan.region_objects import region_objects
 from pipelines.spec.delivery import Delivery
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
+from registry.deliveries import MlflowDeliveries
 from registry.model import DeliverySummary, Event
+from registry.versions import MlflowRegistry
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import PODS, resource_of

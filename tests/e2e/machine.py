@@ -16,8 +16,8 @@ from typing import TypeVar
 import psutil
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
+from registry.deliveries import MlflowDeliveries
+from registry.versions import MlflowRegistry
 from rollouts.adapters import host_client
 from rollouts.model import RegionState
 

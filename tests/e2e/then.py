@@ -13,7 +13,7 @@ from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
 from gates.transcript import VerdictsLine, read, replay
-from registry.adapters.mlflow_library import open_client
+from registry.mlflow_client import open_client
 from rollouts.model import RegionPhase
 
 

@@ -24,16 +24,17 @@ from gates.transcript import read, replay
 from pipelines.authority.audit import exported_entries
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
-from registry.conventions import DIGEST, FOLDERS
+from registry.conventions import ADOPTED, DIGEST
 from registry.errors import UnfitModel
-from registry.model import StoredModel, StoredVersion
-from registry.model_files import card_of, whole_digest
-from registry.version_tags import version_of
+from registry.files import card_of, whole_digest
+from registry.model import PendingFiles
+from registry.versions import MlflowRegistry
 from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
 from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.spec import SpecError, load_spec
+from tidegate.testing import MemoryStore
 
 
 def oci_index(body: bytes, folder: Path) -> None:
@@ -61,12 +62,15 @@ def docker_config(body: bytes, folder: Path) -> None:
 
 
 def model_config(body: bytes, folder: Path) -> None:
-    card_of("m", ["a.safetensors", "config.json", "tokenizer.json"], {"config.json": body, "tokenizer.json": b"{}"})
+    described = {"config.json": body, "tokenizer.json": b"{}"}
+    card_of("m", ["a.safetensors", *described], described.__getitem__)
 
 
 def version_tags(body: bytes, folder: Path) -> None:
-    said = {DIGEST: whole_digest({}), FOLDERS: body.decode(errors="replace")}
-    version_of(StoredVersion(name="m", version="1", tags=said), StoredModel(name="m", aliases={}))
+    store = MemoryStore()
+    said = {DIGEST: whole_digest({}), ADOPTED: body.decode(errors="replace")}
+    store.add_version("m", PendingFiles(source="models:/1", address="memory:/1"), tags=said)
+    MlflowRegistry(store).look_up("m", "1")
 
 
 def kubeconfig(body: bytes, folder: Path) -> None:

@@ -22,10 +22,9 @@ from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
-from registry.conventions import ENGINE_SERVING
 from registry.errors import UnknownAlias
-from registry.model import EngineRecord
-from registry.model_files import compare
+from registry.files import compare
+from registry.model import Serving
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.process import note
@@ -123,7 +122,7 @@ def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: Versio
     champion = registry.resolve(spec.model.name, spec.model.target)
     if champion.version != plan.champion.version:
         yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"
-    serving = EngineRecord.kept(registry.tags(champion).get(ENGINE_SERVING))
+    serving = Serving.of(registry.tags(champion)).now
     if serving != plan.champion_engine:
         yield f"another engine serves version {champion.version} now"
     for planned in (plan.version, plan.champion):
@@ -176,7 +175,7 @@ def require_files_for_pods(spec: Delivery, reference: str, state: Path, tracking
     """
     registry = open_registry(state, tracking_uri)
     try:
-        version = registry.preview(spec.model.name, reference)
+        version = registry.look_up(spec.model.name, reference)
         where = registry.location(version)
     except TidegateError as error:
         note(f"whether pods can read the version's files is not known: {error}")

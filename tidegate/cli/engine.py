@@ -64,13 +64,13 @@ def build(
     from engine_images.adapters.oci_build import base_at
     from engine_images.adapters.oci_read import docker_access
     from engine_images.adapters.packing import pack_engine, require_base_for, this_platform
-    from engine_images.build.told import as_data, in_lines, in_one_line
+    from engine_images.build.told import as_data, in_lines
     from engine_images.signature import SigningKey
     from pipelines.adapters.engines import local_engines, require_machine_for
     from pipelines.adapters.specs import read_spec
     from pipelines.adapters.stores import NotedAdoption, open_registry
     from pipelines.state import StateFolder
-    from registry.conventions import ENGINE, ENGINE_PROOF, name_and_reference
+    from registry.conventions import name_and_reference
 
     # Before minutes of compiling: a name that means no version, a key or a base that cannot be read.
     name, reference = name_and_reference(model)
@@ -84,7 +84,6 @@ def build(
     version = registry.adopt(name, reference, progress=NotedAdoption())
     engines = local_engines(delivery, state, registry, spec.parent, asks_golden_set=True)
     order, built = asyncio.run(engines.build(version, given().note))
-    registry.mark(version, {ENGINE: built.engine, ENGINE_PROOF: in_one_line(built.record)})
     place, image = layout or state.images, None
     tag = f"{version.name}:{version.version}"
     if beneath:
@@ -225,12 +224,12 @@ def engine_record(spec: Spec = SPEC) -> int:
     from pipelines.adapters.specs import read_spec
     from pipelines.adapters.stores import open_registry
     from pipelines.plan.engines import record_of
-    from registry.conventions import ENGINE_SERVING
+    from registry.model import Serving
 
     read, registry = read_spec(spec), open_registry(given().state, given().tracking_uri)
     champion = registry.resolve(read.model.name, read.model.target)
     record = record_of(read, champion, registry.tags(champion))
-    registry.mark(champion, {ENGINE_SERVING: record.json_text})
+    registry.mark(champion, Serving(now=record).tag)
     say(f"{champion.uri} is served by engine {record.name}, {record.fingerprint[:8]}")
     return 0
 

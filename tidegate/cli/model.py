@@ -55,7 +55,7 @@ def add(
       tidegate model add support-llm 7 --folder artifacts/hf
     """
     from pipelines.adapters.stores import NotedAdoption, open_registry
-    from registry.adapters.adding import add_version
+    from registry.adding import add_version
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
     version = add_version(
@@ -159,4 +159,6 @@ def _say(version: ModelVersion) -> None:
         say(f"{version.uri}{aliases}: no digests yet; run: tidegate model add {version.name} {version.version}")
         return
     size = version.size_bytes / 1e6
-    say(f"{version.uri}{aliases}: {len(version.files)} files, {size:.0f} MB, digest {version.digest[:12]}")
+    # Lists do not read them.
+    files = f"{len(version.files)} files, " if version.files else ""
+    say(f"{version.uri}{aliases}: {files}{size:.0f} MB, digest {version.digest[:12]}")

@@ -26,7 +26,7 @@ async def call_in_thread(call: Callable[P, Result], *args: P.args, **named: P.kw
     return await asyncio.wrap_future(_started(partial(call, *args, **named)))
 
 
-def call_within(seconds: float, call: Callable[[], Result]) -> Result:
+def call_within(seconds: float | None, call: Callable[[], Result]) -> Result:
     """What the call returns or raises, for callers without an event loop; one that hangs is left behind.
 
     Raises:

@@ -11,7 +11,8 @@ from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
 from pipelines.run.rollback import back_to_champion
 from pipelines.run.samples import require_samples
-from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
+from registry.conventions import DELIVERY, OUTCOME, REASON
+from registry.model import Serving
 from rollouts.model import Engine
 
 
@@ -79,7 +80,8 @@ async def finalize(context: Context, step: PlanStep) -> None:
     """
     await _refuse_split(context)
     version = context.plan.version
-    marks = {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"} | engine_marks(context.plan)
+    ended = {OUTCOME: "delivered", REASON: "every gate passed", DELIVERY: context.journal.delivery}
+    marks = ended | engine_marks(context.plan)
     # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
     await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
@@ -94,8 +96,8 @@ def engine_marks(plan: Plan) -> dict[str, str]:
     """What the registry is to keep of the engine that serves now, and of the one before it."""
     if plan.engine is None:
         return {}
-    before = plan.champion_engine if plan.is_engine_change else None
-    return {ENGINE_SERVING: plan.engine.json_text, **({ENGINE_BEFORE: before.json_text} if before else {})}
+    before = {"before": plan.champion_engine} if plan.is_engine_change and plan.champion_engine else {}
+    return Serving(now=plan.engine, **before).tag
 
 
 async def _refuse_split(context: Context) -> None:

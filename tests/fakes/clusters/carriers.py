@@ -20,7 +20,6 @@ from fakes.clusters.interleaving import Interleaving, Life
 from fakes.clusters.region import NAME, ClusterRegion, KeptRegion, a_fleet, an_image
 from fakes.clusters.world import DEMO, Images, canary_url, right, stable_url
 from fakes.delivery.identities import FakeIdentities
-from fakes.delivery.ledger import MemoryRuns, memory_store
 from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version, planned
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
@@ -36,9 +35,9 @@ from pipelines.run.resume import resume
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost
+from registry.ledger import MlflowLedger
 from registry.model import Alias, ModelVersion
 from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, keep_renewing, read_lease
 from rollouts.cluster.fleet import ArgoFleet
@@ -53,7 +52,7 @@ from tidegate.carrying import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
-from tidegate.testing import FakeChat, FakeTokenizer
+from tidegate.testing import FakeChat, FakeTokenizer, MemoryStore
 from tidegate.way_back import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 
 
@@ -194,14 +193,14 @@ class KeptPlace:
 
     elapsed: float
     regions: Mapping[str, KeptRegion]
-    runs: MemoryRuns
+    store: MemoryStore
     champion: str
 
 
 class Aliases(AliasBook):
     """The part of a registry that a rollback asks, too."""
 
-    def resolve(self, _: str, wanted: str) -> ModelVersion:
+    def look_up(self, _: str, wanted: str) -> ModelVersion:
         return a_version(self.champion if wanted == Alias.CHAMPION else wanted)
 
 
@@ -235,7 +234,7 @@ class Place:
             )
             for name in spec.regions.names
         }
-        self.runs = like.runs.copied() if like else MemoryRuns()
+        self.store = like.store.copied() if like else MemoryStore()
         self.aliases = Aliases()
         self.aliases.champion = like.champion if like else CHAMPION
         self.evidence = NewEvidence()
@@ -248,7 +247,7 @@ class Place:
     def kept(self) -> KeptPlace:
         """As it is now."""
         regions = {name: region.kept() for name, region in self.regions.items()}
-        return KeptPlace(self.time.elapsed, regions, self.runs.copied(), self.aliases.champion)
+        return KeptPlace(self.time.elapsed, regions, self.store.copied(), self.aliases.champion)
 
     def when(self, step: str, kind: str, reaction: Callable[[], object]) -> None:
         """Call `reaction` the first time that anybody's step says that kind of thing."""
@@ -266,8 +265,7 @@ class Place:
             self.story.sleep(max(self.story.latency(), life.asleep_until - self.time.elapsed))
             life.go_on()
 
-        store = memory_store(turn, self.runs)
-        return MlflowDeliveries("memory:", self.time, host=life.name, pid=1, sleep=self.story.sleep, store=store)
+        return MlflowDeliveries(self.store.reached_by(turn), self.time, host=life.name, pid=1, sleep=self.story.sleep)
 
     @asynccontextmanager
     async def fleets(self, life: Life, carrier: Carrier | None) -> AsyncIterator[Mapping[str, ArgoFleet]]:

@@ -13,8 +13,8 @@ from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE, ClusterRegion, an_image
 from fakes.kube.server import FakeServers, serving
 
-from registry.adapters.mlflow_models import MlflowRegistry
 from registry.conventions import ENGINE_IMAGE
+from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec
 
 NOBODY = "http://127.0.0.1:9"

@@ -1,24 +1,22 @@
 """Ledgers in memory: one delivery of a model at a time, events and numbers to look at.
 
 Their store may be away, or take a question and not answer; it must not be asked by the thread that has the event loop.
-`RunStore` is for deliveries that many processes open and carry on at once.
+`tidegate.testing.MemoryStore` is for deliveries that many processes open and carry on at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from threading import Event as Signal
 from typing import Any
 
-from registry.adapters.mlflow_store import Store
-from registry.conventions import MODEL
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked, StoreUnreachable, UnknownDelivery
-from registry.model import DeliverySummary, Event, ModelVersion, StoredMetric, StoredRun
+from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion
 from registry.ownership import life_of, why_dead
 from tidegate.core.clock import Clock, Life, Watch
 
@@ -127,6 +125,7 @@ class FakeDeliveries:
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
+        golden: GoldenSet | None = None,
     ) -> FakeLedger:
         for other in self.ledgers:
             if other.summary.name != version.name or other.summary.ended is not None:
@@ -219,119 +218,3 @@ class AwayLedger:
             return call(*args, **named)
 
         return asked
-
-
-def _at_once() -> None:
-    """No time passes between two requests."""
-
-
-class MemoryRuns:
-    """Behaves as MLflow does, which `tests/integration/registry/test_ledger.py` compares.
-
-    Each request takes effect whole and at one moment, which comes after `turn`: the one who interleaves processes says
-    there who is next.
-    """
-
-    def __init__(self, turn: Callable[[], None] = _at_once) -> None:
-        self._turn = turn
-        self._runs: dict[str, StoredRun] = {}
-        self._experiments: dict[str, str] = {}
-        self._ids = itertools.count(1)
-
-    def reached_by(self, turn: Callable[[], None]) -> MemoryRuns:
-        """The same runs, as another process reaches them."""
-        other = MemoryRuns(turn)
-        other._runs, other._experiments, other._ids = self._runs, self._experiments, self._ids
-        return other
-
-    def copied(self) -> MemoryRuns:
-        """Runs of their own, which begin as these are."""
-        other = MemoryRuns()
-        other._runs, other._experiments = dict(self._runs), dict(self._experiments)
-        other._ids = itertools.count(len(self._runs) + 1)
-        return other
-
-    def create_run(
-        self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
-    ) -> StoredRun:
-        self._turn()
-        made = f"run-{next(self._ids):04}"
-        run = StoredRun(id=made, status="RUNNING", started=started, ended=None, artifacts=name, tags=dict(tags))
-        self._runs[made], self._experiments[made] = run, experiment
-        self._turn()
-        return run
-
-    def run(self, run: str) -> StoredRun | None:
-        self._turn()
-        found = self._runs.get(run)
-        self._turn()
-        return found
-
-    def search_runs(
-        self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
-    ) -> Sequence[StoredRun]:
-        self._turn()
-        found = [
-            run
-            for run in self._runs.values()
-            if self._experiments[run.id] == experiment
-            and tags.items() <= run.tags.items()
-            and status in (None, run.status)
-        ]
-        newest = sorted(found, key=lambda run: (run.started, run.id), reverse=True)[:last]
-        self._turn()
-        return newest
-
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[StoredMetric] = ()) -> None:
-        self._turn()
-        found = self._runs[run]
-        self._runs[run] = found.model_copy(update={"tags": {**found.tags, **(tags or {})}})
-        self._turn()
-
-    def end_run(self, run: str, status: str, *, ended: int) -> None:
-        self._turn()
-        self._runs[run] = self._runs[run].model_copy(update={"status": status, "ended": ended})
-        self._turn()
-
-    def delete_run(self, run: str) -> None:
-        self._turn()
-        self._runs.pop(run, None)
-        self._turn()
-
-
-class NoFiles:
-    """An `ArtifactStore` that takes everything and keeps nothing."""
-
-    def upload(self, run: StoredRun, path: Path, folder: str) -> None: ...
-
-    def files(self, run: StoredRun, folder: str) -> dict[str, int]:
-        return {}
-
-    def download(self, run: StoredRun, path: str, target: Path) -> None:
-        raise FileNotFoundError(path)
-
-    def listed(self, address: str) -> Mapping[str, int]:
-        raise FileNotFoundError(address)
-
-    def parts(self, address: str, path: str) -> Iterator[bytes]:
-        raise FileNotFoundError(path)
-
-
-class NoModels:
-    """A `ModelStore`, and a `VersionLog`, that nobody asks for more than the names of models."""
-
-    def __init__(self, runs: MemoryRuns) -> None:
-        self._runs = runs
-
-    def names_like(self, part: str, most: int) -> Sequence[str]:
-        names = {run.tags[MODEL] for run in self._runs._runs.values()}
-        return sorted(name for name in names if part in name)[:most]
-
-    def __getattr__(self, name: str) -> object:
-        raise AssertionError(f"a delivery's ledger asked for {name} of model versions")
-
-
-def memory_store(turn: Callable[[], None] = _at_once, runs: MemoryRuns | None = None) -> Store:
-    """A whole store around them, or around new ones."""
-    reached = runs.reached_by(turn) if runs else MemoryRuns(turn)
-    return Store("memory:", reached, NoFiles(), NoModels(reached), NoFiles(), NoModels(reached))  # type: ignore[arg-type]

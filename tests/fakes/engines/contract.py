@@ -31,7 +31,7 @@ from engine_images.model import LaunchCommand
 from engine_images.samples.key import REDACTED, WHERE, SampleKey
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
 from pipelines.adapters.chat import OpenAIChat
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
 from rollouts.adapters.sockets import free_port
 from slo.metrics import INVENTORY, vllm
 from tidegate.testing import write_tiny_model

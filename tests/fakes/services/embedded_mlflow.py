@@ -9,11 +9,11 @@ from pathlib import Path
 
 from fakes.services.shared import shared_file
 
-from registry.adapters.mlflow_store import embedded_uri
+from registry.mlflow_client import embedded_uri
 
 _MAKE = """
 import sys
-from registry.adapters.mlflow_library import open_client
+from registry.mlflow_client import open_client
 
 open_client(sys.argv[1])
 """

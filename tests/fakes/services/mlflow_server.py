@@ -21,10 +21,10 @@ from fakes.services.embedded_mlflow import write_tables
 from fakes.services.shared import shared
 from fakes.services.sockets import begun, end, free_address
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_library import open_client
-from registry.adapters.mlflow_models import MlflowRegistry
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import open_client
 from registry.model import DeliverySummary
+from registry.versions import MlflowRegistry
 from tidegate.cli.project import write_example
 from tidegate.testing import write_tiny_model
 
@@ -42,6 +42,26 @@ WEBHOOKS = {
     # Anyone who has ended is not called any more: another server may have its port.
     "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
 }
+
+AUTH = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/auth.db
+admin_username = admin
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+@contextmanager
+def guarded_mlflow_server(folder: Path) -> Iterator[str]:
+    """One that asks for a name and password, which its address has."""
+    (folder / "auth.ini").write_text(AUTH.format(folder=folder))
+    settings = {
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
+        "MLFLOW_AUTH_ADMIN_PASSWORD": "correct-horse-battery",
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of no account",
+    }
+    with mlflow_server(folder, settings=settings, options=("--app-name", "basic-auth")) as uri:
+        yield uri.replace("//", "//admin:correct-horse-battery@")
 
 
 @contextmanager

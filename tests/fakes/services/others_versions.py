@@ -8,7 +8,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from registry.adapters.mlflow_library import open_client
+from registry.mlflow_client import open_client
 
 ENGINE_PYTHON = Path("/opt/tidegate/engine/bin/python")
 LOG = """

@@ -17,7 +17,7 @@ from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.services.http import QuietHandler, answering
 from fakes.terminal import Said, Tidegate
 
-from registry.adapters.mlflow_library import LibraryStore
+from registry.mlflow import MlflowStore
 from tidegate.cli import main
 from tidegate.cli.project import write_example
 from tidegate.testing import write_tiny_model
@@ -27,9 +27,9 @@ from tidegate.testing import write_tiny_model
 def mlflow_asked_off_the_event_loop() -> Iterator[None]:
     """A question to MLflow that hangs would hold up every region, were it asked by the thread of the loop."""
     with pytest.MonkeyPatch.context() as patched:
-        for question, asks in inspect.getmembers(LibraryStore, inspect.isfunction):
+        for question, asks in inspect.getmembers(MlflowStore, inspect.isfunction):
             if not question.startswith("_"):
-                patched.setattr(LibraryStore, question, refused_on_the_loop(asks, question))
+                patched.setattr(MlflowStore, question, refused_on_the_loop(asks, question))
         yield
 
 

@@ -19,8 +19,8 @@ from pipelines.authority.verification import AnswerVerifier
 from pipelines.events.history import plan_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import trust_at
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from registry.model import Event
 from tidegate.core.spec import load_spec
 

@@ -18,8 +18,8 @@ from gates.analyses.latency import LatencyGate
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, Line, TermsLine, VerdictsLine, written
 from pipelines.events.payloads import Closing
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from registry.model import Event
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,12 +20,12 @@ from fakes.terminal import Said, Tidegate
 from fakes.workflow.engine import engines
 from mlflow import MlflowClient
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.chain import linked
 from registry.conventions import MODEL
+from registry.mlflow_client import embedded_uri
 from registry.model import Event, EventKind
 from registry.record import entry_tags, next_number, read_record
+from registry.versions import MlflowRegistry
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease

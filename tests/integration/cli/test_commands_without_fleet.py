@@ -11,10 +11,10 @@ from fakes.terminal import Tidegate
 from pipelines.adapters.specs import read_delivery
 from pipelines.events.spool import EventEntry, Spool
 from pipelines.model import Left
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.versions import MlflowRegistry
 from tidegate.app.plan import plan_for
 
 

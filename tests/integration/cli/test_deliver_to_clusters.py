@@ -15,9 +15,9 @@ from fakes.services.sockets import Posted, receiving
 from fakes.terminal import Tidegate
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_IMAGE
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from rollouts.kube.resources import ROLLOUTS
 
 REGIONS = ("eu-west-1", "us-east-1")

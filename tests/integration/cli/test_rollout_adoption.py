@@ -14,10 +14,9 @@ from fakes.kube.requests import WRITES
 from fakes.terminal import Tidegate
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
-from registry.conventions import ENGINE_SERVING
-from registry.model import EngineRecord
+from registry.mlflow_client import embedded_uri
+from registry.model import Serving
+from registry.versions import MlflowRegistry
 from rollouts.kube.resources import PODS, ROLLOUTS
 
 pytestmark = pytest.mark.long
@@ -84,7 +83,7 @@ def test_adopted_delivered_to_and_given_back(there: Clusters, tidegate: Tidegate
         tidegate("status", "delivery.yaml").out.splitlines()[1] == f"{REGION}: steady, stable 1, at https://llm.example"
     )
     registry = MlflowRegistry(embedded_uri(state))
-    kept = EngineRecord.kept(registry.tags(registry.resolve(name, "1"))[ENGINE_SERVING])
+    kept = Serving.of(registry.tags(registry.resolve(name, "1"))).now
     assert kept and (kept.name, kept.image) == ("1", "vllm/vllm-openai:v0.11.0")
 
     again = tidegate(*ADOPT)

@@ -18,7 +18,7 @@ from fakes.terminal import Tidegate
 
 from pipelines.triggers.openapi import WEBHOOK
 from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from registry.adapters.mlflow_library import open_client
+from registry.mlflow_client import open_client
 from registry.model import ModelVersion
 
 pytestmark = pytest.mark.timeout(900)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fakes.terminal import Tidegate
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from rollouts.local.watchdog import is_leased
 
 

@@ -21,11 +21,11 @@ from fakes.clusters.served import clusters, delivery_to, mark_images, write_gold
 from fakes.terminal import Said, Tidegate
 from fakes.workflow.engine import engines
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import ENGINE_IMAGE
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.versions import MlflowRegistry
 
 EVENT = "mlflow.tidegate.event."
 REGIONS = ("eu-west-1", "us-east-1")

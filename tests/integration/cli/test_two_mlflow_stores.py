@@ -9,13 +9,12 @@ from fakes.services.mlflow_server import shared_mlflow_server
 from fakes.terminal import Tidegate
 from mlflow import MlflowClient
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_library import open_client
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
 from registry.conventions import experiment_name
+from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownModel
+from registry.mlflow_client import embedded_uri, open_client
 from registry.model import Event
+from registry.versions import MlflowRegistry
 from tidegate.core.clock import SystemClock
 from tidegate.testing import write_tiny_model
 

@@ -12,7 +12,7 @@ from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.terminal import Tidegate
 from fakes.workflow.cases import GOLDEN
 
-from registry.adapters.mlflow_models import MlflowRegistry
+from registry.versions import MlflowRegistry
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json

@@ -17,10 +17,10 @@ from fakes.workflow.interpreter import Controller, Workflow
 
 from pipelines.spec.delivery import Delivery
 from pipelines.workflow.model import SPEC_FOLDER
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.deliveries import MlflowDeliveries
+from registry.mlflow_client import embedded_uri
 from registry.model import DeliverySummary
+from registry.versions import MlflowRegistry
 from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 

@@ -21,7 +21,7 @@ from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import GoldenTerms, ScoredPrompt, without_hashes
-from engine_images.build.told import in_lines, in_one_line
+from engine_images.build.told import in_lines
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
@@ -29,7 +29,7 @@ from pipelines.adapters.engines import local_engines
 from pipelines.adapters.local_engines import BuildServers
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from registry.model_files import digest_files, whole_digest
+from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
@@ -197,4 +197,3 @@ async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_wit
     assert golden.within(order.golden)
     scores = f"{golden.quantized:.3g} in the mean, {golden.original:.3g} by the original"
     assert f"quantized: 3 golden prompts score {scores}" in list(in_lines(built.record))
-    assert f"; golden set {golden.quantized:.3g}, {golden.original:.3g} by the original" in in_one_line(built.record)

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from fakes.delivery.ledger import memory_store
 from fakes.delivery.records import Delivery
 from starlette.applications import Starlette
 
@@ -17,12 +16,12 @@ from pipelines.adapters import web_server
 from pipelines.adapters.web_server import address_of, listening
 from pipelines.views.page.routes import EVERY_SECONDS, Board, LivePage, PageLimits
 from pipelines.views.page.snapshot import PageSnapshot, SnapshotReader
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.deliveries import MlflowDeliveries
+from registry.ledger import MlflowLedger
 from registry.model import ModelVersion
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
-from tidegate.testing import FakeClock
+from tidegate.testing import FakeClock, MemoryStore
 
 MODEL = "support-llm"
 
@@ -42,7 +41,7 @@ class Silence:
 
 @pytest.fixture
 def ledgers() -> MlflowDeliveries:
-    return MlflowDeliveries("memory:", store=memory_store())
+    return MlflowDeliveries(MemoryStore())
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pipelines.events.artifacts import bring_spec, keep_spec
 from pipelines.events.history import plan_of
 from pipelines.model import Ending
 from pipelines.run.resume import take_step
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns
 from tidegate.core.errors import Refused
 from tidegate.core.spec import load_spec

@@ -7,16 +7,15 @@ from typing import Protocol
 
 import pytest
 from fakes.clock import sleep_of
-from fakes.delivery.ledger import FakeDeliveries, FakeLedger, memory_store
+from fakes.delivery.ledger import FakeDeliveries, FakeLedger
 from fakes.delivery.records import slow
-from fakes.services.mlflow_server import STORES
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
+from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event, ModelVersion
 from registry.ownership import LIVE_SECONDS
-from tidegate.testing import FakeClock
+from tidegate.testing import FakeClock, MemoryStore
 
 
 class AnyDeliveries(Protocol):
@@ -34,13 +33,13 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "memory", *STORES])
+@pytest.fixture(params=["fake", "memory", "server"])
 def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
     if request.param == "fake":
         return FakeDeliveries(clock)
     if request.param == "memory":
-        return MlflowDeliveries("memory:", clock, store=memory_store(), sleep=sleep_of(clock))
-    return MlflowDeliveries(request.getfixturevalue(STORES[request.param]), clock, sleep=sleep_of(clock))
+        return MlflowDeliveries(MemoryStore(), clock, sleep=sleep_of(clock))
+    return MlflowDeliveries(request.getfixturevalue("server"), clock, sleep=sleep_of(clock))
 
 
 def version(name: str, number: str = "2") -> ModelVersion:
@@ -164,7 +163,7 @@ def test_numbers_and_files_are_taken(begin: Begin, clock: FakeClock, tmp_path: P
     report.write_text("<p>")
     ledger = begin()
 
-    ledger.measure({"eu-west-1.latency.ttft_p95_canary_seconds": 0.1}, at=clock.now())
+    ledger.measure({"eu-west-1/latency.ttft_p95_canary_seconds": 0.1}, at=clock.now())
     ledger.attach(report)
 
 

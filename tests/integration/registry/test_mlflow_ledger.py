@@ -15,12 +15,13 @@ from fakes.delivery.records import slow
 from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
+from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
-from registry.model import Event, ModelVersion
+from registry.ledger import MlflowLedger
+from registry.model import Event, GoldenSet, ModelVersion
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import Refused
-from tidegate.testing import FakeClock
+from tidegate.testing import FakeClock, write_tiny_model
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_the_run_tells_the_story_by_itself(
     for event in slow():
         ledger.append(event)
     clock.elapsed += 12
-    ledger.measure({"eu-west-1.latency.ttft@p95": 0.25}, at=clock.now())
+    ledger.measure({"eu-west-1/latency.ttft@p95": 0.25}, at=clock.now())
     ledger.close("rolled-back", "latency: too slow")
     run = client.get_run(ledger.delivery)
 
@@ -61,11 +62,24 @@ def test_the_run_tells_the_story_by_itself(
     assert run.data.tags["tidegate.state"] == run.data.tags["tidegate.outcome"] == "rolled-back"
     assert run.data.tags["tidegate.host"] == socket.gethostname()
     assert run.data.tags["tidegate.region.eu-west-1"] == "undo@eu-west-1 done"
-    assert "**rolled-back: latency: too slow**" in run.data.tags["mlflow.note.content"]
-    [point] = client.get_metric_history(ledger.delivery, "eu-west-1.latency.ttft.p95")
+    assert run.data.tags["mlflow.note.content"].startswith(f"**{name} 2 was rolled back: latency: too slow**\n")
+    [point] = client.get_metric_history(ledger.delivery, "eu-west-1/latency.ttft.p95")
     assert (point.value, point.step, point.timestamp) == (0.25, 12, round(clock.now().timestamp() * 1000))
     kept = client.download_artifacts(ledger.delivery, "events.jsonl", str(tmp_path))
     assert [Event.model_validate_json(line) for line in Path(kept).read_text().splitlines()] == slow()
+
+
+def test_the_run_names_the_logged_model_and_the_golden_set(
+    deliveries: MlflowDeliveries, client: MlflowClient, tracking_uri: str, name: str, tmp_path: Path
+) -> None:
+    made = MlflowRegistry(tracking_uri).register(name, write_tiny_model(tmp_path))
+    golden = GoldenSet(name="golden.jsonl", digest="d" * 64)
+    delivery = deliveries.open_delivery(made, None, spec_digest="abc", golden=golden).delivery
+    inputs = client.get_run(delivery).inputs
+    source = client.get_model_version(name, "1").source
+    assert [f"models:/{each.model_id}" for each in inputs.model_inputs] == [source]
+    [dataset] = [each.dataset for each in inputs.dataset_inputs]
+    assert (dataset.name, dataset.digest) == ("golden.jsonl", "d" * 36)
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("delivered", "FINISHED"), ("interrupted", "KILLED")])

@@ -1,5 +1,6 @@
 """What only the real MLflow can show: its store, its own loaders, its faults."""
 
+import hashlib
 import subprocess
 import sys
 import sysconfig
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import embedded_uri
+from registry.conventions import SUMS
 from registry.errors import DigestMismatch, NotAdopted, StoreUnreachable, UnfitModel, UnknownModel
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
 
@@ -51,14 +53,20 @@ def test_mlflow_sees_tags_description_and_alias(
     seen = MlflowClient(tracking_uri, registry_uri=tracking_uri).get_model_version_by_alias(name, "champion")
 
     assert seen.description == "the first"
-    assert seen.tags["tidegate.digest"] == version.digest
-    assert seen.tags["tidegate.file.config.json"] == version.files["config.json"]
-    assert seen.tags["tidegate.size_bytes"] == str(version.size_bytes)
-    assert seen.tags["tidegate.taken-back"] == "too slow"
+    assert seen.tags == {
+        "tidegate.digest": version.digest,
+        "tidegate.size_bytes": str(version.size_bytes),
+        "tidegate.taken-back": "too slow",
+    }
 
 
-def test_weights_lie_in_the_store_once(registry: MlflowRegistry, state: Path, name: str, folder: Path) -> None:
-    registry.register(name, folder)
+def test_weights_lie_in_the_store_once_next_to_their_sums(
+    registry: MlflowRegistry, state: Path, name: str, folder: Path
+) -> None:
+    version = registry.register(name, folder)
+    sums = stored(state, name) / "model" / SUMS
+    assert hashlib.sha256(sums.read_bytes()).hexdigest() == version.digest
+    subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=sums.parent, check=True)
 
     kept = list(stored(state, name).rglob("*.safetensors"))
     assert len(kept) == 1
@@ -117,25 +125,52 @@ def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tr
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("tag", "said"),
     [
         (("tidegate.digest", "/somewhere/else"), "digest: String should match pattern"),
-        (("tidegate.digest", "d" * 64), "does not follow from those of the files"),
-        (("tidegate.file.config.json", "d" * 64), "does not follow from those of the files"),
-        (("tidegate.file.config.json", "short"), "files.config.json: String should match pattern"),
+        (("tidegate.digest", "d" * 64), "tidegate.digest is not the digest of its SHA256SUMS"),
+        (("tidegate.size_bytes", "many"), "size_bytes: Input should be a valid integer"),
+        (("tidegate.adopted", "[]"), "tidegate.adopted: TypeError"),
     ],
 )
 def test_a_version_whose_tags_were_changed_is_refused_before_any_folder_is_touched(
-    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path, *, changed: tuple[str, str], said: str
+    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path, *, tag: tuple[str, str], said: str
 ) -> None:
     from mlflow import MlflowClient
 
     registry.register(name, folder)
-    MlflowClient(tracking_uri, registry_uri=tracking_uri).set_model_version_tag(name, "1", *changed)
-
-    with pytest.raises(UnfitModel, match=f"models:/{name}/1: its tags were changed since.*{said}") as refusal:
-        registry.resolve(name, "1")
+    MlflowClient(tracking_uri, registry_uri=tracking_uri).set_model_version_tag(name, "1", *tag)
+    with pytest.raises(UnfitModel, match=f"models:/{name}/1: it was changed since.*{said}") as refusal:
+        MlflowRegistry(tracking_uri).resolve(name, "1")
     assert refusal.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("sums", "said"),
+    [
+        (None, f"has no {SUMS}"),
+        (f"{'d' * 64}  config.json\n", "is not the digest of its SHA256SUMS"),
+        (f"{'d' * 64}  ../config.json\n", "a path of a file below the model's folder"),
+        ("no digest\n", "a line is no SHA-256"),
+    ],
+)
+def test_a_version_whose_sums_were_changed_is_refused_too(
+    registry: MlflowRegistry, tracking_uri: str, state: Path, name: str, folder: Path, *, sums: str | None, said: str
+) -> None:
+    from mlflow import MlflowClient
+
+    registry.register(name, folder)
+    place = stored(state, name) / "model" / SUMS
+    if sums is None:
+        place.unlink()
+    else:
+        place.write_text(sums)
+        if "digest of its" not in said:
+            digest = hashlib.sha256(sums.encode()).hexdigest()
+            client = MlflowClient(tracking_uri, registry_uri=tracking_uri)
+            client.set_model_version_tag(name, "1", "tidegate.digest", digest)
+    with pytest.raises(UnfitModel, match=f"models:/{name}/1: it was changed since.*{said}"):
+        MlflowRegistry(tracking_uri).resolve(name, "1")
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc", "bogus://store"])
@@ -160,8 +195,8 @@ def test_a_file_that_cannot_be_made_has_no_models_and_takes_none(folder: Path) -
 
 @pytest.mark.long
 def test_mlflow_says_nothing_of_its_own(tmp_path: Path) -> None:
-    script = "import sys; from pathlib import Path; from registry.adapters.mlflow_models import MlflowRegistry as R\n"
-    script += "from registry.adapters.mlflow_store import embedded_uri\n"
+    script = "import sys; from pathlib import Path; from registry.versions import MlflowRegistry as R\n"
+    script += "from registry.mlflow_client import embedded_uri\n"
     script += "R(embedded_uri(Path(sys.argv[1]))).register('m', Path(sys.argv[2]), alias='champion')"
     source = write_tiny_model(tmp_path)
     command = [sys.executable, "-c", script, str(tmp_path / "state"), str(source)]

@@ -13,15 +13,15 @@ from threading import Event
 
 import pytest
 from fakes.services.scripted_mlflow import Answer, scripted
+from mlflow.store.entities import PagedList
 
 from pipelines.events.spool import passes
-from registry.adapters import mlflow_requests
-from registry.adapters.mlflow_calls import MOST_PAGES, all_pages, bounded
-from registry.adapters.mlflow_library import LibraryStore
-from registry.adapters.mlflow_store import Store, open_store
-from registry.adapters.version_files import library
+from registry import mlflow_files, mlflow_limits
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
-from registry.model import PendingVersion, StoredRun
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import MOST_PAGES, all_pages
+from registry.model import PendingFiles, StoredRun
+from registry.ports import Store
 from tidegate.core.errors import ExitCode, TidegateError
 
 URI = "http://mlflow:5000"
@@ -30,7 +30,7 @@ LONG = b'{"run": {"info": {"start_time": ' + b"1" * 5000 + b"}}}"
 INFO = {"run_id": "a", "status": "RUNNING", "start_time": 1, "artifact_uri": "mlflow-artifacts:/1"}
 EXPERIMENT: Mapping[str, object] = {"experiment_id": "7", "lifecycle_stage": "active"}
 RUN = StoredRun(id="a", status="RUNNING", started=0, ended=None, artifacts="mlflow-artifacts:/1/a/artifacts", tags={})
-PENDING = PendingVersion(id="m-1", artifacts="mlflow-artifacts:/1/models/m-1/artifacts")
+PENDING = PendingFiles(source="models:/m-1", address="mlflow-artifacts:/1/models/m-1/artifacts")
 BODIES: tuple[object, ...] = (
     {},
     [],
@@ -64,17 +64,20 @@ BODIES: tuple[object, ...] = (
 )
 ANSWERS = (*map(Answer, BODIES), Answer(DEEP, 404), Answer(["no"], 404))
 ASKED: tuple[Callable[[Store], object], ...] = (
-    lambda store: store.runs.run("a"),
-    lambda store: store.runs.search_runs("tidegate/m", {}),
-    lambda store: store.runs.create_run("tidegate/m", name="n", started=0, tags={}, params={}),
-    lambda store: store.runs.log("a", tags={"b": "c"}),
-    lambda store: store.models.model("m"),
-    lambda store: store.models.version("m", "1"),
-    lambda store: store.models.versions("m"),
-    lambda store: store.models.address("m", "1"),
-    lambda store: store.artifacts.files(RUN, "spec"),
-    lambda store: store.log.begin("tidegate/m", "m", "Llama"),
-    lambda store: store.log.finish(PENDING, "m", {}, None),
+    lambda store: store.run("a"),
+    lambda store: store.search_runs("tidegate/m", {}),
+    lambda store: store.create_run("tidegate/m", name="n", started=0, tags={}, params={}),
+    lambda store: store.log("a", tags={"b": "c"}),
+    lambda store: store.runs_like("abcdefgh"),
+    lambda store: store.claim("a", "b", "c"),
+    lambda store: store.model("m"),
+    lambda store: store.version("m", "1"),
+    lambda store: store.versions("m"),
+    lambda store: store.address("m", "1"),
+    lambda store: store.listed(f"{RUN.artifacts}/spec"),
+    lambda store: store.pending_files("tidegate/m"),
+    lambda store: store.begin_files("tidegate/m", "m", "Llama", {}),
+    lambda store: store.add_version("m", PENDING, tags={}),
 )
 
 
@@ -83,7 +86,6 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses are short, and their growth is MLflow's."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
-    monkeypatch.setattr(library, "PAUSE_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: str(answer.content)[:40])
@@ -91,7 +93,7 @@ def test_whatever_is_asked_it_is_an_error_of_the_store(answer: Answer) -> None:
     with scripted(answer) as there:
         for question in ASKED:
             try:
-                question(open_store(there.uri))
+                question(MlflowStore(there.uri))
             except TidegateError as error:
                 assert error.exit_code is ExitCode.OUTSIDE, error
                 assert len(str(error)) < 500
@@ -104,7 +106,7 @@ def test_a_body_in_broken_gzip_is_one_too_and_may_pass() -> None:
         scripted(Answer(b"no gzip", headers={"Content_Encoding": "gzip"})) as there,
         pytest.raises(StoreUnreachable, match=r"failed to decode it|incorrect header check") as caught,
     ):
-        open_store(there.uri).runs.log("a", tags={"b": "c"})
+        MlflowStore(there.uri).log("a", tags={"b": "c"})
     assert passes(caught.value)
 
 
@@ -114,12 +116,12 @@ def drip() -> Iterator[bytes]:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("ask", [ASKED[0], lambda store: b"".join(store.files.parts(PENDING.artifacts, "x"))])
+@pytest.mark.parametrize("ask", [ASKED[0], lambda store: store.fetch(PENDING.address, "x", Path("/dev/null"))])
 def test_a_byte_now_and_then_ends(ask: Callable[[Store], object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.setattr(mlflow_requests, "TRANSFER_SECONDS", 1.0)
+    monkeypatch.setattr(mlflow_limits, "TRANSFER_SECONDS", 1.0)
     with scripted(Answer(parts=drip)) as there, pytest.raises(StoreUnreachable, match="its answer comes too slowly"):
-        ask(open_store(there.uri))
+        ask(MlflowStore(there.uri))
 
 
 def test_an_answer_without_an_end_ends_and_takes_no_more_memory_than_it_may() -> None:
@@ -128,35 +130,31 @@ def test_an_answer_without_an_end_ends_and_takes_no_more_memory_than_it_may() ->
             yield b" " * (1 << 20)
 
     with scripted(Answer(parts=endless)) as there:
-        store = open_store(there.uri)
+        store = MlflowStore(there.uri)
         with pytest.raises(StoreUnreachable, match="answers with more than 64 MB"):
-            store.runs.run("a")
+            store.run("a")
         tracemalloc.start()
         with pytest.raises(StoreUnreachable, match="answers with more than 64 MB"):
-            store.runs.run("a")
-        assert tracemalloc.get_traced_memory()[1] < 3 * mlflow_requests.MOST_BYTES
+            store.run("a")
+        assert tracemalloc.get_traced_memory()[1] < 3 * mlflow_limits.MOST_BYTES
         tracemalloc.stop()
 
 
-def test_a_call_that_never_answers_ends() -> None:
-    never = Event()
-
-    class Hanging:
-        def run(self, run: str) -> None:
-            never.wait()
-
+def test_a_call_that_never_answers_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    never, store = Event(), MlflowStore("http://127.0.0.1:1")
+    monkeypatch.setattr(store, "_seconds", 0.01)
     try:
         with pytest.raises(StoreUnreachable, match=r"no whole answer in 0\.01 s"):
-            bounded(Hanging(), URI, seconds=0.01).run("a")
+            store.ask(lambda _: never.wait())
     finally:
         never.set()
 
 
 HANGS = """
 import sys
-from registry.adapters.mlflow_store import open_store
+from registry.mlflow import MlflowStore
 print("asks", flush=True)
-open_store(sys.argv[1]).models.model("m")
+MlflowStore(sys.argv[1]).model("m")
 """
 
 
@@ -188,26 +186,26 @@ def test_ctrl_c_ends_a_command_while_a_server_hangs(monkeypatch: pytest.MonkeyPa
 
 def test_pages_without_an_end_end() -> None:
     with pytest.raises(StoreUnreachable, match=f"more than {MOST_PAGES} pages"):
-        list(all_pages(lambda token: ([], str(int(token or 0) + 1))))
+        list(all_pages(lambda token: PagedList([], str(int(token or 0) + 1))))
 
 
 def test_folders_without_an_end_end() -> None:
     folders = Answer({"files": [{"path": f"{number}", "is_dir": True} for number in range(500)]})
-    with scripted(folders) as there, pytest.raises(RegistryError, match=f"more than {library.MOST_FILES} files"):
-        open_store(there.uri).files.listed(PENDING.artifacts)
+    with scripted(folders) as there, pytest.raises(RegistryError, match=f"more than {mlflow_files.MOST_FILES} files"):
+        MlflowStore(there.uri).listed(PENDING.address)
 
 
 @pytest.mark.parametrize("name", ["..", "", "a\\b"])
 def test_an_artifact_cannot_lie_outside_its_folder(name: str) -> None:
     listing = Answer({"files": [{"path": name, "is_dir": False}]})
     with scripted(listing) as there, pytest.raises(RegistryError):
-        open_store(there.uri).artifacts.files(RUN, "spec")
+        MlflowStore(there.uri).listed(f"{RUN.artifacts}/spec")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_fault_that_passes_is_tried_again(status: int) -> None:
     with scripted(Answer({}, status), Answer({}, status), Answer({"run": {"info": INFO}})) as there:
-        found = open_store(there.uri).runs.run("a")
+        found = MlflowStore(there.uri).run("a")
     assert found is not None
     assert len(there.asked) == 3
 
@@ -217,7 +215,7 @@ def test_one_that_does_not_pass_is_said_in_one_line() -> None:
         scripted(Answer({"message": "full"}, 503)) as there,
         pytest.raises(StoreUnreachable, match="answered 503: full") as caught,
     ):
-        open_store(there.uri).runs.run("a")
+        MlflowStore(there.uri).run("a")
     assert len(there.asked) == 4
     assert passes(caught.value)
 
@@ -227,7 +225,7 @@ def test_a_server_that_asks_to_wait_longer_than_a_call_may_take_is_not_waited_fo
         scripted(Answer({}, 503, {"Retry_After": "30"})) as there,
         pytest.raises(StoreUnreachable, match="answered 503"),
     ):
-        open_store(there.uri).runs.run("a")
+        MlflowStore(there.uri).run("a")
     assert len(there.asked) == 1
 
 
@@ -245,7 +243,7 @@ def test_what_makes_another_each_time_is_repeated_only_while_nothing_can_have_be
 ) -> None:
     before = {"/model-versions/create": [Answer({}), Answer({})]}.get(path, [Answer({"experiment": EXPERIMENT})])
     with scripted(*before, fault) as there, pytest.raises(StoreUnreachable, match=f"answered {fault.status}"):
-        ask(open_store(there.uri))
+        ask(MlflowStore(there.uri))
     assert [asked.endswith(path) for _, asked in there.asked].count(True) == times
 
 
@@ -262,7 +260,7 @@ REFUSALS = [
 @pytest.mark.parametrize("content", [b"no such thing\nat line 3", {"message": "no such thing\nat line 3"}])
 def test_a_refusal_is_said_in_the_servers_words_and_not_tried_again(status: int, hint: str, content: object) -> None:
     with scripted(Answer(content, status)) as there, pytest.raises(StoreRefused) as caught:
-        open_store(there.uri).runs.run("a")
+        MlflowStore(there.uri).run("a")
     assert str(caught.value).startswith(f"MLflow store {there.uri}: answered {status}: no such thing; ")
     assert hint in str(caught.value)
     assert (caught.value.status, len(there.asked)) == (status, 1)
@@ -272,7 +270,7 @@ def test_nobody_there_is_said_in_one_line() -> None:
     with scripted(Answer()) as there:
         pass
     with pytest.raises(StoreUnreachable) as caught:
-        open_store(there.uri).runs.run("a")
+        MlflowStore(there.uri).run("a")
     said = f"MLflow store {there.uri}: no answer ([Errno 111] Connection refused); check the tracking URI"
     assert str(caught.value).startswith(said)
 
@@ -281,28 +279,18 @@ def test_no_secret_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     with scripted(Answer({"message": "no"}, 403)) as there:
         with_password = there.uri.replace("//", "//ann:correct-horse@")
         with pytest.raises(StoreRefused) as refused:
-            open_store(with_password).runs.run("a")
+            MlflowStore(with_password).run("a")
         with pytest.raises(StoreRefused) as file:
-            open_store(with_password).files.listed(PENDING.artifacts)
+            MlflowStore(with_password).listed(PENDING.address)
         # As a file that ends with a line break has it.
         monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "battery-staple\n")
         with pytest.raises(StoreUnreachable) as unsent:
-            open_store(there.uri).runs.run("a")
+            MlflowStore(there.uri).run("a")
     assert there.headers[0]["Authorization"].startswith("Basic ")
     for caught in (refused, file, unsent):
         told = f"{caught.value} {caught.value.detail} {caught.value!r}"
         assert not any(secret in told for secret in ("correct-horse", "battery-staple"))
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_a_caller_was_handling_is_not_what_went_wrong() -> None:
-    with scripted(Answer()) as there:
-        pass
-    try:
-        int("of the caller")
-    except ValueError:
-        with pytest.raises(StoreUnreachable, match="Connection refused"):
-            LibraryStore(there.uri).run("a")
 
 
 @pytest.mark.parametrize("kept", ["hunt3r2\n", "[mlflow\nhunt3r2", "[mlflow]\nhunt3r2\n", "[a]\n[a]\nhunt3r2"])
@@ -313,30 +301,29 @@ def test_a_file_of_credentials_of_another_shape_is_refused_and_not_quoted(
     (tmp_path / ".mlflow").mkdir()
     (tmp_path / ".mlflow/credentials").write_text(kept)
     with pytest.raises(TidegateError, match=r"^~/\.mlflow/credentials: found no INI file") as caught:
-        open_store(URI).runs.run("a")
+        MlflowStore(URI).run("a")
     assert caught.value.exit_code is ExitCode.USAGE
     assert "hunt3r2" not in f"{caught.value} {caught.value.detail}"
 
 
-@pytest.mark.parametrize("rest", [Answer(b"de", 206), Answer(b"abcde")])
-def test_a_file_that_breaks_off_is_gone_on_with_where_it_broke(rest: Answer) -> None:
-    with scripted(Answer(b"abc", cut=True), rest) as there:
-        assert b"".join(open_store(there.uri).files.parts(PENDING.artifacts, "a b")) == b"abcde"
-    assert [headers.get("Range") for headers in there.headers] == [None, "bytes=3-"]
-    assert there.asked[0] == ("GET", "/api/2.0/mlflow-artifacts/artifacts/1/models/m-1/artifacts/a%20b")
+def test_a_file_that_breaks_off_is_brought_again(tmp_path: Path) -> None:
+    # MLflow's client asks first what the server can do.
+    with scripted(Answer({}), Answer(b"abc", cut=True), Answer(b"abcde")) as there:
+        MlflowStore(there.uri).fetch(PENDING.address, "a b", tmp_path / "got")
+    assert (tmp_path / "got").read_bytes() == b"abcde"
+    assert there.asked[1:] == [("GET", "/api/2.0/mlflow-artifacts/artifacts/1/models/m-1/artifacts/a%20b")] * 2
 
 
-def test_a_file_that_is_not_there_is_no_fault_that_passes() -> None:
+def test_a_file_that_is_not_there_is_no_fault_that_passes(tmp_path: Path) -> None:
     with scripted(Answer({"message": "none"}, 404)) as there, pytest.raises(StoreRefused, match="answered 404: none"):
-        b"".join(open_store(there.uri).files.parts(PENDING.artifacts, "x"))
-    assert len(there.asked) == 1
+        MlflowStore(there.uri).fetch(PENDING.address, "x", tmp_path / "got")
+    assert len(there.asked) == 2
 
 
 def test_a_file_is_sent_whole_again_after_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(b"0123456789")
+    (tmp_path / "weights").write_bytes(b"0123456789")
     with scripted(Answer({}, 503), Answer({})) as there:
-        open_store(there.uri).log.upload(PENDING, tmp_path)
+        MlflowStore(there.uri).put(PENDING.address, "model/weights", tmp_path / "weights")
     path = "/api/2.0/mlflow-artifacts/artifacts/1/models/m-1/artifacts/model/weights"
     assert there.asked == [("PUT", path)] * 2
     assert {headers["Content-Length"] for headers in there.headers} == {"10"}

@@ -1,49 +1,34 @@
 """What every registry promises: the fake that other rooms test with, and MLflow itself."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import pytest
-from fakes.delivery.registry import FakeRegistry
 from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
-from registry.model import SERVING, ModelVersion, ServingAliases
-from registry.model_files import digest_files, whole_digest
+from registry.conventions import SUMS
+from registry.errors import UnfitModel, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
+from registry.files import digest_files, sums_of, whole_digest
+from registry.model import EngineRecord, Serving, ServingAliases
 from registry.sources import RunSource
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
+from tidegate.testing import MemoryStore
 
 
-class AnyRegistry(Protocol):
-    def register(
-        self, name: str, folder: Path, *, description: str | None = None, alias: str | None = None
-    ) -> ModelVersion: ...
-    def resolve(self, name: str, reference: str) -> ModelVersion: ...
-    def versions(self, name: str) -> list[ModelVersion]: ...
-    def set_alias(self, name: str, alias: str, version: str) -> None: ...
-    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None: ...
-    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None: ...
-    def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None: ...
-    def tags(self, version: ModelVersion) -> Mapping[str, str]: ...
-    def download(self, version: ModelVersion, target: Path) -> Path: ...
+@pytest.fixture(params=["memory", "server"])
+def registry(request: pytest.FixtureRequest) -> MlflowRegistry:
+    if request.param == "memory":
+        return MlflowRegistry(MemoryStore())
+    return MlflowRegistry(request.getfixturevalue("server"))
 
 
-@pytest.fixture(params=["fake", *STORES])
-def registry(request: pytest.FixtureRequest) -> AnyRegistry:
-    if request.param == "fake":
-        return FakeRegistry()
-    return MlflowRegistry(request.getfixturevalue(STORES[request.param]))
-
-
-def aliases(registry: AnyRegistry, name: str) -> dict[str, str]:
+def aliases(registry: MlflowRegistry, name: str) -> dict[str, str]:
     return {alias: version.version for version in registry.versions(name) for alias in version.aliases}
 
 
-def test_a_registered_folder_is_found_by_number_and_alias(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_a_registered_folder_is_found_by_number_and_alias(registry: MlflowRegistry, name: str, folder: Path) -> None:
     version = registry.register(name, folder, description="the first", alias="champion")
 
     assert version.uri == f"models:/{name}/1"
@@ -54,11 +39,11 @@ def test_a_registered_folder_is_found_by_number_and_alias(registry: AnyRegistry,
     assert registry.resolve(name, "1") == registry.resolve(name, "champion") == version
 
 
-def test_a_name_may_have_a_dot(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_a_name_may_have_a_dot(registry: MlflowRegistry, name: str, folder: Path) -> None:
     assert registry.register(f"{name}-3.1", folder, alias="champion").uri == f"models:/{name}-3.1/1"
 
 
-def test_versions_count_up(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_versions_count_up(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder, alias="champion")
     registry.register(name, folder, alias="challenger")
 
@@ -66,12 +51,12 @@ def test_versions_count_up(registry: AnyRegistry, name: str, folder: Path) -> No
     assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
 
 
-def test_an_unknown_model_is_said_so(registry: AnyRegistry, name: str) -> None:
+def test_an_unknown_model_is_said_so(registry: MlflowRegistry, name: str) -> None:
     with pytest.raises(UnknownModel, match="no such model"):
         registry.resolve(name, "champion")
 
 
-def test_an_unknown_version_is_answered_with_those_there_are(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_an_unknown_version_is_answered_with_those_there_are(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder)
     registry.register(name, folder)
 
@@ -79,14 +64,14 @@ def test_an_unknown_version_is_answered_with_those_there_are(registry: AnyRegist
         registry.resolve(name, "9")
 
 
-def test_an_unknown_alias_is_said_so(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_an_unknown_alias_is_said_so(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder)
 
     with pytest.raises(UnknownAlias, match="@champion: no version has this alias"):
         registry.resolve(name, "champion")
 
 
-def test_promotion_moves_all_three_aliases(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_promotion_moves_all_three_aliases(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder, alias="champion")
     version = registry.register(name, folder, alias="challenger")
 
@@ -95,7 +80,7 @@ def test_promotion_moves_all_three_aliases(registry: AnyRegistry, name: str, fol
     assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
-def test_promotion_may_be_repeated(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_promotion_may_be_repeated(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder, alias="champion")
     version = registry.register(name, folder, alias="challenger")
 
@@ -107,11 +92,11 @@ def test_promotion_may_be_repeated(registry: AnyRegistry, name: str, folder: Pat
 
 @pytest.mark.parametrize("champion", ["1", "2"])
 def test_promotion_that_died_in_the_middle_ends_the_same(
-    registry: AnyRegistry, name: str, folder: Path, champion: str
+    registry: MlflowRegistry, name: str, folder: Path, champion: str
 ) -> None:
     registry.register(name, folder, alias="champion")
     version = registry.register(name, folder, alias="challenger")
-    registry.mark(version, {"tidegate.replaced": "1"})
+    registry.mark(version, Serving(replaced="1").tag)
     registry.set_alias(name, "champion", champion)
 
     registry.promote(version)
@@ -119,7 +104,7 @@ def test_promotion_that_died_in_the_middle_ends_the_same(
     assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
-def test_promotion_leaves_a_newer_challenger_alone(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_promotion_leaves_a_newer_challenger_alone(registry: MlflowRegistry, name: str, folder: Path) -> None:
     version = registry.register(name, folder)
     registry.register(name, folder, alias="challenger")
 
@@ -128,7 +113,7 @@ def test_promotion_leaves_a_newer_challenger_alone(registry: AnyRegistry, name: 
     assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
 
 
-def test_going_back_version_by_version_ends_at_the_first(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_going_back_version_by_version_ends_at_the_first(registry: MlflowRegistry, name: str, folder: Path) -> None:
     for _ in range(3):
         registry.promote(registry.register(name, folder, alias="challenger"))
     assert aliases(registry, name) == {"champion": "3", "previous": "2"}
@@ -142,7 +127,7 @@ def test_going_back_version_by_version_ends_at_the_first(registry: AnyRegistry, 
 
 
 def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
-    registry: AnyRegistry, name: str, folder: Path
+    registry: MlflowRegistry, name: str, folder: Path
 ) -> None:
     for _ in range(2):
         registry.promote(registry.register(name, folder))
@@ -152,10 +137,10 @@ def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
     registry.promote(third)
 
     assert aliases(registry, name) == {"champion": "3", "previous": "1"}
-    assert registry.tags(third)["tidegate.replaced"] == "1"
+    assert Serving.of(registry.tags(third)).replaced == "1"
 
 
-def test_a_team_calls_what_serves_as_it_likes(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_a_team_calls_what_serves_as_it_likes(registry: MlflowRegistry, name: str, folder: Path) -> None:
     names = ServingAliases(champion="Production", previous="fallback-eu")
     first = registry.register(name, folder, alias="Production")
     second = registry.register(name, folder, alias="candidate")
@@ -166,7 +151,7 @@ def test_a_team_calls_what_serves_as_it_likes(registry: AnyRegistry, name: str, 
     assert aliases(registry, name) == {"Production": "1", "candidate": "2"}
 
 
-def test_no_version_is_champion_and_previous_by_hand_either(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_no_version_is_champion_and_previous_by_hand_either(registry: MlflowRegistry, name: str, folder: Path) -> None:
     for _ in range(2):
         registry.promote(registry.register(name, folder))
 
@@ -177,14 +162,14 @@ def test_no_version_is_champion_and_previous_by_hand_either(registry: AnyRegistr
     assert aliases(registry, name) == {"champion": "1"}
 
 
-def test_an_alias_points_only_at_what_exists(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_an_alias_points_only_at_what_exists(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder)
 
     with pytest.raises(UnknownVersion):
         registry.set_alias(name, "champion", "7")
 
 
-def test_a_download_is_the_registered_folder(registry: AnyRegistry, name: str, folder: Path, tmp_path: Path) -> None:
+def test_a_download_is_the_registered_folder(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:
     version = registry.register(name, folder)
 
     got = registry.download(version, tmp_path / "engine")
@@ -195,7 +180,7 @@ def test_a_download_is_the_registered_folder(registry: AnyRegistry, name: str, f
 
 
 def test_a_download_that_was_damaged_since_is_replaced(
-    registry: AnyRegistry, name: str, folder: Path, tmp_path: Path
+    registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path
 ) -> None:
     version = registry.register(name, folder)
     got = registry.download(version, tmp_path / "engine")
@@ -205,7 +190,7 @@ def test_a_download_that_was_damaged_since_is_replaced(
     assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
 
 
-def test_files_with_pickles_are_not_registered(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_files_with_pickles_are_not_registered(registry: MlflowRegistry, name: str, folder: Path) -> None:
     shutil.copy(folder / "config.json", folder / "pytorch_model.bin")
 
     with pytest.raises(UnfitModel, match=r"pytorch_model\.bin"):
@@ -214,21 +199,17 @@ def test_files_with_pickles_are_not_registered(registry: AnyRegistry, name: str,
         registry.versions(name)
 
 
-def test_marks_are_written(registry: AnyRegistry, name: str, folder: Path) -> None:
+def test_marks_are_written(registry: MlflowRegistry, name: str, folder: Path) -> None:
     version = registry.register(name, folder)
 
     registry.mark(version, {"tidegate.taken-back": "too slow"})
+    registry.mark(version, Serving(replaced="1").tag)
+    now = EngineRecord(name="1", fingerprint="d" * 64, settings={})
+    registry.mark(version, Serving(now=now).tag)
 
     assert registry.resolve(name, "1") == version
-
-
-def test_a_fake_refuses_changed_files_as_mlflow_does(name: str, folder: Path, tmp_path: Path) -> None:
-    registry = FakeRegistry()
-    version = registry.register(name, folder)
-    (folder / "config.json").write_text("{}")
-
-    with pytest.raises(DigestMismatch, match=r"changed: config\.json"):
-        registry.download(version, tmp_path / "engine")
+    # What is not given stays.
+    assert Serving.of(registry.tags(version)) == Serving(now=now, replaced="1")
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -249,6 +230,8 @@ def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
     found = client.get_model_version(name, "1")
     assert (found.source, found.run_id) == (f"runs:/{run.run_id}/out", run.run_id)
     assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+    sums = Path(client.download_artifacts(run.run_id, f"tidegate/{name}/1/{SUMS}", str(tmp_path)))
+    assert sums.read_text() == sums_of(version.files)
     assert registry.source(version).startswith(uri) == (store == "mlflow server")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine_images.entrypoint.journal import EventLog
 from engine_images.entrypoint.weights import Source, ensure
-from registry.adapters.mlflow_models import MlflowRegistry
+from registry.versions import MlflowRegistry
 
 pytestmark = pytest.mark.timeout(240)
 

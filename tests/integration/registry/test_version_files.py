@@ -1,4 +1,4 @@
-"""Files of model versions, wherever they lie: every store keeps the same promises."""
+"""Files in object stores; `test_store.py` has those of folders and servers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pytest
 from fakes.services import object_stores
 from fakes.services.object_stores import AZURE_ACCOUNT, AZURITE, BUCKET, connection_string
 
-from registry.adapters.mlflow_store import open_store
 from registry.errors import RegistryError, StoreUnreachable
-from registry.ports import ArtifactFiles
+from registry.mlflow import MlflowStore
 
 ROOTS = {
     "s3": f"s3://{BUCKET}",
@@ -35,7 +34,7 @@ class Kept:
     """A store, and an address in it that no other test has."""
 
     kind: str
-    files: ArtifactFiles
+    files: MlflowStore
     address: str
     server: str = ""
     """Its address."""
@@ -59,19 +58,12 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 @pytest.fixture
-def at(
-    started: Callable[[str], str], request: pytest.FixtureRequest, tmp_path: Path, name: str
-) -> Callable[[str], Kept]:
+def at(started: Callable[[str], str], name: str) -> Callable[[str], Kept]:
     """A store of that kind."""
 
     def kept(kind: str) -> Kept:
-        if kind == "folder":
-            return Kept(kind, open_store("sqlite:///none.db").files, (tmp_path / "kept").as_uri())
-        if kind == "mlflow":
-            uri = request.getfixturevalue("server")
-            return Kept(kind, open_store(uri).files, f"mlflow-artifacts:/of-tests/{name}")
         server = started(kind)
-        return Kept(kind, open_store("sqlite:///none.db").files, f"{ROOTS[kind]}/of-tests/{name}", server)
+        return Kept(kind, MlflowStore("sqlite:///none.db"), f"{ROOTS[kind]}/of-tests/{name}", server)
 
     return kept
 
@@ -84,7 +76,7 @@ def written(folder: Path, content: bytes) -> Iterator[Path]:
     yield file
 
 
-@pytest.mark.parametrize("kind", ["folder", "mlflow", *OBJECT_STORES])
+@pytest.mark.parametrize("kind", OBJECT_STORES)
 def test_what_was_put_is_listed_with_its_size_and_read_as_it_was(
     kind: str, at: Callable[[str], Kept], tmp_path: Path
 ) -> None:
@@ -104,14 +96,16 @@ def test_what_was_put_is_listed_with_its_size_and_read_as_it_was(
     assert dict(kept.files.listed(f"{kept.address}/model")) == {
         path.removeprefix("model/"): len(content) for path, content in contents.items()
     }
-    assert {path: b"".join(kept.files.parts(kept.address, path)) for path in contents} == contents
+    for path, content in contents.items():
+        kept.files.fetch(kept.address, path, tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == content
 
 
-@pytest.mark.parametrize("kind", ["folder", "mlflow", *OBJECT_STORES])
-def test_what_is_not_there_is_told_in_one_line(kind: str, at: Callable[[str], Kept]) -> None:
+@pytest.mark.parametrize("kind", OBJECT_STORES)
+def test_what_is_not_there_is_told_in_one_line(kind: str, at: Callable[[str], Kept], tmp_path: Path) -> None:
     kept = at(kind)
     with pytest.raises(StoreUnreachable) as caught:
-        b"".join(kept.files.parts(kept.address, "model/config.json"))
+        kept.files.fetch(kept.address, "model/config.json", tmp_path / "got")
     assert "\n" not in str(caught.value)
     assert caught.value.hint
 
@@ -135,7 +129,7 @@ def test_a_key_that_azure_refuses_is_in_no_message_and_no_log_line(
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection_string(kept.server, key))
     caplog.set_level(logging.DEBUG)
     with pytest.raises(StoreUnreachable) as caught:
-        open_store("sqlite:///none.db").files.listed(kept.address)
+        MlflowStore("sqlite:///none.db").listed(kept.address)
     told = f"{caught.value} {caught.value.hint} {caught.value.detail} {caplog.text}"
     assert key not in told
     assert "SharedKey" not in told

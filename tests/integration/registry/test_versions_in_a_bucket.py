@@ -12,10 +12,10 @@ import pytest
 from fakes.services.mlflow_server import mlflow_server
 from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, require_known_keys, s3
 
-from registry.adapters.mlflow_library import open_client
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.adapters.mlflow_store import open_store
-from registry.model_files import digest_files
+from registry.files import digest_files
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import open_client
+from registry.versions import MlflowRegistry
 from tidegate.cli.project import write_example
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
@@ -138,7 +138,8 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}
     lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
     planned = tidegate(uri, "plan", str(spec), **said)
-    assert f"`deliver` would not begin: {lacks}" in planned.stdout
+    # The digests of a version lie next to its files.
+    assert planned.stderr.endswith(f"tidegate: {lacks}\n")
     begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)
     assert (planned.returncode, begun.returncode) == (2, 2)
     assert begun.stderr.endswith(f"tidegate: {lacks}\n")
@@ -146,16 +147,14 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
 
 
 def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path: Path) -> None:
-    store, report = open_store(uri), tmp_path / "report.html"
+    store, report = MlflowStore(uri), tmp_path / "report.html"
     report.write_text("<p>delivered</p>")
-    run = store.runs.create_run(name, name="a delivery", started=1, tags={}, params={})
+    run = store.create_run(name, name="a delivery", started=1, tags={}, params={})
     assert run.artifacts.startswith(f"s3://{BUCKET}/mlflow/")
-    assert store.artifacts.files(run, "reports") == {}
-    store.artifacts.upload(run, report, "reports")
-    store.artifacts.upload(run, report, "")
-    assert list(store.artifacts.files(run, "reports")) == ["reports/report.html"]
-    assert list(store.artifacts.files(run, "")) == ["report.html", "reports/report.html"]
-    store.artifacts.download(run, "reports/report.html", tmp_path / "again")
+    assert store.listed(f"{run.artifacts}/reports") == {}
+    store.put(run.artifacts, "reports/report.html", report)
+    assert list(store.listed(run.artifacts)) == ["reports/report.html"]
+    store.fetch(run.artifacts, "reports/report.html", tmp_path / "again")
     assert (tmp_path / "again").read_text() == "<p>delivered</p>"
 
 

@@ -83,7 +83,7 @@ def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() ->
 
 
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import tidegate.cli.model, registry.adapters.adding, pipelines.adapters.stores as stores\n"
+    code = "import tidegate.cli.model, registry.adding, pipelines.adapters.stores as stores\n"
     code += "from pathlib import Path; stores.open_registry(Path('state'), None)"
     unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
     assert loaded_after(code, unneeded) == []
@@ -141,7 +141,7 @@ sys.modules |= dict.fromkeys(("pandas", "pyarrow", "sqlalchemy"))  # as in a pod
 import tidegate.steps, tidegate.standing
 import tidegate.approving, tidegate.delivering, tidegate.way_back
 import pipelines.adapters.clusters
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable
 from rollouts.adapters.kube.credentials import credential_provider
 from tidegate.core.clock import SystemClock

@@ -32,7 +32,7 @@ from rollouts.manifests.conventions import CARRIER
 from tidegate.core.errors import ExitCode
 
 TIMES = int(os.environ.get("TIDEGATE_INTERLEAVINGS", "1"))
-DELIVERY = "run-0001"
+DELIVERY = f"{1:032x}"
 """Of the process that died."""
 Waves = tuple[tuple[str, ...], ...]
 WAVES: Sequence[Waves] = ((("a",),), (("a",),), (("a",), ("b",)), (("a",),), (("a", "b"),), (("a",), ("b", "c")))

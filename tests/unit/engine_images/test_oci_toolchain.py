@@ -47,9 +47,9 @@ import pipelines.adapters.chat, pipelines.adapters.identities, pipelines.adapter
 import engine_images.adapters.model_version
 import gates.adapters.text_models, gates.adapters.judge, gates.adapters.text_models, gates.adapters.likelihood
 import gates.adapters.prometheus, pipelines.adapters.load.prompts, openai, scipy.optimize, scipy.stats, wordllama
-from registry.adapters.mlflow_store import open_store
+from registry.mlflow import MlflowStore
 tidegate.cli.command_line()
-open_store("http://127.0.0.1:1")
+MlflowStore("http://127.0.0.1:1")
 """
 
 

@@ -14,7 +14,7 @@ from pipelines.plan.pods import pod_changes, with_pod_changes
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
-from registry.model import EngineRecord, ModelVersion
+from registry.model import ModelVersion, Serving
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from tidegate.core.spec import SpecError, parse_spec
@@ -143,7 +143,7 @@ def test_a_patch_of_pods_makes_another_engine_and_others_do_not() -> None:
     labelled = record_of(delivery("  labels: {team: chat}\n"), VERSION, {})
     assert (plain.pods, plain.fingerprint) == ({}, only_service.fingerprint)
     assert len({plain.fingerprint, patched.fingerprint, labelled.fingerprint}) == 3
-    assert EngineRecord.kept(patched.json_text) == patched
+    assert Serving.of(Serving(now=patched).tag).now == patched
     (change,) = engine_changes(plain, patched)
     assert change.startswith("fleet.patches: default -> ")
 

@@ -31,8 +31,8 @@ async def test_a_healthy_version_reaches_every_region_step_by_step_and_becomes_c
     weights = [routes.weight for routes in world.fleets["us-east-1"].proxy.swaps]
     assert [weight for weight, _ in groupby(weights)] == [0, 10, 50, 0]
     names = {name for _, numbers in world.ledger.numbers for name in numbers}
-    assert "eu-west-1.quality.canary_mean_score" in names
-    assert "us-east-1.latency.ttft_p95_canary_seconds" in names
+    assert "eu-west-1/quality.canary_mean_score" in names
+    assert "us-east-1/latency.ttft_p95_canary_seconds" in names
 
 
 async def test_wrong_answers_take_it_back_before_any_user_met_it(world: World) -> None:

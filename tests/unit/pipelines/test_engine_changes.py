@@ -14,8 +14,8 @@ from pipelines.model import Ending, Plan
 from pipelines.plan.engines import engine_changes, planned_engines, record_of, serving_engine
 from pipelines.run.rollback_target import before
 from pipelines.spec.delivery import Delivery
-from registry.conventions import ENGINE_BEFORE, ENGINE_SERVING
-from registry.model import DeliverySummary, EngineRecord, number_of
+from registry.conventions import SERVING_TAG
+from registry.model import DeliverySummary, EngineRecord, Serving, number_of
 from tidegate.core.errors import UsageError
 from tidegate.testing import START, write_tiny_model
 
@@ -26,7 +26,7 @@ def engines_of(now: Delivery, then: Delivery) -> tuple[EngineRecord, EngineRecor
     """Of the champion: the engine by `now`, and the one in production, which was delivered by `then`."""
     version = a_version(CHAMPION)
     serving = record_of(then, version, {})
-    tags = {CHAMPION: {ENGINE_SERVING: serving.json_text}}
+    tags = {CHAMPION: Serving(now=serving).tag}
     wanted, kept = planned_engines(now, version, version, tags)
     assert kept == serving
     return wanted, serving
@@ -64,7 +64,7 @@ class TestNames:
         assert (wanted.name, serving) == (CHALLENGER, None)
 
     def test_a_record_that_anybody_has_spoilt_is_none(self) -> None:
-        assert EngineRecord.kept("{}") is None
+        assert Serving.of({SERVING_TAG: "[]"}) == Serving.of({SERVING_TAG: "no JSON"}) == Serving()
 
 
 def changed(plan: Plan, now: Delivery, then: Delivery) -> Plan:
@@ -107,7 +107,8 @@ async def test_an_engine_that_is_as_good_is_delivered_and_both_are_recorded(clus
         assert state.previous
         assert state.previous.version == CHAMPION
     assert clusters.registry.champion == CHAMPION
-    kept = [EngineRecord.kept(clusters.registry.marks[tag]) for tag in (ENGINE_SERVING, ENGINE_BEFORE)]
+    serving = Serving.of(clusters.registry.marks)
+    kept = [serving.now, serving.before]
     assert [each.name for each in kept if each] == [name, CHAMPION]
     first = clusters.recorder.events[0]
     assert first.message.startswith(f"engine {name} of models:/support-llm/1 to ")
@@ -123,7 +124,7 @@ async def test_an_engine_that_is_slower_is_taken_back_by_the_gates(clusters: OnC
     assert result.ending is Ending.ROLLED_BACK, result.reason
     assert "latency" in result.reason
     assert set(clusters.stable_versions().values()) == {CHAMPION}
-    assert ENGINE_SERVING not in clusters.registry.marks
+    assert SERVING_TAG not in clusters.registry.marks
     assert clusters.registry.marks["tidegate.reason"].startswith(f"engine {name}: ")
 
 

@@ -50,7 +50,8 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.registry = FakeRegistry()
-        self.first = self.registry.register("support-llm", write_tiny_model(folder / "one"))
+        self.source = write_tiny_model(folder / "one")
+        self.first = self.registry.register("support-llm", self.source)
         self.second = self.registry.register("support-llm", write_tiny_model(folder / "two", seed=2))
         self.state = StateFolder(folder / "state")
         self.said: list[str] = []
@@ -159,8 +160,7 @@ async def test_preparing_twice_is_preparing_once(machine: Machine) -> None:
 
 
 async def test_files_that_are_not_the_registered_ones_become_no_engine(machine: Machine) -> None:
-    source = machine.registry.folders["support-llm", "1"]
-    (source / "chat_template.jinja").write_text("{{ 'something else' }}")
+    machine.registry.change(machine.first, "chat_template.jinja", b"{{ 'something else' }}")
     with pytest.raises(DigestMismatch, match=r"chat_template\.jinja"):
         await machine.prepare(machine.first)
     assert not machine.engines().folder(machine.first).exists()
@@ -172,7 +172,7 @@ async def test_another_vllm_than_the_pinned_one_becomes_no_engine(machine: Machi
 
 
 async def test_a_version_that_cannot_be_served_becomes_no_engine_with_every_reason(machine: Machine) -> None:
-    folder = machine.registry.folders["support-llm", "1"]
+    folder = machine.source
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["NobodyKnows"]}))
     (folder / "chat_template.jinja").unlink()

@@ -73,7 +73,7 @@ async def test_files_that_were_changed_in_the_store_stop_it(
     engines: ImageEngines, registry: FakeRegistry, version: ModelVersion
 ) -> None:
     registry.mark(version, {ENGINE_IMAGE: IMAGE})
-    (registry.folders["support-llm", "1"] / "config.json").write_text("{}")
+    registry.change(version, "config.json", b"{}")
     with pytest.raises(DigestMismatch):
         await engines.prepare(version, print)
 

@@ -139,7 +139,7 @@ async def test_numbers_of_a_verdict_become_series_of_their_region_and_gate(desk:
     desk.judge(GateOutcome.RUNNING, p95=0.25)
     desk.judge(GateOutcome.RUNNING, p95=0.3)
     await desk.written()
-    assert desk.ledger.numbers == [(START, {"eu-west-1.latency.p95_seconds": 0.25})]
+    assert desk.ledger.numbers == [(START, {"eu-west-1/latency.p95_seconds": 0.25})]
     desk.judge(GateOutcome.PASS, step=PlanStep(stage=StageName.BUILD))
     await desk.written()
     assert desk.ledger.numbers[-1] == (START, {"latency.p95_seconds": 0.1})

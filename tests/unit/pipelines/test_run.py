@@ -75,7 +75,11 @@ async def test_a_version_that_cannot_be_marked_is_taken_back_all_the_same(world:
 async def test_what_was_taken_back_is_written_on_the_version(world: World) -> None:
     world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
     result = await world.deliver()
-    assert world.registry.marks == {"tidegate.outcome": "rolled-back", "tidegate.reason": result.reason}
+    assert world.registry.marks == {
+        "tidegate.outcome": "rolled-back",
+        "tidegate.reason": result.reason,
+        "tidegate.delivery": result.delivery,
+    }
     assert world.registry.champion == CHAMPION
 
 

@@ -324,7 +324,11 @@ async def test_finalize_moves_the_alias_and_says_why_on_the_version(world: World
         await fleet.promote()
     await run(world, StageName.FINALIZE)
     assert world.registry.champion == CHALLENGER
-    assert world.registry.marks == {"tidegate.outcome": "delivered", "tidegate.reason": "every gate passed"}
+    assert world.registry.marks == {
+        "tidegate.outcome": "delivered",
+        "tidegate.reason": "every gate passed",
+        "tidegate.delivery": world.ledger.delivery,
+    }
 
 
 async def test_finalize_moves_no_alias_while_a_region_serves_something_else(world: World) -> None:

@@ -1,13 +1,14 @@
 import hashlib
+import subprocess
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from registry.conventions import in_filter
+from registry.conventions import SUMS, in_filter
 from registry.errors import UnfitModel
+from registry.files import FileDifference, compare, digest_files, read_sums, sums_of, whole_digest
 from registry.model import ModelVersion
-from registry.model_files import FileDifference, compare, digest_files, whole_digest
 from tidegate.core.errors import UsageError
 
 
@@ -46,10 +47,22 @@ def test_a_link_out_of_the_folder_is_refused(target: str, folder: str, tmp_path:
         digest_files(model)
 
 
-def test_the_whole_digest_is_what_sha256sum_would_print() -> None:
-    listing = f"{'1' * 64}  a\n{'2' * 64}  b\n"
+def test_sha256sum_reads_the_sums_and_their_digest_is_the_whole_one(tmp_path: Path) -> None:
+    for name in ("b", "a b", "Z"):
+        (tmp_path / name).write_text(name)
+    files = digest_files(tmp_path)
+    (tmp_path / SUMS).write_text(sums_of(files))
+    done = subprocess.run(["sha256sum", "-c", SUMS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "Z: OK\na b: OK\nb: OK\n"
+    # They are no file of the model.
+    assert digest_files(tmp_path) == read_sums(sums_of(files)) == files
+    assert whole_digest(files) == hashlib.sha256((tmp_path / SUMS).read_bytes()).hexdigest()
 
-    assert whole_digest({"b": "2" * 64, "a": "1" * 64}) == hashlib.sha256(listing.encode()).hexdigest()
+
+@pytest.mark.parametrize("text", ["no digest\n", f"{'1' * 64} a\n", f"{'1' * 64}  a\n\n"])
+def test_a_line_that_is_no_digest_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a line is no SHA-256"):
+        read_sums(text)
 
 
 def test_the_whole_digest_knows_names_and_contents() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from registry.errors import UnfitModel
-from registry.layout import find_layout, places_in
+from registry.files import find_layout, places_in
 
 HF = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 TRANSFORMERS = (

@@ -27,7 +27,7 @@ def life(one: DeliverySummary, *, watched: float = 0.0, process: bool = True, be
     """Of one that was watched for so long, and had another heartbeat before."""
     watch, clock = Watch(), Noon()
     if before:
-        watch.sees(one.id, before, clock.monotonic())
+        watch.sees(f"{one.id} {one.owner}", before, clock.monotonic())
     for _ in range(int(watched) + 1):
         found = life_of(one, watch, clock, machine="here", process_exists=lambda pid: process)
         clock.elapsed += 1

@@ -6,21 +6,18 @@ import sys
 
 import pytest
 
-from registry.adapters.mlflow_address import call_seconds, limit_calls
-from registry.adapters.mlflow_library import hide_names
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import hide_names, limit_calls
 from tidegate.core.errors import UsageError
 
 
 @pytest.mark.parametrize("name", ["MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"])
 @pytest.mark.parametrize("found", ["soon", "-1", "nan", "1.5", "9" * 5000])
-def test_a_variable_that_holds_no_number_is_said_so(found: str, name: str) -> None:
+def test_a_variable_that_holds_no_number_is_said_so(found: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, found)
     with pytest.raises(UsageError, match=f"{name}: expected a whole number of 0 or more; found") as caught:
-        call_seconds({name: found})
+        MlflowStore("http://127.0.0.1:1")
     assert len(str(caught.value)) < 200
-
-
-def test_a_call_has_time_for_its_retries() -> None:
-    assert (call_seconds({}), call_seconds({"MLFLOW_HTTP_REQUEST_TIMEOUT": "30"})) == (60, 180)
 
 
 @pytest.mark.parametrize(("said", "taken"), [(None, "2"), ("", "2"), ("30", "30")])

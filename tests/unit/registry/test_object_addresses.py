@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.adapters.version_files.anywhere import clients_of
-from registry.adapters.version_files.library import blob_address
+from registry.mlflow_files import blob_address, clients_of
 from tidegate.core.errors import UsageError
 
 

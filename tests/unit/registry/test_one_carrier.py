@@ -9,21 +9,21 @@ from datetime import datetime, timedelta
 import pytest
 from fakes.clock import FakeClock, sleep_of
 from fakes.clusters.interleaving import Interleaving
-from fakes.delivery.ledger import memory_store
 from fakes.delivery.records import slow
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.adapters.mlflow_ledger import MlflowLedger
-from registry.conventions import MACHINE, PID
+from registry.conventions import MACHINE, OWNER_PREFIX, PID
+from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
+from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
 from registry.ownership import LIVE_SECONDS
 from tidegate.core.clock import WATCH_SECONDS
 from tidegate.core.errors import Refused
+from tidegate.testing import MemoryStore
 
 NAME = "support-llm"
 VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 class Place:
@@ -31,10 +31,10 @@ class Place:
 
     def __init__(self, seed: int) -> None:
         self.story = Interleaving(seed, longest_seconds=4.0)
-        self.store = memory_store(self.story.turn)
+        self.store = MemoryStore(self.story.turn)
 
     def deliveries(self, host: str) -> MlflowDeliveries:
-        return MlflowDeliveries("memory:", self.story.time, host=host, pid=1, sleep=self.story.sleep, store=self.store)
+        return MlflowDeliveries(self.store, self.story.time, host=host, pid=1, sleep=self.story.sleep)
 
     async def all_at_once(self, *work: Callable[[], MlflowLedger]) -> list[MlflowLedger]:
         """Those that may carry it; each begins a little later or earlier than the others."""
@@ -92,13 +92,11 @@ async def test_a_claim_of_one_that_died_holds_nobody_up_for_ever() -> None:
     dead = await place.story.process(place.opens("gone"))
     await place.story.time.sleep(LIVE_SECONDS + 1)
     killed = asyncio.ensure_future(place.story.process(place.resumes("killed", dead.delivery)))
-    runs = place.store.runs
 
     def claimed() -> bool:
-        found = runs.run(dead.delivery)
-        return found is not None and any("claim" in key for key in found.tags)
+        return any(key.startswith(OWNER_PREFIX) for key in place.store.runs[dead.delivery].params)
 
-    while not await place.story.process(claimed):
+    while not claimed():
         await place.story.time.sleep(0.01)
     killed.cancel()
     await place.story.time.sleep(2 * LIVE_SECONDS)
@@ -115,12 +113,12 @@ async def test_a_rival_that_cannot_withdraw_leaves_the_older_one_to_deliver(monk
 
     async def late() -> None:
         await place.story.time.sleep(0.5)
-        monkeypatch.setattr(place.store.runs, "delete_run", away)
+        monkeypatch.setattr(place.store, "delete_run", away)
         with pytest.raises(Refused):
             await place.story.process(lambda: younger.open_delivery(VERSION, None, spec_digest="s"))
 
     place.story = slow_story = Interleaving(3, shortest_seconds=0.9, longest_seconds=1.0)
-    place.store = memory_store(slow_story.turn)
+    place.store = MemoryStore(slow_story.turn)
     older, younger = place.deliveries("ci-1"), place.deliveries("ci-2")
     first, _ = await asyncio.gather(
         place.story.process(lambda: older.open_delivery(VERSION, None, spec_digest="s")), late()
@@ -138,17 +136,17 @@ class Ahead(FakeClock):
 
 
 def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of_the_same_name() -> None:
-    store, theirs, ours = memory_store(), FakeClock(), Ahead()
-    carrier = MlflowDeliveries("memory:", theirs, host="tidegate-0", store=store)
+    store, theirs, ours = MemoryStore(), FakeClock(), Ahead()
+    carrier = MlflowDeliveries(store, theirs, host="tidegate-0")
     ledger = carrier.open_delivery(VERSION, None, spec_digest="s")
-    store.runs.log(ledger.delivery, tags={MACHINE: "another boot", PID: "999999"})
+    store.log(ledger.delivery, tags={MACHINE: "another boot", PID: "999999"})
 
     def both_go_on(seconds: float) -> None:
         theirs.elapsed = ours.elapsed = ours.elapsed + seconds
         if ours.elapsed % 10 < seconds:
             ledger.beat()
 
-    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=both_go_on, store=store)
+    other = MlflowDeliveries(store, ours, host="tidegate-0", sleep=both_go_on)
     for act in (
         lambda: other.open_delivery(VERSION, None, spec_digest="s"),
         lambda: other.take_over(ledger.delivery),
@@ -157,7 +155,7 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
             act()
     ledger.append(slow()[0])
     # It dies: nothing changes while it is watched.
-    other = MlflowDeliveries("memory:", ours, host="tidegate-0", sleep=sleep_of(ours), store=store)
+    other = MlflowDeliveries(store, ours, host="tidegate-0", sleep=sleep_of(ours))
     begun = ours.elapsed
     assert other.open_delivery(VERSION, None, spec_digest="s").over == {ledger.owner}
     assert ours.elapsed - begun <= WATCH_SECONDS + LIVE_SECONDS
@@ -165,7 +163,7 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
 
 def test_an_answer_from_outside_is_no_sign_of_life() -> None:
     clock = FakeClock()
-    deliveries = MlflowDeliveries("memory:", clock, store=memory_store(), sleep=sleep_of(clock))
+    deliveries = MlflowDeliveries(MemoryStore(), clock, sleep=sleep_of(clock))
     delivery = deliveries.open_delivery(VERSION, None, spec_digest="s").delivery
     before = deliveries.summary(delivery).heartbeat
     clock.elapsed += 30

@@ -14,7 +14,7 @@ from registry.record import (
     jsonl,
     metric_name,
     next_number,
-    read_events,
+    read_record,
     summary_tags,
 )
 
@@ -29,11 +29,15 @@ def event_tags(number: int, event: Event, writer: str = "") -> dict[str, str]:
     return entry_tags(linked(event, (), delivery="1", number=number, writer=writer, seal=None))
 
 
+def events_in(tags: dict[str, str]) -> list[Event]:
+    return read_record(tags).events
+
+
 def test_events_are_read_back_in_their_order() -> None:
     events = slow()
     tags = {key: value for number, one in enumerate(events, 1) for key, value in event_tags(number, one).items()}
 
-    assert read_events(dict(reversed(tags.items())) | {"mlflow.user": "x"}) == events
+    assert events_in(dict(reversed(tags.items())) | {"mlflow.user": "x"}) == events
 
 
 def test_a_long_event_is_kept_in_parts_that_a_tag_can_hold() -> None:
@@ -42,14 +46,14 @@ def test_a_long_event_is_kept_in_parts_that_a_tag_can_hold() -> None:
 
     assert len(tags) == 4
     assert all(len(value) <= TAG_CHARACTERS for value in tags.values())
-    assert read_events(tags) == [long]
+    assert events_in(tags) == [long]
 
 
 def test_an_event_with_a_part_missing_did_not_happen_and_its_number_is_not_used_again() -> None:
     tags = event_tags(1, event()) | event_tags(2, event("x" * 2 * TAG_CHARACTERS))
     del tags["mlflow.tidegate.event.0002.2of3"]
 
-    assert read_events(tags) == [event()]
+    assert events_in(tags) == [event()]
     assert next_number(tags) == 3
 
 
@@ -57,7 +61,7 @@ def test_processes_that_choose_the_same_number_do_not_write_over_each_other() ->
     tags = event_tags(1, event("open")) | event_tags(2, event("b"), "bbbb") | event_tags(2, event("a" * 5000), "aaaa")
     tags |= event_tags(3, event("last"), "aaaa")
 
-    assert [one.message[:4] for one in read_events(tags)] == ["open", "aaaa", "b", "last"]
+    assert [one.message[:4] for one in events_in(tags)] == ["open", "aaaa", "b", "last"]
     assert next_number(tags) == 4
 
 
@@ -69,7 +73,7 @@ def test_an_event_that_no_request_can_carry_is_refused_before_it_is_sent() -> No
 def test_numbers_go_on_past_four_digits() -> None:
     tags = event_tags(9999, event("a")) | event_tags(10000, event("b"))
 
-    assert [one.message for one in read_events(tags)] == ["a", "b"]
+    assert [one.message for one in events_in(tags)] == ["a", "b"]
     assert next_number(tags) == 10001
 
 
@@ -90,16 +94,16 @@ def test_a_list_of_runs_shows_where_each_region_stands() -> None:
 
 
 def test_the_story_tells_every_step_and_the_ending() -> None:
-    story = describe("support-llm 4", slow(), "rolled-back: too slow")
+    story = describe("support-llm 4", slow(), "rolled-back", "too slow")
 
-    assert "**rolled-back: too slow**" in story
+    assert story.startswith("**support-llm 4 was rolled back: too slow**\n")
     assert (
         "| `canary@eu-west-1/25` | **verdict** | latency: **fail**, TTFT p95 is more than 30% above stable |" in story
     )
 
 
 def test_a_running_delivery_says_so() -> None:
-    assert "**running**" in describe("support-llm 2", [])
+    assert describe("support-llm 2", []).startswith("**support-llm 2 is being delivered**\n")
 
 
 def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
@@ -128,7 +132,7 @@ def test_events_jsonl_has_one_event_a_line() -> None:
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:
     said = "<img src=https://evil.example/beacon> [Approve here](https://evil.example) @team"
-    story = describe(said, [Event(at=AT, step="a|b`", kind="[x](y)", message=said, data={})], said)
+    story = describe(said, [Event(at=AT, step="a|b`", kind="[x](y)", message=said, data={})], "failed", said)
     told = "\\<img `src=https://evil.example/beacon>` \\[Approve `here](https://evil.example)` `@team`"
     assert story.count(told) == 3
     assert "<img" not in story.replace("\\<img", "") and "[x](y)" not in story

@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.delivery.ledger import memory_store
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
-from registry.conventions import HEARTBEAT, HOST, MODEL, PATIENCE, PID, VERSION, experiment_name
+from registry.conventions import HEARTBEAT, HOST, MODEL, OWNER_PREFIX, PATIENCE, PID, VERSION, experiment_name
+from registry.deliveries import MlflowDeliveries
 from registry.errors import LedgerForged
 from registry.model import ModelVersion
+from tidegate.testing import MemoryStore
 
 NAME = "support-llm"
 DELIVERED = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
 WHOLE = {MODEL: NAME, VERSION: "3", HOST: "ci", PID: "1", HEARTBEAT: "2026-01-01T00:00:00+00:00"}
+OWNER = f"{OWNER_PREFIX}0001"
 BAD: tuple[Mapping[str, str | None], ...] = (
     {VERSION: None, HOST: None, PID: None, HEARTBEAT: None},
     {VERSION: None},
@@ -33,17 +34,20 @@ BAD: tuple[Mapping[str, str | None], ...] = (
     {PATIENCE: "inf"},
     {PATIENCE: "-1"},
     {PATIENCE: "a\n::error::b"},
+    {OWNER: "not JSON"},
+    {OWNER: '{"mark": 7}'},
 )
 
 
 @pytest.mark.parametrize("tags", BAD, ids=lambda tags: ",".join(f"{key}={str(tags[key])[:20]}" for key in tags))
 def test_it_is_told_once_and_hides_nothing(tags: Mapping[str, str | None], caplog: pytest.LogCaptureFixture) -> None:
-    store, clock = memory_store(), FakeClock()
-    deliveries = MlflowDeliveries("memory:", clock, store=store)
+    store, clock = MemoryStore(), FakeClock()
+    deliveries = MlflowDeliveries(store, clock)
     mine = deliveries.open_delivery(DELIVERED, None, spec_digest="s")
     written = {key: value for key, value in (WHOLE | dict(tags)).items() if value is not None}
+    params = {OWNER: written[OWNER]} if OWNER in written else {}
     started = round(datetime(2027, 1, 1, tzinfo=UTC).timestamp() * 1000)
-    theirs = store.runs.create_run(experiment_name(NAME), name="x", started=started, tags=written, params={})
+    theirs = store.create_run(experiment_name(NAME), name="x", started=started, tags=written, params=params)
     for last in (None, 1):
         assert [each.id for each in deliveries.deliveries(NAME, last=last)] == [mine.delivery]
     mine.close("delivered", "all regions")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from fakes.delivery.ledger import MemoryRuns, memory_store
 
-from registry.adapters.mlflow_deliveries import MlflowDeliveries
+from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownDelivery
 from registry.model import ModelVersion
 from tidegate.core.errors import UsageError
-from tidegate.testing import FakeClock
+from tidegate.testing import FakeClock, MemoryStore
+
+ONE, TWO = f"{1:032x}", f"{2:032x}"
 
 
 @pytest.fixture
 def deliveries() -> MlflowDeliveries:
-    """Of two models: `run-12345670` and `run-12345671`."""
-    runs = MemoryRuns()
-    runs._ids = itertools.count(12345670)
-    found = MlflowDeliveries("memory:", FakeClock(), store=memory_store(runs=runs))
+    """Of two models: 000...01 and 000...02."""
+    found = MlflowDeliveries(MemoryStore(), FakeClock())
     for name in ("chat", "code"):
         found.open_delivery(
             ModelVersion(name=name, version="2", digest="d" * 64, files={}, size_bytes=0), None, spec_digest="s"
@@ -27,7 +24,7 @@ def deliveries() -> MlflowDeliveries:
     return found
 
 
-@pytest.mark.parametrize("given", ["run-12345671", "0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f"])
+@pytest.mark.parametrize("given", [ONE, "0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f"])
 def test_an_id_is_taken_as_it_is_and_the_beginning_of_one_is_found(deliveries: MlflowDeliveries, given: str) -> None:
     assert deliveries.whole_id(given) == given
 
@@ -35,13 +32,10 @@ def test_an_id_is_taken_as_it_is_and_the_beginning_of_one_is_found(deliveries: M
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (
-            "run-1234",
-            UsageError,
-            "delivery: found run-1234, with which 2 ids begin; expected one of run-12345670, run-12345671",
-        ),
-        ("run-123", UsageError, "delivery: found 'run-123'; expected an id, or at least its first 8 characters"),
-        ("run-99999", UnknownDelivery, "there is no delivery run-99999"),
+        ("0" * 8, UsageError, f"delivery: found 00000000, with which 2 ids begin; expected one of {ONE}, {TWO}"),
+        ("0" * 7, UsageError, "delivery: found '0000000'; expected an id, or at least its first 8 characters"),
+        ("9" * 9, UnknownDelivery, "there is no delivery 999999999"),
+        ("a%' OR 1", UnknownDelivery, "there is no delivery a%' OR 1"),
     ],
 )
 def test_what_is_no_one_delivery_is_refused(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from registry.adapters.mlflow_store import Store
 from registry.chain import Believed, ChainEntry, ChainFinding, Seal, heads_of, linked, vanished
-from registry.conventions import HEARTBEAT, MODEL, NOTE, OUTCOME, OWNER, REASON, STATE, VERSION
+from registry.conventions import HEARTBEAT, MODEL, NOT_ENDED, NOTE, OUTCOME, REASON, STATE, VERSION
 from registry.errors import DeliveryLost, LedgerForged, StopAsked, StoreRefused, UnknownDelivery
-from registry.model import Event, StoredMetric, StoredRun
+from registry.model import Event, Metric, StoredRun
+from registry.ownership import owner_of
+from registry.ports import Store
 from registry.record import (
+    ENDINGS,
+    TAG_CHARACTERS,
+    LedgerRecord,
     describe,
     entry_tags,
     jsonl,
@@ -24,18 +28,8 @@ from registry.record import (
 )
 from tidegate.core.clock import Clock
 
-NOT_ENDED = "RUNNING"
-"""MLflow's status of a run that nobody has ended."""
-RUN_STATUS = {
-    "delivered": "FINISHED",
-    "rolled-back": "FAILED",
-    "inconclusive": "FAILED",
-    "failed": "FAILED",
-    "interrupted": "KILLED",
-}
-"""How MLflow's list of runs shows each outcome."""
 
-
+@dataclass(eq=False)
 class MlflowLedger:
     """Appends to one run. Every call returns only after the store has said that it has it.
 
@@ -43,49 +37,32 @@ class MlflowLedger:
     makes sure that the delivery is open and still carried by those that carried it when this process joined.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        run: StoredRun,
-        clock: Clock,
-        *,
-        writer: str = "",
-        carries: bool = True,
-        owner: str | None = None,
-        over: frozenset[str] = frozenset(),
-        seal: Seal | None = None,
-        believed: Believed | None = None,
-    ) -> None:
-        """`run` is a delivery's, made by `MlflowDeliveries`.
+    store: Store
+    run: StoredRun
+    """Of the delivery, as it was when this process joined; made by `MlflowDeliveries`."""
+    clock: Clock
+    writer: str = ""
+    """Tells this process's events from those of others; empty for the one that opened the delivery."""
+    carries: bool = True
+    """Whether what it writes is a sign that the delivery lives; an approval from outside is none."""
+    over: frozenset[str] = frozenset()
+    """Marks of those that this process replaced, or found dead."""
+    seal: Seal | None = None
+    """Signs what this process writes; without it nobody does."""
+    believed: Believed | None = None
+    """Whose signatures are asked for; without it none is."""
+    delivery: str = field(init=False)
+    """The delivery's id."""
+    owner: str = field(init=False)
+    """The mark of the one who carries the delivery: this process, or those with whom it does so together."""
+    _record: LedgerRecord = field(init=False)
+    _next: int = field(init=False)
+    _seen: dict[str, ChainEntry] = field(init=False, default_factory=dict)
+    _unsure: ChainEntry | None = field(init=False, default=None)
 
-        Args:
-            store: that the run is in.
-            run: as it was when this process joined.
-            clock: for its signs of life.
-            writer: tells this process's events from those of others; empty for the one that opened the delivery.
-            carries: whether what it writes is a sign that the delivery lives; an approval from outside is none.
-            owner: the mark that this process made itself; by default, that of the one who carried it when it joined.
-            over: marks of those that this process replaced, or found dead.
-            seal: signs what this process writes; without it nobody does.
-            believed: whose signatures are asked for; without it none is.
-        """
-        self.delivery: str = run.id
-        self._store, self._run = store, run
-        self._clock = clock
-        self._title = f"{run.tags[MODEL]} {run.tags[VERSION]}"
-        # Never read back by the one who wrote it: it might be that of one who came a moment later.
-        self._owner = owner or run.tags.get(OWNER)
-        self.over = over
-        self._writer, self._carries = writer, carries
-        self._seal, self._believed = seal, believed
-        self._record, self._next = read_record(run.tags), next_number(run.tags)
-        self._seen: dict[str, ChainEntry] = {}
-        self._unsure: ChainEntry | None = None
-
-    @property
-    def owner(self) -> str:
-        """The mark of the one who carries the delivery: this process, or those with whom it does so together."""
-        return self._owner or self.delivery
+    def __post_init__(self) -> None:
+        self.delivery, self.owner = self.run.id, owner_of(self.run)
+        self._record, self._next = read_record(self.run.tags), next_number(self.run.tags)
 
     @property
     def known(self) -> list[Event]:
@@ -112,10 +89,8 @@ class MlflowLedger:
             if again.link.event == event:
                 return
         number, self._next = self._next, self._next + 1
-        entries = self._record.entries
-        self._insist(
-            linked(event, entries, delivery=self.delivery, number=number, writer=self._writer, seal=self._seal)
-        )
+        entries, here = self._record.entries, {"delivery": self.delivery, "writer": self.writer}
+        self._insist(linked(event, entries, number=number, seal=self.seal, **here))
 
     def recorded(self) -> list[Event]:
         """Everything that is written by now, by whomever, oldest first.
@@ -134,20 +109,17 @@ class MlflowLedger:
     def findings(self) -> list[ChainFinding]:
         """What shows that the ledger is not what was written, as this process saw it last. Asks nobody."""
         gone = vanished(self._seen.values(), self._record.entries)
-        return [*self._record.findings(self.delivery, self._believed), *gone]
+        return [*self._record.findings(self.delivery, self.believed), *gone]
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
-        step = max(0, round(at.timestamp() - self._run.started / 1000))
-        moment = round(at.timestamp() * 1000)
-        metrics = [
-            StoredMetric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()
-        ]
-        self._store.runs.log(self.delivery, metrics=metrics)
+        step, moment = max(0, round(at.timestamp() - self.run.started / 1000)), round(at.timestamp() * 1000)
+        metrics = [Metric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()]
+        self.store.log(self.delivery, metrics=metrics)
 
     def attach(self, path: Path, *, folder: str = "") -> None:
         """Keep a file, such as the report, in a folder of the run's artifacts."""
-        self._store.artifacts.upload(self._run, path, folder)
+        self.store.put(self.run.artifacts, f"{folder}/{path.name}".lstrip("/"), path)
 
     def beat(self) -> None:
         """Say that the process lives; call it every few seconds, `LIVE_SECONDS` is the patience of others.
@@ -159,7 +131,7 @@ class MlflowLedger:
         run = self._check_ours()
         if run.is_deleted:
             raise StopAsked(f"its run was deleted in MLflow (`mlflow runs restore --run-id {self.delivery}`)")
-        self._write(self._heartbeat())
+        self.store.log(self.delivery, tags=self._heartbeat())
         asked = next((event for event in read_record(run.tags).events if event.kind == "stop"), None)
         if asked:
             raise StopAsked(asked.message)
@@ -170,39 +142,36 @@ class MlflowLedger:
         The run's status goes last: the one who finds it RUNNING knows that closing is not finished.
 
         Raises:
-            ValueError: `outcome` is none of `RUN_STATUS`.
+            ValueError: there is no such outcome.
         """
-        if outcome not in RUN_STATUS:
-            raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(RUN_STATUS)}")
+        if outcome not in ENDINGS:
+            raise ValueError(f"outcome {outcome!r}; expected one of {', '.join(ENDINGS)}")
         self._catch_up(self._check_ours())
-        story = describe(self._title, self._record.events, f"{outcome}: {reason}")
+        story = describe(self._title, self._record.events, outcome, reason)
         # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
-        self._write({OUTCOME: outcome, STATE: outcome, REASON: reason[:4000], NOTE: story})
+        told = {OUTCOME: outcome, STATE: outcome, REASON: reason[:TAG_CHARACTERS], NOTE: story}
+        self.store.log(self.delivery, tags=told)
         with TemporaryDirectory(prefix="tidegate-") as folder:
             events = Path(folder) / "events.jsonl"
             events.write_text(jsonl(self._record.events), encoding="utf-8")
-            self._store.artifacts.upload(self._run, events, "")
-        ended = round(self._clock.now().timestamp() * 1000)
-        self._store.runs.end_run(self.delivery, RUN_STATUS[outcome], ended=ended)
+            self.attach(events)
+        self.store.end_run(self.delivery, ENDINGS[outcome][0], ended=round(self.clock.now().timestamp() * 1000))
+
+    @property
+    def _title(self) -> str:
+        return f"{self.run.tags[MODEL]} {self.run.tags[VERSION]}"
 
     def _heartbeat(self) -> dict[str, str]:
-        return {HEARTBEAT: self._clock.now().isoformat()}
-
-    def _write(self, tags: Mapping[str, str]) -> None:
-        self._store.runs.log(self.delivery, tags=tags)
-
-    def _put(self, tags: Mapping[str, str], event: Event) -> None:
-        """One event, with what lists and the story show of it, in one request."""
-        events = self._record.events
-        told = events if event in events else [*events, event]
-        self._write(dict(tags) | summary_tags(self._title, told) | (self._heartbeat() if self._carries else {}))
+        return {HEARTBEAT: self.clock.now().isoformat()}
 
     def _insist(self, entry: ChainEntry) -> None:
-        """Write it; until that is known, it is what is written next."""
-        tags = entry_tags(entry)
+        """Write it, with what lists and the story show of it; until that is known, it is what is written next."""
+        tags, events = entry_tags(entry), self._record.events
+        told = events if entry.link.event in events else [*events, entry.link.event]
+        tags |= summary_tags(self._title, told) | (self._heartbeat() if self.carries else {})
         self._unsure = entry
         try:
-            self._put(tags, entry.link.event)
+            self.store.log(self.delivery, tags=tags)
         except StoreRefused:
             self._unsure = None
             raise
@@ -218,7 +187,7 @@ class MlflowLedger:
         self._next = max(self._next, next_number(run.tags))
 
     def _now(self) -> StoredRun:
-        run = self._store.runs.run(self.delivery)
+        run = self.store.run(self.delivery)
         if run is None:
             raise UnknownDelivery(f"delivery {self.delivery} is no longer in MLflow", hint="see `tidegate status`")
         return run
@@ -231,7 +200,7 @@ class MlflowLedger:
                 f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",
                 hint="see `tidegate status`",
             )
-        if run.tags.get(OWNER) != self._owner:
+        if owner_of(run) != self.owner:
             raise DeliveryLost(
                 f"delivery {self.delivery} is carried on by another process",
                 hint="see `tidegate status`; this process stops",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from registry.adapters.mlflow_models import MlflowRegistry
-from registry.conventions import REVISION, SOURCE, alias_problem, is_version_number
+from registry.conventions import SOURCE, alias_problem, is_version_number
 from registry.model import AdoptionProgress, ModelVersion
-from registry.model_files import digest_files
 from registry.sources import HubSource, RunSource, source_of
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
 
 
@@ -72,15 +71,11 @@ def _from_hub(
     description: str | None,
     tell: Callable[[str], None],
 ) -> ModelVersion:
-    from registry.adapters.version_files.hugging_face import HuggingFaceHub
     from tidegate.core.adapters.extras import require
 
     require("huggingface_hub")
-    hub = HuggingFaceHub()
-    revision = hub.resolve(source)
-    tell(f"{revision.uri}: fetching its files")
-    fetched = hub.fetch(revision)
-    files = digest_files(fetched)
-    revision.require_same(files)
-    tags = {SOURCE: revision.uri, REVISION: source.revision}
-    return registry.register(name, fetched, description=description, alias=alias, files=files, tags=tags)
+    commit = source.resolved()
+    tell(f"{commit.uri}: fetching its files")
+    folder, files = commit.fetched()
+    tags = {SOURCE: commit.uri}
+    return registry.register(name, folder, description=description, alias=alias, files=files, tags=tags)

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from registry.adapters.mlflow_address import ARTIFACTS_API, PROXIED, is_server
-from registry.adapters.mlflow_store import Store, open_store
-from registry.adapters.registering.log import log_version
-from registry.adapters.version_files.adopt import adopt, fetch, survey
+from pydantic import ValidationError
+
 from registry.conventions import (
+    ADOPTED,
     DIGEST,
     MODEL_FOLDER,
     MOST_VERSIONS,
-    REPLACED,
+    SERVING_TAG,
+    SIZE,
+    SUMS,
     is_version_number,
     refuse_name,
     stage_of,
 )
-from registry.errors import DigestMismatch, NotAdopted, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
-from registry.layout import find_layout
+from registry.errors import (
+    DigestMismatch,
+    NotAdopted,
+    UnfitModel,
+    UnknownAlias,
+    UnknownModel,
+    UnknownSource,
+    UnknownVersion,
+)
+from registry.files import (
+    card_of,
+    compare,
+    digest_file,
+    digest_files,
+    find_layout,
+    places_in,
+    read_sums,
+    whole_digest,
+)
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import is_server
 from registry.model import (
     SERVING,
     AdoptionProgress,
     ModelVersion,
     Move,
-    NewVersion,
+    PendingFiles,
+    Serving,
     ServingAliases,
     StoredModel,
     StoredVersion,
@@ -38,32 +60,31 @@ from registry.model import (
     reinstated,
     taken_over_from,
 )
-from registry.model_files import compare, digest_files, read_card
+from registry.ports import Store
+from registry.registering import adopt, content_of, survey, together, upload
 from registry.sources import RunSource
-from registry.version_tags import aliases_of, digest_tags, version_of
 from tidegate.core.errors import UsageError
-from tidegate.core.text import redacted
+from tidegate.core.text import foreign, json_of
 
 MOST_NAMES = 10
 """Models, or versions of one, that a message names."""
+PROXIED, ARTIFACTS_API = "mlflow-artifacts", "/api/2.0/mlflow-artifacts/artifacts"
+"""The scheme of artifacts that the tracking server hands out itself, and where it does."""
 
 
 class MlflowRegistry:
     """Model versions and aliases, with the files that runs logged."""
 
-    def __init__(self, tracking_uri: str, registry_uri: str | None = None) -> None:
-        """`tracking_uri` is any that MLflow takes; `embedded_uri(state)` names the one on this machine.
+    def __init__(self, tracking_uri: str | Store, registry_uri: str | None = None) -> None:
+        """`tracking_uri` is any that MLflow takes, or a whole store; `embedded_uri(state)` names that of this machine.
 
         `registry_uri` is that of the store with the versions, where it is another one.
         """
-        self._uri, self._registry_uri = tracking_uri, registry_uri or tracking_uri
-
-    @cached_property
-    def _store(self) -> Store:
-        return open_store(self._uri, self._registry_uri)
+        self._store: Store = MlflowStore(tracking_uri, registry_uri) if isinstance(tracking_uri, str) else tracking_uri
+        self._sums: dict[tuple[str, str], str] = {}
 
     def resolve(self, name: str, reference: str) -> ModelVersion:
-        """The version behind an alias or a number.
+        """The version behind an alias or a number, with the digests of its files.
 
         Raises:
             UnknownModel, UnknownVersion, UnknownAlias: there is none; the message lists what there is.
@@ -73,8 +94,13 @@ class MlflowRegistry:
         """
         model, found = self._found(name, reference)
         if DIGEST not in found.tags:
-            raise _not_adopted(name, found.version)
-        return version_of(found, model)
+            raise _not_adopted(found.uri)
+        return self._with_files(_version_of(found, model), found)
+
+    def look_up(self, name: str, reference: str) -> ModelVersion:
+        """The same as its tags say it: without files, and without a digest where nobody adopted it."""
+        model, found = self._found(name, reference)
+        return _version_of(found, model)
 
     def preview(self, name: str, reference: str) -> ModelVersion:
         """As `resolve`, and without digests and files where nobody adopted the version; nothing is written.
@@ -83,15 +109,16 @@ class MlflowRegistry:
             UnfitModel: also when such a version could not be adopted.
         """
         model, found = self._found(name, reference)
-        if DIGEST in found.tags:
-            return version_of(found, model)
-        seen = survey(self._store, found)
-        return _unproven(found, model, size_bytes=seen.size_bytes, folders=seen.layout.folders)
+        version = _version_of(found, model)
+        if version.digest:
+            return self._with_files(version, found)
+        seen = survey(self._store, found, None)
+        return version.model_copy(update={"size_bytes": seen.size_bytes, "folders": seen.layout.folders})
 
     def adopt(
         self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
     ) -> ModelVersion:
-        """Note the digests of a version's files as its tags, however it was logged. Nothing is copied or moved.
+        """Note the digests of a version's files, however it was logged. No model is copied or moved.
 
         A version that has them already stays as it is, and is not read.
 
@@ -104,13 +131,12 @@ class MlflowRegistry:
         Raises:
             UnfitModel: there is no folder that tidegate serves, or there are several.
             UsageError: it was adopted before, with another folder.
+            DigestMismatch: a file was cut off, or changed while it was read.
         """
-        model, found = self._found(name, reference)
+        _, found = self._found(name, reference)
         if DIGEST not in found.tags:
-            seen = survey(self._store, found, folder)
-            adopt(self._store, found, seen, progress or (lambda *_: None))
-            return self.resolve(name, found.version)
-        version = version_of(found, model)
+            adopt(self._store, found, survey(self._store, found, folder), progress or (lambda *_: None))
+        version = self.resolve(name, found.version)
         if folder is not None and folder.strip("/") != version.folders[0]:
             raise UsageError(
                 f"{version.uri}: its folder {version.folders[0]!r} was adopted before", hint="log a new version"
@@ -118,13 +144,13 @@ class MlflowRegistry:
         return version
 
     def versions(self, name: str) -> list[ModelVersion]:
-        """Every version, oldest first; those that nobody adopted have no digests, and no size.
+        """Every version as its tags say it, oldest first, as `look_up`.
 
         Raises:
             UnknownModel: no model has that name.
         """
         model, versions = self._read(name)
-        return [version_of(each, model) if DIGEST in each.tags else _unproven(each, model) for each in versions]
+        return [_version_of(each, model) for each in versions]
 
     def register(
         self,
@@ -150,18 +176,16 @@ class MlflowRegistry:
 
         Raises:
             UnfitModel: the folder is not one that tidegate serves.
+            StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
         """
         refuse_name(name)
         files = digest_files(folder) if files is None else files
-        card = read_card(folder, files)
+        card = card_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
-        told = {**(tags or {}), **digest_tags(files, size)}
-        number = log_version(
-            self._store.log, name, folder, files, card, address=self._uri, tags=told, description=description
-        )
-        if alias is not None:
-            self.set_alias(name, alias, number)
-        return self.resolve(name, number)
+        pending = upload(self._store, name, folder, files, card)
+        told = {**(tags or {}), SIZE: str(size), DIGEST: whole_digest(files)}
+        number = self._store.add_version(name, pending, tags=told, description=description)
+        return self._aliased(name, number, alias)
 
     def register_run(
         self,
@@ -179,22 +203,24 @@ class MlflowRegistry:
             UnfitModel: there is no one folder that tidegate serves; no version was made.
         """
         refuse_name(name)
-        run = self._store.runs.run(source.run) if source.run.isascii() else None
+        run = self._store.run(source.run) if source.run.isascii() else None
         if run is None:
             raise UnknownSource(
-                f"{source.uri}: there is no such run in {redacted(self._uri)}",
+                f"{source.uri}: there is no such run in {self._store.at.shown.tracking}",
                 hint="another store: MLFLOW_TRACKING_URI",
             )
-        listed = self._store.files.listed(f"{run.artifacts.rstrip('/')}/{source.path}".rstrip("/"))
+        listed = self._store.listed(f"{run.artifacts.rstrip('/')}/{source.path}".rstrip("/"))
         if not listed:
             raise UnknownSource(f"{source.uri}: no file lies there", hint="name a folder of the run's artifacts")
         find_layout(listed)
-        new = NewVersion(name=name, source=source.uri, run=source.run, tags={}, description=description)
-        version = self.adopt(name, self._store.models.add_version(new), progress=progress)
-        if alias is None:
-            return version
-        self.set_alias(name, alias, version.version)
-        return self.resolve(name, version.version)
+        number = self._store.add_version(name, PendingFiles(source=source.uri), tags={}, description=description)
+        self.adopt(name, number, progress=progress)
+        return self._aliased(name, number, alias)
+
+    def _aliased(self, name: str, number: str, alias: str | None) -> ModelVersion:
+        if alias is not None:
+            self.set_alias(name, alias, number)
+        return self.resolve(name, number)
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Point `alias` at `version`, wherever it pointed before.
@@ -212,11 +238,11 @@ class MlflowRegistry:
         MLflow moves one alias at a time, so this may be repeated after a crash at any point.
         """
         model, versions = self._read(version.name)
-        aliases, noted = model.aliases, _replaced(version, versions)
-        replaced = taken_over_from(version.version, aliases, noted, names)
-        if replaced is not None and replaced != noted:
-            self.mark(version, {REPLACED: replaced})
-        self._move(version.name, promoted(version.version, aliases, replaced, _registered(versions), names))
+        noted = _replaced(version, versions)
+        replaced = taken_over_from(version.version, model.aliases, noted, names)
+        if replaced != noted:
+            self.mark(version, Serving(replaced=replaced).tag)
+        self._move(version.name, promoted(version.version, model.aliases, replaced, _registered(versions), names))
 
     def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, as after a rollback; previous is the one before it, where that is known."""
@@ -226,18 +252,21 @@ class MlflowRegistry:
 
     def _move(self, name: str, moves: Iterable[Move]) -> None:
         for alias, version in moves:
-            self._store.models.set_alias(name, alias, version)
+            self._store.set_alias(name, alias, version)
 
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
-        """Write tags on a version, such as why it was taken back."""
-        self._store.models.tag_version(version.name, version.version, tags)
+        """Write tags on a version, such as why it was rolled back; of `Serving` only the fields that are given."""
+        if SERVING_TAG in tags:
+            serving = Serving.of(tags).onto(Serving.of(self.tags(version)))
+            tags = {**tags, **serving.tag}
+        self._store.tag_version(version.name, version.version, tags)
 
     def tags(self, version: ModelVersion) -> dict[str, str]:
         """What is written on a version now, by us and by others."""
-        found = self._store.models.version(version.name, version.version)
+        found = self._store.version(version.name, version.version)
         if found is None:
             raise UnknownVersion(
-                f"{version.uri} is no longer in {redacted(self._registry_uri)}",
+                f"{version.uri} is no longer in {self._store.at.shown.registry}",
                 hint="register it again, or name a version that is there: `tidegate model list`",
             )
         return dict(found.tags)
@@ -252,14 +281,16 @@ class MlflowRegistry:
             DigestMismatch: the store's files are not the registered ones; names each.
         """
         if not version.digest:
-            raise _not_adopted(version.name, version.version)
+            raise _not_adopted(version.uri)
+        if whole_digest(version.files) != version.digest:
+            raise DigestMismatch(f"{version.uri}: its files do not make its digest", hint="register it again")
         folder = target / MODEL_FOLDER
         if folder.is_dir() and not compare(version.files, digest_files(folder)):
             return folder
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target, prefix=".download-") as temporary:
             fetched = Path(temporary) / MODEL_FOLDER
-            difference = compare(version.files, fetch(self._store, version, fetched))
+            difference = compare(version.files, self._fetched(version, fetched))
             if difference:
                 raise DigestMismatch(
                     f"{version.uri}: files differ from those registered: {difference}",
@@ -271,9 +302,22 @@ class MlflowRegistry:
             fetched.rename(folder)
         return folder
 
+    def _fetched(self, version: ModelVersion, target: Path) -> dict[str, str]:
+        """The digests of what was brought to `target`; files that were put there since, and have none, are not."""
+        address = self.location(version)
+        places = places_in(version.folders, self._store.listed(address))
+
+        def fetch(path: str) -> str:
+            file = target / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._store.fetch(address, places[path], file)
+            return digest_file(file)
+
+        return together(fetch, [path for path in version.files if path in places])
+
     def location(self, version: ModelVersion) -> str:
         """Where MLflow keeps the version's files: `mlflow-artifacts:/...` when it hands them out itself."""
-        return self._store.place(version.name, version.version)
+        return self._store.address(version.name, version.version)
 
     def source(self, version: ModelVersion) -> str:
         """The addresses below which a plain GET brings each of the version's files; empty when there is none.
@@ -281,12 +325,28 @@ class MlflowRegistry:
         They are tried in this order; a blank parts them. Only a tracking server that hands out artifacts itself has
         one; they carry no credentials.
         """
-        artifacts = urlsplit(self.location(version))
-        if not is_server(self._uri) or artifacts.scheme != PROXIED:
+        artifacts, server = urlsplit(self.location(version)), self._store.at.shown.tracking.rstrip("/")
+        if not is_server(server) or artifacts.scheme != PROXIED:
             return ""
-        server = redacted(self._uri).rstrip("/")
         root = f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}"
         return " ".join(f"{root}/{quote(folder)}".rstrip("/") for folder in version.folders)
+
+    def _with_files(self, version: ModelVersion, found: StoredVersion) -> ModelVersion:
+        """The same with its files, as its `SUMS` has them. Anybody who may edit the version may have written it."""
+        text = self._sums.get((version.uri, version.digest))
+        if text is None:
+            adopted = _adopted(found)
+            address = adopted["sums"] if adopted else f"{self.location(version)}/{MODEL_FOLDER}"
+            if SUMS not in self._store.listed(address):
+                raise _changed(found, f"{address} has no {SUMS}")
+            with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+                self._store.fetch(address, SUMS, Path(made, SUMS))
+                text = content_of(Path(made, SUMS), f"{found.uri}: {SUMS}").decode(errors="replace")
+        if hashlib.sha256(text.encode()).hexdigest() != version.digest:
+            raise _changed(found, f"{DIGEST} is not the digest of its {SUMS}")
+        self._sums[version.uri, version.digest] = text
+        with foreign(lambda why: _changed(found, why)):
+            return ModelVersion.model_validate(version.model_dump() | {"files": read_sums(text)})
 
     def _found(self, name: str, reference: str) -> tuple[StoredModel, StoredVersion]:
         """A version is asked for by its number: a model may have thousands."""
@@ -296,59 +356,75 @@ class MlflowRegistry:
             raise _unknown_alias(name, reference, model)
         # Python takes no number of thousands of digits.
         number = str(int(number[:20]))
-        found = self._store.models.version(name, number) if int(number) <= MOST_VERSIONS else None
+        found = self._store.version(name, number) if int(number) <= MOST_VERSIONS else None
         if found is None:
-            there = _list_versions(self._store.models.versions(name))
+            there = _list_versions(self._store.versions(name))
             raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
         return model, found
 
     def _read(self, name: str) -> tuple[StoredModel, Sequence[StoredVersion]]:
-        return self._model(name), self._store.models.versions(name)
+        return self._model(name), self._store.versions(name)
 
     def _model(self, name: str) -> StoredModel:
         refuse_name(name)
-        models = self._store.models
-        model = models.model(name)
+        model = self._store.model(name)
         if model is None:
-            near = models.names_like(_first_word(name), MOST_NAMES) or models.names_like("", MOST_NAMES)
+            # What may be right in a name that is wrong.
+            word = "".join(takewhile(str.isalnum, name))
+            near = self._store.names_like(word, MOST_NAMES) or self._store.names_like("", MOST_NAMES)
+            # A store may be that of a whole company.
+            some = f"{', '.join(near)}{' and more' if len(near) == MOST_NAMES else ''}" if near else "none"
             raise UnknownModel(
-                f"models:/{name}: no such model in {redacted(self._registry_uri)}, which has {_some(near)}",
+                f"models:/{name}: no such model in {self._store.at.shown.registry}, which has {some}",
                 hint="another store: --tracking-uri, MLFLOW_TRACKING_URI or MLFLOW_REGISTRY_URI; "
                 "a first version: `tidegate model add`",
             )
         return model
 
 
-def _first_word(name: str) -> str:
-    """What may be right in a name that is wrong."""
-    return "".join(takewhile(str.isalnum, name))
+def _version_of(found: StoredVersion, model: StoredModel) -> ModelVersion:
+    """What the tags say, when they can be true: anybody who may edit the version may have written them.
+
+    Raises:
+        UnfitModel: they cannot.
+    """
+    adopted = _adopted(found)
+    said = {
+        "name": found.name,
+        "version": found.version,
+        "digest": found.tags.get(DIGEST, ""),
+        "files": {},
+        "size_bytes": found.tags.get(SIZE, 0),
+        "aliases": tuple(sorted(alias for alias, holder in model.aliases.items() if holder == found.version)),
+        **({"folders": adopted["folders"]} if adopted else {}),
+    }
+    try:
+        return ModelVersion.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _changed(found, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _some(names: Sequence[str]) -> str:
-    """A few of them: a store may be that of a whole company."""
-    if not names:
-        return "none"
-    return f"{', '.join(names)}{' and more' if len(names) == MOST_NAMES else ''}"
+def _adopted(found: StoredVersion) -> Mapping[str, Any] | None:
+    """What is kept of a version that was adopted."""
+    if ADOPTED not in found.tags:
+        return None
+    with foreign(lambda why: _changed(found, f"{ADOPTED}: {why}")):
+        said = json_of(found.tags[ADOPTED])
+        return {"sums": str(said["sums"]), "folders": said["folders"]}
 
 
-def _not_adopted(name: str, version: str) -> NotAdopted:
-    return NotAdopted(
-        f"models:/{name}/{version}: was not registered by tidegate, so its files have no digests",
-        hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
+def _changed(found: StoredVersion, why: str) -> UnfitModel:
+    return UnfitModel(
+        f"{found.uri}: it was changed since it was registered: {why}", hint="register the model again from its source"
     )
 
 
-def _unproven(
-    found: StoredVersion, model: StoredModel, *, size_bytes: int = 0, folders: tuple[str, ...] = (MODEL_FOLDER,)
-) -> ModelVersion:
-    return ModelVersion(
-        name=found.name,
-        version=found.version,
-        digest="",
-        files={},
-        size_bytes=size_bytes,
-        aliases=aliases_of(found, model),
-        folders=folders,
+def _not_adopted(uri: str) -> NotAdopted:
+    name, _, version = uri.removeprefix("models:/").rpartition("/")
+    return NotAdopted(
+        f"{uri}: was not registered by tidegate, so its files have no digests",
+        hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
     )
 
 
@@ -357,9 +433,9 @@ def _registered(versions: Iterable[StoredVersion]) -> Collection[str]:
     return [version.version for version in versions if DIGEST in version.tags]
 
 
-def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str | None:
+def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str:
     """What is noted on it: the champion that it took over from."""
-    return next((each.tags.get(REPLACED) for each in versions if each.version == version.version), None)
+    return next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")
 
 
 def _list_versions(versions: Sequence[StoredVersion]) -> str:

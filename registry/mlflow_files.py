@@ -1,22 +1,18 @@
-"""Files wherever MLflow's own client reads and writes them: behind a tracking server, in object stores, in volumes."""
+"""Files wherever MLflow's artifact repositories reach: on this machine, behind a server, in object stores."""
 
 from __future__ import annotations
 
 import logging
 import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-from registry.adapters.mlflow_calls import load_mlflow
-from registry.adapters.mlflow_library import store_errors
-from registry.adapters.version_files.folder import FolderFiles
-from registry.errors import RegistryError, StoreUnreachable
+from registry.errors import RegistryError, StoreUnreachable, first_line
 from tidegate.core.errors import TidegateError, UsageError, without_credentials
 
 if TYPE_CHECKING:
@@ -24,10 +20,8 @@ if TYPE_CHECKING:
 
 MOST_FILES = 10_000
 """Of a version or a delivery, its folders included."""
-PARTIAL, RANGE_BEHIND_THE_END = 206, 416
 ATTEMPTS = 4
-PAUSE_SECONDS = 2.0
-"""Before the third attempt to get one more byte; the second comes at once, and each further pause is twice as long."""
+"""To bring one file: MLflow's client does not go on with what broke off."""
 
 
 class Provider(NamedTuple):
@@ -66,18 +60,17 @@ _AZURE_PLACE = re.compile(
 )
 
 
-class LibraryFiles:
-    """An `ArtifactFiles`."""
+class MlflowFiles:
+    """The files of one store with runs, which knows who hands them out."""
 
     def __init__(self, uri: str) -> None:
-        """`uri` is that of the store, which knows who hands out artifacts."""
         self._uri = uri
         self._open = lru_cache(maxsize=16)(self._opened)
 
     def listed(self, address: str) -> Mapping[str, int]:
-        with self._errors(address):
-            repository = self._open(address)
-            files: dict[str, int] = {}
+        """As `Store.listed`."""
+        with provider_errors(address):
+            repository, files = self._open(address), dict[str, int]()
             folders, named = [""], set[str]()
             while folders and len(files) + len(named) <= MOST_FILES:
                 for file in repository.list_artifacts(folders.pop() or None):
@@ -91,25 +84,31 @@ class LibraryFiles:
                 f"{address} has more than {MOST_FILES} files and folders",
                 hint="log the version again without the files that it does not need",
             )
+        for path in files:
+            refuse_leading_out(address, path)
         # A container that is a file system has an empty object in each folder's place.
-        return {path: size for path, size in files.items() if path not in named}
+        return {path: size for path, size in sorted(files.items()) if path not in named}
 
-    def parts(self, address: str, path: str, near: Path | None = None) -> Iterator[bytes]:
-        with self._errors(address):
-            from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
+    def fetch(self, address: str, path: str, target: Path) -> None:
+        """As `Store.fetch`; what broke off is begun again."""
+        refuse_leading_out(address, path)
+        from urllib3.exceptions import HTTPError
 
-            repository = self._open(address)
-            if isinstance(repository, HttpArtifactRepository):
-                yield from _streamed(repository.artifact_uri, path)
+        for attempt in range(ATTEMPTS):
+            try:
+                with provider_errors(address):
+                    # Not `download_artifacts`: its threads would outlive a Ctrl-C.
+                    self._open(address)._download_file(path, str(target))  # type: ignore[no-untyped-call]
+            except HTTPError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
                 return
-            with tempfile.TemporaryDirectory(prefix=".download-", dir=near) as folder:
-                # Not `download_artifacts`: its threads would outlive a Ctrl-C.
-                repository._download_file(path, str(Path(folder, "file")))  # type: ignore[no-untyped-call]
-                yield from FolderFiles().parts(folder, "file")
 
     def put(self, address: str, path: str, file: Path) -> None:
+        """As `Store.put`."""
         folder, _, name = path.rpartition("/")
-        with self._errors(address), tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+        with provider_errors(address), tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             # MLflow keeps a file under its own name.
             named = Path(made, name)
             named.symlink_to(file.absolute())
@@ -120,23 +119,19 @@ class LibraryFiles:
 
         return get_artifact_repository(blob_address(address), tracking_uri=self._uri, registry_uri=self._uri)
 
-    @contextmanager
-    def _errors(self, address: str) -> Iterator[None]:
-        provider = PROVIDERS.get(urlsplit(address).scheme)
-        if provider is None:
-            with store_errors(self._uri):
-                yield
-            return
-        load_mlflow()
-        for name in (*provider.loggers, "urllib3"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        try:
-            yield
-        except (TidegateError, ModuleNotFoundError):
-            raise
-        except Exception as error:
-            said = without_credentials((str(error).strip().splitlines() or [type(error).__name__])[0])
-            raise StoreUnreachable(f"{address}: {said[:200]}", hint=provider.credentials) from error
+
+def local_folder(address: str) -> Path | None:
+    """The folder that an artifact address means; None when it is not on this machine."""
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path)) if parts.netloc in ("", "localhost") else None
+    return Path(address) if address.startswith("/") else None
+
+
+def clients_of(address: str) -> tuple[str, ...]:
+    """The packages that read what lies there, of those that not everybody has."""
+    provider = PROVIDERS.get(urlsplit(address).scheme)
+    return provider.packages if provider else ()
 
 
 def blob_address(address: str) -> str:
@@ -157,35 +152,29 @@ def blob_address(address: str) -> str:
     return f"wasbs://{found[1]}.blob.{found[2]}{unquote(path) if parts.scheme.startswith('abfs') else path}"
 
 
-def _streamed(folder: str, path: str) -> Iterator[bytes]:
-    """A file's bytes, by MLflow's own requests. A connection that breaks is gone on with where it broke."""
-    from mlflow.exceptions import MlflowException
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.request_utils import augmented_raise_for_status
-    from mlflow.utils.rest_utils import http_request
-    from urllib3.exceptions import HTTPError
+def refuse_leading_out(address: str, path: str) -> None:
+    """Any text may be a name in a store, and files are written here by theirs.
 
-    had, tried = 0, 0
-    while True:
-        before = had
-        headers = {"Range": f"bytes={had}-", "Accept-Encoding": "identity"} if had else None
-        try:
-            creds = get_default_host_creds(folder)  # type: ignore[no-untyped-call]
-            answer = http_request(creds, f"/{quote(path)}", "GET", stream=True, extra_headers=headers)  # type: ignore[no-untyped-call]
-            if had and answer.status_code == RANGE_BEHIND_THE_END:
-                return
-            augmented_raise_for_status(answer)  # type: ignore[no-untyped-call]
-            # Not every server goes on where it is told to.
-            skip = 0 if answer.status_code == PARTIAL else had
-            for part in answer.iter_content():
-                if len(part) > skip:
-                    had += len(part) - skip
-                    yield part[skip:]
-                skip = max(0, skip - len(part))
-        except (HTTPError, MlflowException):
-            tried = 0 if had > before else tried + 1
-            if tried >= ATTEMPTS:
-                raise
-            time.sleep(PAUSE_SECONDS * 2 ** (tried - 2) if tried > 1 else 0.0)
-        else:
-            return
+    Raises:
+        RegistryError: the path is none of a file below the address.
+    """
+    if {"", ".", ".."} & set(path.split("/")) or "\\" in path:
+        raise RegistryError(f"{address} has a file named {path!r}", hint="log the version again with plain file names")
+
+
+@contextmanager
+def provider_errors(address: str) -> Iterator[None]:
+    """Say in one line what the client of an object store raises; other addresses are the caller's."""
+    provider = PROVIDERS.get(urlsplit(address).scheme)
+    if provider is None:
+        yield
+        return
+    for name in (*provider.loggers, "urllib3"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        yield
+    except (TidegateError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        said = without_credentials(first_line(error))
+        raise StoreUnreachable(f"{address}: {said}", hint=provider.credentials) from error

@@ -6,7 +6,6 @@ It asks servers with `requests`, by an adapter and a retry policy that are looke
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT
 from mlflow.utils import request_utils
 from requests import PreparedRequest, Response
 from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, SSLError
 from urllib3.response import BaseHTTPResponse
 
-from registry.adapters.mlflow_address import CHECK, TAKES_NOT, TIMEOUT, TRANSFER_SECONDS
-from registry.errors import StoreRefused, StoreUnreachable
+from registry.errors import CHECK, TAKES_NOT, StoreRefused, StoreUnreachable, first_line
 from tidegate.core.text import json_of
 
 MADE_ONCE = re.compile(r"/(runs/create|logged-models|model-versions/create)$")
@@ -53,6 +52,8 @@ PROBLEMS = (
     (re.compile(r"(.*TLS certificate.*)"), "{}", f"check MLFLOW_TRACKING_SERVER_CERT_PATH; {CERTIFICATE}"),
 )
 """What OpenSSL and `requests` say, what we do, and what a person can do about it."""
+TRANSFER_SECONDS = 120.0
+"""Of silence in the middle of a file: a store may take its time to put it away."""
 PART_BYTES = 1 << 20
 MOST_BYTES = 64 << 20
 """Of an answer that is no file: a thousand deliveries with all their events have 40 MB."""
@@ -84,7 +85,7 @@ class Retries(request_utils.Retry):  # type: ignore[name-defined, misc]  # MLflo
     ) -> Retries:
         again: Retries = super().increment(method, url, response, error, *context, **named)
         now = time.monotonic()
-        again._until = self._until or now + float(os.environ[TIMEOUT])
+        again._until = self._until or now + float(MLFLOW_HTTP_REQUEST_TIMEOUT.get())  # type: ignore[no-untyped-call]
         untouched = response.status == UNTOUCHED if response else error and self._is_connection_error(error)
         once = method == "POST" and MADE_ONCE.search(urlsplit(url or "").path)
         pause = (response and again.get_retry_after(response)) or again.get_backoff_time()
@@ -113,12 +114,10 @@ def what_failed(place: str, said: str, cause: BaseException) -> StoreUnreachable
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             content = json_of(answer.content)
             told, code = str(content["message"]), str(content.get("error_code", ""))
-        told = (told.strip().splitlines() or ["nothing more"])[0][:200]
-        hint = HINTS.get(answer.status_code, CHECK)
-        told = f"{place}: answered {answer.status_code}: {told}"
+        told = f"{place}: answered {answer.status_code}: {first_line(told)}"
         if answer.status_code in PASSING:
             return StoreUnreachable(told, hint=CHECK)
-        return StoreRefused(told, hint=hint, code=code, status=answer.status_code)
+        return StoreRefused(told, hint=HINTS.get(answer.status_code, CHECK), code=code, status=answer.status_code)
     for pattern, problem, hint in PROBLEMS:
         if found := pattern.search(said):
             return StoreUnreachable(f"{place}: {problem.format(found[1].strip())}", hint=hint)
@@ -134,7 +133,7 @@ class Adapter(request_utils.TCPKeepAliveHTTPAdapter):
     def send(  # type: ignore[override]  # MLflow gives one number
         self, request: PreparedRequest, stream: bool = False, timeout: float = 0, **named: Any
     ) -> Response:
-        seconds = float(os.environ[TIMEOUT])
+        seconds = float(MLFLOW_HTTP_REQUEST_TIMEOUT.get())  # type: ignore[no-untyped-call]
         if stream or request.method == "PUT":
             seconds = max(seconds, TRANSFER_SECONDS)
         _asked.last = None

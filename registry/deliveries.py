@@ -9,15 +9,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
 from uuid import uuid4
 
-from registry.adapters.mlflow_ledger import NOT_ENDED, MlflowLedger
-from registry.adapters.mlflow_runs import summary_of
-from registry.adapters.mlflow_store import Store, open_store
-from registry.adapters.processes import may_act, this_machine
 from registry.chain import Believed, ChainFinding, Seal
 from registry.conventions import (
     CHAMPION,
@@ -28,9 +22,10 @@ from registry.conventions import (
     MACHINE,
     MODEL,
     MOST_ARTIFACT_BYTES,
+    NOT_ENDED,
     ON_TRIAL,
     OUTCOME,
-    OWNER,
+    OWNER_PREFIX,
     PATIENCE,
     PID,
     REASON,
@@ -39,19 +34,13 @@ from registry.conventions import (
     experiment_name,
 )
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
-from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
-from registry.ownership import (
-    CLAIM_SECONDS,
-    LIVE_SECONDS,
-    Claim,
-    Standing,
-    claims_in,
-    contest,
-    life_of,
-    standing,
-    why_dead,
-)
-from registry.record import LedgerRecord, read_events, read_record
+from registry.ledger import MlflowLedger
+from registry.mlflow import MlflowStore
+from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
+from registry.ownership import LIVE_SECONDS, Carrier, claims_of, contest, life_of, owner_of, summary_of, why_dead
+from registry.ports import Store
+from registry.processes import may_act, this_machine
+from registry.record import LedgerRecord, read_record
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
 
@@ -70,13 +59,10 @@ LOOK_SECONDS = 0.1
 """Between two looks at the others."""
 SIGN_SECONDS = 2.0
 """Between two looks for a sign of life."""
-
-
-class Keys(TypedDict):
-    """How a ledger's events are signed, and whose signatures are asked for."""
-
-    seal: Seal | None
-    believed: Believed | None
+ID_CHARACTERS = 32
+"""Of a run's id in MLflow."""
+SHORT_ID = 8
+"""Characters of it that lists show."""
 
 
 class MlflowDeliveries:
@@ -84,7 +70,7 @@ class MlflowDeliveries:
 
     def __init__(
         self,
-        tracking_uri: str,
+        store: Store | str,
         clock: Clock | None = None,
         *,
         host: str | None = None,
@@ -92,25 +78,19 @@ class MlflowDeliveries:
         sleep: Callable[[float], None] = time.sleep,
         seal: Seal | None = None,
         believed: Believed | None = None,
-        store: Store | None = None,
     ) -> None:
-        """`host` and `pid` say who opens; they are this process unless given. `seal` signs what it writes, and
-        `believed` are those whose signatures are asked for. `store` is the one at the address.
+        """`store` may be its address. `host` and `pid` say who opens; they are this process unless given. `seal` signs
+        what it writes, and `believed` are those whose signatures are asked for.
         """
-        self._keys: Keys = {"seal": seal, "believed": believed}
-        self._given = store
+        self._store: Store = MlflowStore(store) if isinstance(store, str) else store
+        self._seal, self._believed = seal, believed
         self._gone: set[str] = set()
         self._told: set[str] = set()
         self._watch = Watch()
-        self._uri = tracking_uri
         self._clock = clock or SystemClock()
         self._host, self._machine = host or socket.gethostname(), host or this_machine()
         self._pid = pid or os.getpid()
         self._sleep = sleep
-
-    @cached_property
-    def _store(self) -> Store:
-        return self._given or open_store(self._uri)
 
     def open_delivery(
         self,
@@ -121,6 +101,7 @@ class MlflowDeliveries:
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
+        golden: GoldenSet | None = None,
     ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
 
@@ -128,9 +109,10 @@ class MlflowDeliveries:
             version: what is delivered.
             champion: the version that serves now.
             spec_digest: of the file that describes the delivery.
-            patience: how long nothing may be heard of it, when many processes will carry it one after the other.
+            patience: how long it may be silent, when many processes will carry it one after the other.
             engines: the names of what is delivered and what serves, where these are not their versions' numbers.
             key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
+            golden: the prompts that it asks both versions.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
@@ -148,10 +130,12 @@ class MlflowDeliveries:
             self._win(run.id, version.name)
         # Whatever it was: a run that stays open would look like a delivery.
         except BaseException:
-            self._withdraw(run.id)
+            # One that cannot be withdrawn has no heartbeat, so others take it for dead.
+            with suppress(StoreUnreachable):
+                self._store.delete_run(run.id)
             raise
-        owner = run.tags[OWNER]
-        return MlflowLedger(self._store, run, self._clock, owner=owner, over=frozenset(self._gone), **self._keys)
+        self._name_inputs(run.id, version, golden)
+        return self._ledger(run, over=frozenset(self._gone))
 
     def refuse_live(self, name: str) -> None:
         """Look for a live delivery of the model; those that died stay as they are.
@@ -173,38 +157,44 @@ class MlflowDeliveries:
         Raises:
             UnknownDelivery: no ledger has that id.
         """
-        run, writer = self._run(delivery), _writer()
-        return MlflowLedger(self._store, run, self._clock, writer=writer, carries=carries, **self._keys)
+        return self._ledger(self._run(delivery), writer=_writer(), carries=carries)
 
     def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
+
+        MLflow lets nobody set a parameter again: of several, one gets the next number.
 
         Raises:
             Refused: it is over, or a process still shows that it carries it.
             UnknownDelivery: no ledger has that id.
         """
-        # One look for all: who replaced the owner after it must not be replaced for having been silent before.
-        run, known, dead = self._given_up(delivery)
-        claim = Claim(mark=uuid4().hex, made=self._clock.now(), over=run.tags.get(OWNER, ""))
-        self._claim(claim, known, dead)
-        marks = {
-            OWNER: claim.mark,
-            HOST: self._host,
-            PID: str(self._pid),
-            MACHINE: self._machine,
-            HEARTBEAT: self._clock.now().isoformat(),
-            PATIENCE: f"{patience.total_seconds():g}",
-            KEY: key or "",
-        }
-        self._store.runs.log(delivery, tags=marks | claim.withdrawn)
+        before, known = self._given_up(delivery)
+        carrier = Carrier(
+            mark=uuid4().hex,
+            at=self._clock.now(),
+            host=self._host,
+            pid=self._pid,
+            machine=self._machine,
+            patience_seconds=patience.total_seconds(),
+            key=key,
+        )
+        said = carrier.model_dump_json()
+        if self._store.claim(delivery, f"{OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
+            raise Refused(
+                f"delivery {delivery} of {known.name} is being carried on by another process",
+                hint="see `tidegate status`",
+            )
         run = self._run(delivery)
-        if run.tags.get(OWNER) != claim.mark:
-            raise _refusal(summary_of(run))
-        over = frozenset({claim.over} - {""})
-        return MlflowLedger(self._store, run, self._clock, writer=_writer(), owner=claim.mark, over=over, **self._keys)
+        _refuse_ended(run)
+        return self._ledger(run, writer=_writer(), over=frozenset({owner_of(before)}))
 
-    def _given_up(self, delivery: str) -> tuple[StoredRun, DeliverySummary, Collection[Claim]]:
-        """A delivery as it is once it is clear that no process carries it, and claims whose processes died too.
+    def _ledger(
+        self, run: StoredRun, *, writer: str = "", carries: bool = True, over: frozenset[str] = frozenset()
+    ) -> MlflowLedger:
+        return MlflowLedger(self._store, run, self._clock, writer, carries, over, self._seal, self._believed)
+
+    def _given_up(self, delivery: str) -> tuple[StoredRun, DeliverySummary]:
+        """A delivery as it is once it is clear that no process carries it.
 
         Raises:
             Refused: it is over, or a process carries it.
@@ -212,21 +202,14 @@ class MlflowDeliveries:
         while True:
             run = self._run(delivery)
             known = summary_of(run)
-            if known.ended is not None:
-                raise Refused(
-                    f"delivery {delivery} is over: {known.outcome}: {known.reason}",
-                    hint="`tidegate deliver` begins another",
-                )
-            # One that many processes carry may have none just now; while one works, it is heard of every few seconds.
+            _refuse_ended(run)
+            # One that many processes carry may have none just now; one that works is heard of every few seconds.
             patience = min(known.patience_seconds, LIVE_SECONDS)
             life = self._life(known.model_copy(update={"patience_seconds": patience}))
             if life is Life.ALIVE:
                 raise _refusal(known)
-            claims = [each for each in claims_in(run.tags) if each.over == run.tags.get(OWNER, "")]
-            now = self._clock.monotonic()
-            watched = min((self._watch.sees(each.mark, each, now)[0] for each in claims), default=WATCH_SECONDS)
-            if life is Life.DEAD and watched >= WATCH_SECONDS:
-                return run, known, claims
+            if life is Life.DEAD:
+                return run, known
             self._wait_for_signs(known)
 
     def _wait_for_signs(self, other: DeliverySummary) -> None:
@@ -238,45 +221,11 @@ class MlflowDeliveries:
         self._told.add(other.id)
         self._sleep(SIGN_SECONDS)
 
-    def _claim(self, claim: Claim, known: DeliverySummary, dead: Collection[Claim]) -> None:
-        """Return once nobody else may carry the delivery on. A claim that is refused is withdrawn.
-
-        Raises:
-            Refused: somebody else does, or came first.
-        """
-        until = self._clock.monotonic() + CLAIM_SECONDS
-        self._store.runs.log(known.id, tags=claim.tag)
-        try:
-            self._wait_for(claim, known, dead, until)
-        except BaseException:
-            # One that cannot be withdrawn runs out by itself.
-            with suppress(StoreUnreachable):
-                self._store.runs.log(known.id, tags=claim.withdrawn)
-            raise
-
-    def _wait_for(self, claim: Claim, known: DeliverySummary, dead: Collection[Claim], until: float) -> None:
-        while True:
-            run = self._run(known.id)
-            if run.status != NOT_ENDED:
-                raise Refused(
-                    f"delivery {known.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}",
-                    hint="`tidegate deliver` begins another",
-                )
-            where = standing(claim, run.tags, dead)
-            if where is Standing.LOST or self._clock.monotonic() > until:
-                raise Refused(
-                    f"delivery {known.id} of {known.name} is being carried on by another process",
-                    hint="see `tidegate status`",
-                )
-            if where is Standing.WON:
-                return
-            self._sleep(LOOK_SECONDS)
-
     def whole_id(self, given: str) -> str:
         """The id of the one delivery whose id begins with `given`, as lists show it; a whole id is taken as it is.
 
         Raises:
-            UnknownDelivery: no delivery of a registered model has such an id.
+            UnknownDelivery: no delivery has such an id.
             UsageError: several have, or it is shorter than lists show it.
         """
         if len(given) >= ID_CHARACTERS:
@@ -286,8 +235,8 @@ class MlflowDeliveries:
                 f"delivery: found {given!r}; expected an id, or at least its first {SHORT_ID} characters",
                 hint="`tidegate status --last 20` lists them",
             )
-        names = self._store.models.names_like("", MOST_MODELS)
-        found = sorted({run.id for name in names for run in self._runs(name) if run.id.startswith(given)})
+        runs = self._store.runs_like(given) if given.isascii() and given.replace("-", "").isalnum() else []
+        found = sorted(run.id for run in runs if run.id.startswith(given) and MODEL in run.tags)
         if len(found) > 1:
             raise UsageError(
                 f"delivery: found {given}, with which {len(found)} ids begin; expected one of {', '.join(found)}",
@@ -319,12 +268,12 @@ class MlflowDeliveries:
 
     def events(self, delivery: str) -> list[Event]:
         """What a delivery's ledger holds, oldest first."""
-        return read_events(self._run(delivery).tags)
+        return read_record(self._run(delivery).tags).events
 
     def record(self, delivery: str) -> tuple[LedgerRecord, list[ChainFinding]]:
         """The chain of a delivery as it stands, and everything that shows that it is not what was written."""
         record = read_record(self._run(delivery).tags)
-        return record, record.findings(delivery, self._keys["believed"])
+        return record, record.findings(delivery, self._believed)
 
     def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> list[Path]:
         """Copy the files below one folder of a delivery's artifacts; none when there is no such folder or delivery.
@@ -334,10 +283,13 @@ class MlflowDeliveries:
         Raises:
             NotGenuine: one of them is larger than any that is kept.
         """
-        run = self._store.runs.run(delivery)
-        found = self._store.artifacts.files(run, folder) if run else {}
+        run = self._store.run(delivery)
+        if run is None:
+            return []
+        listed = self._store.listed(f"{run.artifacts.rstrip('/')}/{folder}")
+        found = {f"{folder}/{path}": size for path, size in listed.items()}
         for path, size in found.items():
-            if run is None or (named is not None and path not in named):
+            if named is not None and path not in named:
                 continue
             if size > MOST_ARTIFACT_BYTES:
                 raise NotGenuine(
@@ -345,7 +297,8 @@ class MlflowDeliveries:
                     f"{MOST_ARTIFACT_BYTES:,}",
                     hint="find out who wrote it into the run's artifacts; then deliver the version again",
                 )
-            self._bring(run, path, into / path)
+            (into / path).parent.mkdir(parents=True, exist_ok=True)
+            self._store.fetch(run.artifacts, path, into / path)
         return [into / path for path in found]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
@@ -359,13 +312,9 @@ class MlflowDeliveries:
     def _life(self, delivery: DeliverySummary) -> Life:
         return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=may_act)
 
-    def _bring(self, run: StoredRun, path: str, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._store.artifacts.download(run, path, target)
-
     def _run(self, delivery: str) -> StoredRun:
         # Bytes of a command line that are no text are refused by some stores, and looked for by others.
-        run = self._store.runs.run(delivery) if delivery.isascii() else None
+        run = self._store.run(delivery) if delivery.isascii() else None
         if run is None or MODEL not in run.tags:
             raise _unknown(delivery)
         return run
@@ -382,7 +331,6 @@ class MlflowDeliveries:
             MACHINE: self._machine,
             HEARTBEAT: now.isoformat(),
             STATE: OPENING,
-            OWNER: uuid4().hex,
             **({CHAMPION: champion.version} if champion else {}),
             **more,
         }
@@ -393,18 +341,16 @@ class MlflowDeliveries:
             "champion": champion.version if champion else "none",
             "spec_digest": spec_digest,
         }
-        return self._store.runs.create_run(
-            experiment_name(version.name),
-            name=f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}",
-            started=round(now.timestamp() * 1000),
-            tags=tags,
-            params=params,
+        name = f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}"
+        started = round(now.timestamp() * 1000)
+        return self._store.create_run(
+            experiment_name(version.name), name=name, started=started, tags=tags, params=params
         )
 
     def _win(self, run_id: str, name: str) -> None:
         """Return when no other delivery of the model can go on; see `contest`.
 
-        MLflow has no compare-and-set, so nobody can take a lock: everyone writes first and looks second.
+        Nobody can take a lock before there is a run: everyone writes first and looks second.
         """
         begun = beaten = self._clock.monotonic()
         while True:
@@ -417,17 +363,18 @@ class MlflowDeliveries:
             if winner is not None or now - begun > PATIENCE_SECONDS:
                 raise _refusal(winner or others[0][0])
             if now - beaten >= BEAT_SECONDS:
-                self._store.runs.log(run_id, tags={HEARTBEAT: self._clock.now().isoformat()})
+                self._store.log(run_id, tags={HEARTBEAT: self._clock.now().isoformat()})
                 beaten = now
             self._sleep(LOOK_SECONDS)
-        self._store.runs.log(run_id, tags={STATE: RUNNING})
+        self._store.log(run_id, tags={STATE: RUNNING})
 
-    def _withdraw(self, run_id: str) -> None:
-        """A delivery that never began leaves nothing in the lists."""
-        try:
-            self._store.runs.delete_run(run_id)
-        except StoreUnreachable:
-            return  # its heartbeat never moves again, so others take it for dead
+    def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
+        """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
+        with suppress(StoreUnreachable):
+            found = self._store.version(version.name, version.version)
+            logged = found.logged if found else ""
+            if logged or golden:
+                self._store.log_inputs(run_id, logged, golden)
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """Those that live, or may live, with whether each has won; those that died are closed on the way."""
@@ -440,10 +387,9 @@ class MlflowDeliveries:
             if self._life(delivery) is not Life.DEAD:
                 yield delivery, run.tags.get(STATE) != OPENING
             else:
-                self._gone.add(run.tags.get(OWNER, ""))
-                MlflowLedger(self._store, run, self._clock).close(
-                    delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
-                )
+                self._gone.add(delivery.owner)
+                outcome, reason = delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
+                MlflowLedger(self._store, run, self._clock).close(outcome, reason)
 
     def _readable(self, runs: Iterable[StoredRun]) -> Iterator[tuple[StoredRun, DeliverySummary]]:
         """Those that are deliveries; every other one is told of once."""
@@ -456,19 +402,19 @@ class MlflowDeliveries:
                 self._told.add(run.id)
 
     def _runs(self, name: str, last: int | None = None, *, status: str | None = None) -> Sequence[StoredRun]:
-        return self._store.runs.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
-
-
-ID_CHARACTERS = 32
-"""Of a run's id in MLflow."""
-SHORT_ID = 8
-"""Characters of it that lists show."""
-MOST_MODELS = 1000
-"""Whose deliveries are looked through for the beginning of an id."""
+        return self._store.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
 
 
 def _unknown(delivery: str) -> UnknownDelivery:
     return UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status --last 20` lists them")
+
+
+def _refuse_ended(run: StoredRun) -> None:
+    if run.status != NOT_ENDED:
+        raise Refused(
+            f"delivery {run.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}",
+            hint="`tidegate deliver` begins another",
+        )
 
 
 def _writer() -> str:

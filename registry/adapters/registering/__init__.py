@@ -1,1 +1,0 @@
-"""A Hugging Face folder becomes a model version, laid out as `mlflow.transformers` would, whichever store takes it."""

@@ -1,1 +1,0 @@
-"""The files of model versions: in folders, behind MLflow servers, in buckets."""

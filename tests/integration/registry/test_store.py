@@ -1,0 +1,171 @@
+"""What every `Store` promises: the one in memory that other tests stand on, and MLflow however it is reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from registry.conventions import experiment_name
+from registry.errors import RegistryError, StoreRefused, StoreUnreachable
+from registry.mlflow import MlflowStore
+from registry.model import GoldenSet, Metric, StoredRun
+from registry.ports import Store
+from tidegate.testing import MemoryStore
+
+STORES = ["memory", "tracking_uri", "server", pytest.param("guarded", marks=pytest.mark.slow(reason="one more server"))]
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> Store:
+    return MemoryStore() if request.param == "memory" else MlflowStore(request.getfixturevalue(request.param))
+
+
+Begin = Callable[..., StoredRun]
+
+
+@pytest.fixture
+def begin(store: Store, name: str) -> Begin:
+    def run(started: int = 1, **tags: str) -> StoredRun:
+        return store.create_run(experiment_name(name), name="r", started=started, tags=tags, params={"p": "1"})
+
+    return run
+
+
+def now(store: Store, run: StoredRun) -> StoredRun:
+    found = store.run(run.id)
+    assert found is not None
+    return found
+
+
+def test_a_run_is_read_back_as_it_was_written(store: Store, begin: Begin) -> None:
+    run = begin(a="1")
+    assert (run.status, run.started, run.ended, run.is_deleted, run.tags["a"]) == ("RUNNING", 1, None, False, "1")
+    at = [
+        Metric(name="eu/latency.p95", value=0.5, at=7, step=3),
+        Metric(name="eu/latency.p95", value=0.6, at=8, step=4),
+    ]
+    store.log(run.id, tags={"a": "2", "b": "é" * 4000}, metrics=at)
+    store.log_inputs(run.id, "", GoldenSet(name="golden.jsonl", digest="d" * 64))
+    store.end_run(run.id, "FINISHED", ended=9)
+    read = now(store, run)
+    assert (read.status, read.ended, read.tags["a"], len(read.tags["b"])) == ("FINISHED", 9, "2", 4000)
+    assert read.params["p"] == "1"
+
+
+@pytest.mark.parametrize("id", ["0" * 32, "none", "../x"])
+def test_a_run_that_nobody_made_is_none(store: Store, id: str) -> None:
+    assert store.run(id) is None
+
+
+def test_runs_are_found_newest_first_by_tags_and_status(store: Store, begin: Begin, name: str) -> None:
+    assert store.search_runs(experiment_name(name), {}) == []
+    first, second, other = begin(1, model="m"), begin(2, model="m"), begin(3, model="n")
+    store.end_run(first.id, "FINISHED", ended=4)
+
+    def found(tags: dict[str, str], **asked: object) -> list[str]:
+        return [run.id for run in store.search_runs(experiment_name(name), tags, **asked)]  # type: ignore[arg-type]
+
+    assert found({"model": "m"}) == [second.id, first.id]
+    assert found({"model": "m"}, status="RUNNING") == [second.id]
+    assert found({}, last=1) == [other.id]
+    store.delete_run(other.id)
+    assert found({}) == [second.id, first.id]
+    assert now(store, other).is_deleted
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(store: Store, begin: Begin) -> None:
+    run = begin()
+    assert run.id in [each.id for each in store.runs_like(run.id[:8])]
+    assert store.runs_like("f" * 32) == []
+
+
+def test_of_several_that_claim_at_once_one_has_it_and_all_hear_who(store: Store, begin: Begin) -> None:
+    run, racers = begin(), 4
+    start = Barrier(racers)
+
+    def race(number: int) -> str:
+        start.wait(60)
+        return store.claim(run.id, "owner.1", f"process {number}")
+
+    with ThreadPoolExecutor(racers) as pool:
+        [one] = set(pool.map(race, range(racers)))
+    assert now(store, run).params["owner.1"] == one == store.claim(run.id, "owner.1", "late")
+    assert store.claim(run.id, "owner.2", "late") == "late"
+
+
+def test_a_deleted_run_takes_nothing(store: Store, begin: Begin) -> None:
+    run = begin()
+    store.delete_run(run.id)
+    with pytest.raises(StoreUnreachable):
+        store.log(run.id, tags={"a": "1"})
+
+
+def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) -> None:
+    assert (store.model(name), store.names_like(name, 9)) == (None, [])
+    for number in ("1", "2"):
+        files = store.begin_files(experiment_name(name), name, "Llama", {"a": "b"})
+        assert [each.tags["a"] for each in store.pending_files(experiment_name(name))] == ["b"]
+        assert store.add_version(name, files, tags={"number": number}, description="d") == number
+        assert store.pending_files(experiment_name(name)) == []
+        assert store.address(name, number) == files.address
+        found = store.version(name, number)
+        assert found is not None
+        assert found.logged == files.id
+    store.set_alias(name, "champion", "1")
+    store.set_alias(name, "champion", "2")
+    store.set_alias(name, "previous", "1")
+    store.set_alias(name, "previous", None)
+    store.tag_version(name, "1", {"number": "one", "more": "x"})
+    assert [each.tags for each in store.versions(name)] == [{"number": "one", "more": "x"}, {"number": "2"}]
+    model = store.model(name)
+    assert model is not None
+    assert (model.aliases, store.version(name, "3")) == ({"champion": "2"}, None)
+    assert store.names_like(name[3:].upper(), 9) == [name]
+
+
+def test_what_was_begun_and_is_abandoned_is_gone(store: Store, name: str) -> None:
+    files = store.begin_files(experiment_name(name), name, "Llama", {})
+    store.abandon_files(files)
+    assert store.pending_files(experiment_name(name)) == []
+    assert store.model(name) is None
+
+
+def test_files_are_listed_with_their_sizes_and_read_as_they_were_put(
+    store: Store, begin: Begin, tmp_path: Path
+) -> None:
+    run = begin()
+    assert store.listed(f"{run.artifacts}/none") == {}
+    contents = {"a.json": b"{}", "model/deep er/empty": b"", "model/weights": os.urandom(3 << 20)}
+    for path, content in contents.items():
+        (tmp_path / "source").write_bytes(content)
+        store.put(run.artifacts, path, tmp_path / "source")
+        # What is put twice is there once.
+        store.put(run.artifacts, path, tmp_path / "source")
+    assert dict(store.listed(run.artifacts)) == {path: len(content) for path, content in contents.items()}
+    assert list(store.listed(f"{run.artifacts}/model")) == ["deep er/empty", "weights"]
+    for path, content in contents.items():
+        store.fetch(run.artifacts, path, tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == content
+
+
+@pytest.mark.parametrize("path", ["none", "model/none"])
+def test_a_file_that_is_not_there_is_told_in_one_line(store: Store, begin: Begin, tmp_path: Path, path: str) -> None:
+    with pytest.raises(StoreUnreachable) as caught:
+        store.fetch(begin().artifacts, path, tmp_path / "got")
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["../secret", "report/../../secret", "/etc/passwd", ""])
+def test_no_file_outside_of_an_address_is_read(begin: Begin, store: Store, tmp_path: Path, path: str) -> None:
+    run = begin()
+    (tmp_path / "secret").write_text("secret")
+    store.put(run.artifacts, "report/secret", tmp_path / "secret")
+    with pytest.raises((RegistryError, StoreRefused)):
+        store.fetch(f"{run.artifacts}/report", path, tmp_path / "stolen")
+    assert not (tmp_path / "stolen").exists()
