@@ -1,4 +1,4 @@
-"""What a program does with tidegate: the use cases of `tidegate.app`, in an event loop of its own and without signals.
+"""What a program does with tidegate: what commands do, in an event loop of its own and without signals.
 
 `plan` decides, `connect` says what a delivery runs on, `deliver`, `resume`, `rollback` and `status` do what the
 commands of these names do.
@@ -31,7 +31,6 @@ from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
-from tidegate.app.plan import plan_for, resolve_plan
 from tidegate.carrying import Carrying
 from tidegate.connect import Play, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
@@ -39,6 +38,7 @@ from tidegate.core.errors import UsageError
 from tidegate.delivering import DeliveryOutcome
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
+from tidegate.planning import plan_for, resolve_plan
 from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
 from tidegate.way_back import RollbackOutcome, RollbackTarget, take_back

@@ -38,12 +38,12 @@ from registry.files import digest_files
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
-from tidegate.app.reports import leave_report
 from tidegate.connect import Carried, Play, connect
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 from tidegate.core.process import note, process_name
 from tidegate.core.threads import call_in_thread
+from tidegate.reports import leave_report
 from tidegate.surroundings import Surroundings
 
 Interrupts = Callable[[], AbstractAsyncContextManager[asyncio.Event]]

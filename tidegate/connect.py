@@ -57,10 +57,10 @@ from pipelines.statements import Prover
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ArgoFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
-from tidegate.app.plan import images_of
 from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.planning import images_of
 from tidegate.surroundings import Surroundings
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_input
 from pipelines.statements import Prover
 from rollouts.local.watchdog import end_lease
-from tidegate.app.plan import adopt_versions, plan_for, refuse_outdated, resolve_plan
-from tidegate.app.reports import report_path
 from tidegate.carrying import Carrying, attach, carrier_of, carry, take_over, uncancelled
 from tidegate.connect import Carried, preconditions, refuse
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note
 from tidegate.core.threads import call_in_thread
+from tidegate.planning import adopt_versions, plan_for, refuse_outdated, resolve_plan
+from tidegate.reports import report_path
 from tidegate.surroundings import Surroundings
 
 

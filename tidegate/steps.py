@@ -34,13 +34,13 @@ from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.app.plan import adopt_versions, plan_for, resolve_plan
 from tidegate.carrying import Carrying, DeliveryDisplay, attach, carry, require_fleet, take_over
 from tidegate.connect import Carried, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
 from tidegate.core.spec import load_spec
+from tidegate.planning import adopt_versions, plan_for, resolve_plan
 from tidegate.surroundings import Surroundings
 
 

@@ -365,7 +365,7 @@ def report(
     Examples:
       tidegate report delivery.yaml report.html --last 3
     """
-    from tidegate.app.reports import report as run
+    from tidegate.reports import report as run
 
     run(_beside(spec), read_delivery(spec), last=last, target=file)
     print(file)

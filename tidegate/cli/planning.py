@@ -23,13 +23,13 @@ from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
-from tidegate.app.plan import offline_plan, plan_for
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.connect import Reason, preconditions
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import in_bytes
+from tidegate.planning import offline_plan, plan_for
 from tidegate.surroundings import Surroundings
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def submit(
     from pipelines.adapters.specs import read_delivery
     from pipelines.workflow import runs
     from pipelines.workflow.render import blueprint_of, rendered
-    from tidegate.app.plan import require_files_for_pods
+    from tidegate.planning import require_files_for_pods
 
     runs.require_number(version)
     blueprint = blueprint_of(read_delivery(spec), spec)

@@ -15,7 +15,7 @@ from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
 from registry.model import Event
 from registry.versions import MlflowRegistry
-from tidegate.app.plan import plan_for
+from tidegate.planning import plan_for
 
 
 def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(

@@ -8,7 +8,7 @@ import pytest
 from fakes.delivery.world import a_spec
 
 from registry.errors import UnknownAlias
-from tidegate.app.plan import adopt_versions, plan_for
+from tidegate.planning import adopt_versions, plan_for
 
 
 class NoChampion:

@@ -42,8 +42,7 @@ COMMANDS = (
 ROOT = Path(__file__).parents[3]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for folder in ("tidegate/cli", "tidegate/app")
-    for path in sorted((ROOT / folder).rglob("*.py"))
+    for path in (*sorted((ROOT / "tidegate" / "cli").rglob("*.py")), *sorted((ROOT / "tidegate").glob("*.py")))
 ]
 """Every command and every use case."""
 OF_AN_EXTRA = "engine_images.adapters.oci_build"

@@ -11,7 +11,7 @@ from fakes.delivery.world import a_spec
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
 from pipelines.state import StateFolder
-from tidegate.app.reports import write_report
+from tidegate.reports import write_report
 
 
 @pytest.fixture
