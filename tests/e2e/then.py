@@ -76,7 +76,7 @@ class Then:
         client = open_client(self._machine.tracking_uri)
         run = client.get_run(self._machine.deliveries.deliveries(MODEL)[0].id)
         assert run.info.status == status
-        assert f"{REGION}.latency.ttft_p50_canary_seconds" in run.data.metrics, sorted(run.data.metrics)
+        assert f"{REGION}/latency.ttft_p50_canary_seconds" in run.data.metrics, sorted(run.data.metrics)
         assert {artifact.path for artifact in client.list_artifacts(run.info.run_id)} >= {"report.html", "events.jsonl"}
 
     def report_is_there(self) -> None:

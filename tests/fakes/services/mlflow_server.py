@@ -319,7 +319,7 @@ class TriggerGround:
     def fetched(self, path: str) -> str:
         """What the receiver answers; nothing when it does not."""
         try:
-            with urlopen(self.url + path, timeout=2) as answer:
+            with urlopen(self.url + path, timeout=30) as answer:
                 return bytes(answer.read()).decode()
         except OSError:
             return ""

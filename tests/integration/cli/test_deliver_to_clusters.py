@@ -146,7 +146,7 @@ def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_an
 def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, object]) -> None:
     for command in (
         "fleet up delivery.yaml",
-        "traffic delivery.yaml --seconds 1",
+        "fleet up delivery.yaml --users",
         "deliver delivery.yaml --users",
     ):
         said = tidegate(*command.split())

@@ -266,7 +266,7 @@ def test_a_wrong_password_is_one_line_that_does_not_repeat_it(
 def test_no_password_is_answered_with_how_to_give_one(layout: OciLayout, locked: RegistryServer) -> None:
     small_engine(layout.root)
 
-    with pytest.raises(RegistryRefused, match=r"credentials are wanted; docker login 127\.0\.0\.1"):
+    with pytest.raises(RegistryRefused, match=r"credentials are wanted; run: docker login 127\.0\.0\.1"):
         push(layout, locked)
 
 

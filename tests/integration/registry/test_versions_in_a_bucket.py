@@ -75,7 +75,7 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     logged_by_others(uri, name, folder)
-    adopted = tidegate(uri, "model", "add", name, **S3_KEYS)
+    adopted = tidegate(uri, "model", "add", name, "1", **S3_KEYS)
     assert adopted.returncode == 0, adopted.stderr
     brought = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS)
     assert brought.returncode == 0, brought.stderr
