@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
@@ -22,7 +21,6 @@ from pipelines.adapters.downloaded_engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
 from pipelines.adapters.stores import NotedAdoption, open_registry
 from pipelines.adapters.this_machine import host_of
-from pipelines.events.state import DeliveryState
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.run.context import Backends
@@ -31,7 +29,7 @@ from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
-from tidegate.carrying import Carrying
+from tidegate.carrying import Carrying, Listening
 from tidegate.connect import Play, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
@@ -213,7 +211,7 @@ async def deliver(
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
     scope = _CancelScope()
-    how = Carrying(_Listening(listeners), scope.interrupts, Play(users=backends.users))
+    how = Carrying(Listening(listeners), scope.interrupts, Play(users=backends.users))
     return await scope.run(backends, run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester))
 
 
@@ -238,7 +236,7 @@ async def resume(
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
     """
     scope = _CancelScope()
-    how = Carrying(_Listening(listeners), scope.interrupts)
+    how = Carrying(Listening(listeners), scope.interrupts)
     return await scope.run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover))
 
 
@@ -263,27 +261,6 @@ async def rollback(
 async def status(backends: Connection) -> StatusReport:
     """The last delivery, and what every region serves. Changes nothing."""
     return await read_status(backends.at, backends.spec)
-
-
-class _Listening:
-    """A `DeliveryDisplay` that shows nothing and passes events on."""
-
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self.story = DeliveryState()
-        self._listeners = tuple(listeners)
-
-    def on_event(self, event: Event) -> None:
-        self.story = self.story.apply(event)
-        for listener in self._listeners:
-            listener(event)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
 
 class _CancelScope:

@@ -68,6 +68,27 @@ class DeliveryDisplay(Protocol):
     ) -> None: ...
 
 
+class Listening:
+    """A `DeliveryDisplay` that shows nothing, and passes events on to those who listen."""
+
+    def __init__(self, listeners: Sequence[Callable[[Event], object]] = ()) -> None:
+        self.story = DeliveryState()
+        self._listeners = tuple(listeners)
+
+    def on_event(self, event: Event) -> None:
+        self.story = self.story.apply(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
 @dataclass(frozen=True)
 class Carrying:
     """How a process carries a delivery, and who follows it."""

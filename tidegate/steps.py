@@ -9,7 +9,6 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
 from uuid import uuid4
 
 from pipelines.adapters.engines import require_gpus_here
@@ -21,7 +20,7 @@ from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
-from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.ports import Deliveries, DeliveryLedger, Fleet
 from pipelines.run.context import Context
@@ -30,11 +29,11 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_input
 from pipelines.statements import Identities, Person, Prover
-from registry.model import DeliverySummary, Event
+from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.carrying import Carrying, DeliveryDisplay, attach, carry, require_fleet, take_over
+from tidegate.carrying import Carrying, DeliveryDisplay, Listening, attach, carry, require_fleet, take_over
 from tidegate.connect import Carried, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
@@ -179,21 +178,6 @@ def _carried_on(
     return ledger
 
 
-class _Silent:
-    """A display of what nobody looks at."""
-
-    story = DeliveryState()
-
-    def on_event(self, event: Event) -> None:
-        """Show nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
 async def _report_lost_steps(carried: Carried) -> None:
     """What the regions no longer show is not done, whatever the ledger said before."""
 
@@ -202,7 +186,7 @@ async def _report_lost_steps(carried: Carried) -> None:
         await say_what_is_lost(context)
 
     await require_fleet(carried)
-    await carry(carried, Carrying(_Silent(), uninterrupted, report=False), say)
+    await carry(carried, Carrying(Listening(), uninterrupted, report=False), say)
 
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"

@@ -141,10 +141,3 @@ class TrafficRouter(StrEnum):
     """An HTTPRoute, whose weights Argo Rollouts sets through its Gateway API plugin."""
     ISTIO = "istio"
     """A VirtualService, whose weights Argo Rollouts sets by itself."""
-
-
-class GitOpsTool(StrEnum):
-    """Who applies to a cluster what is in Git."""
-
-    ARGO_CD = "argo-cd"
-    FLUX = "flux"

@@ -65,10 +65,10 @@ LINES = {
     "gates": 14432,
     "pipelines": 23092,
     "registry": 4058,
-    "rollouts": 18743,
+    "rollouts": 18736,
     "slo": 4376,
-    "tidegate": 11933,
-    "tests": 84045,
+    "tidegate": 11895,
+    "tests": 84040,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -22,9 +22,11 @@ from tidegate.cli.options import (
     Regions,
     ReportOptions,
     Spec,
+    delivery_display,
     duration,
     selected_regions,
     spread,
+    surroundings,
 )
 from tidegate.cli.output import Output, print_data, print_names, say
 from tidegate.core.errors import Refused, UsageError
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
     from tidegate.carrying import DeliveryDisplay
     from tidegate.delivering import DeliveryOutcome
-    from tidegate.surroundings import Surroundings
 
 
 @spread
@@ -82,11 +83,11 @@ def deliver(
     from tidegate.core.process import cancelled_by_signals, host_and_port
 
     reports = reports_wanted(ci=reporting.ci, files=reporting.files)
-    display = _display(plain=reports.plain)
+    display = delivery_display(plain=reports.plain)
     with errors_told(reports, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
         delivery, asker = read_delivery(spec), prover_of(identity)
-        at = _beside(spec)
+        at = surroundings(spec.parent)
         if dry:
             from tidegate.cli.planning import show_plan
 
@@ -125,9 +126,9 @@ def resume(
     from tidegate.core.process import cancelled_by_signals
     from tidegate.delivering import resume as run
 
-    display = _display()
+    display = delivery_display()
     how = Carrying(display, cancelled_by_signals)
-    outcome = asyncio.run(run(_surroundings(), delivery, how, by=by, prover=prover_of(identity)))
+    outcome = asyncio.run(run(surroundings(), delivery, how, by=by, prover=prover_of(identity)))
     return _print_outcome(outcome, display)
 
 
@@ -177,7 +178,7 @@ def approve(
         statement=statement,
         signature=SignatureProver(signature) if signature else None,
     )
-    result = run(_surroundings(), answer)
+    result = run(surroundings(), answer)
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:
@@ -262,7 +263,11 @@ def plan(
         )
     from tidegate.cli.planning import show_offline_plan, show_plan
 
-    return show_offline_plan(spec, given().output) if offline else show_plan(_beside(spec), spec, given().output)
+    return (
+        show_offline_plan(spec, given().output)
+        if offline
+        else show_plan(surroundings(spec.parent), spec, given().output)
+    )
 
 
 @prints(Output.JSON, Output.YAML, Output.NAME)
@@ -289,7 +294,7 @@ def status(
     from tidegate.standing import history
     from tidegate.standing import status as run
 
-    at, delivery = _beside(spec), read_delivery(spec)
+    at, delivery = surroundings(spec.parent), read_delivery(spec)
     wanted, output = selected_regions(delivery, region or (), given().context), given().output
     if last is not None or output is Output.NAME:
         found = history(at, delivery, last=last or 1)
@@ -344,7 +349,7 @@ def rollback(
     require_contexts(wanted, regions)
     target = RollbackTarget(to, start, None if yes else confirm_move) if to else None
     with on_after_hangup():
-        outcome = asyncio.run(take_back(_surroundings(), wanted, to=target, regions=regions))
+        outcome = asyncio.run(take_back(surroundings(), wanted, to=target, regions=regions))
     if given().output.is_data:
         print_data({"regions": outcome.versions, "wrong": outcome.wrong}, given().output)
     else:
@@ -367,7 +372,7 @@ def report(
     """
     from tidegate.reports import report as run
 
-    run(_beside(spec), read_delivery(spec), last=last, target=file)
+    run(surroundings(spec.parent), read_delivery(spec), last=last, target=file)
     print(file)
     return 0
 
@@ -388,33 +393,11 @@ def confirm_move(question: str) -> None:
         raise Refused("not confirmed: nothing was changed", hint="answer y, or give --yes")
 
 
-def _surroundings() -> Surroundings:
-    """Of a command that reads no spec of its caller's."""
-    from tidegate.surroundings import Surroundings
-
-    return Surroundings(given().state, given().tracking_uri)
-
-
-def _beside(spec: Path) -> Surroundings:
-    """As `_surroundings`; a trust file next to the spec counts when it is named, and is refused when it is not."""
-    from tidegate.surroundings import Surroundings
-
-    return Surroundings(given().state, given().tracking_uri, spec.parent)
-
-
 def read_delivery(path: Path) -> Delivery:
     """The spec with every file that it names."""
     from pipelines.adapters.specs import read_delivery
 
     return read_delivery(path)
-
-
-def _display(*, plain: bool = False) -> DeliveryDisplay:
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import follow
-    from tidegate.core.clock import SystemClock
-
-    return follow(PlainConsole(stderr=True), SystemClock(), plain=plain)
 
 
 def _print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay) -> int:

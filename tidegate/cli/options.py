@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegate.cli.global_options import given
 from tidegate.core.errors import UsageError
 from tidegate.core.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
+    from tidegate.carrying import DeliveryDisplay
+    from tidegate.surroundings import Surroundings
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
 PrometheusAccessOption = Annotated[
@@ -136,3 +139,19 @@ class ReportOptions:
         list[Path] | None,
         typer.Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
     ] = None
+
+
+def surroundings(spec_folder: Path | None = None) -> Surroundings:
+    """Where the command works. A trust file in the folder of the caller's spec is refused unless it is named."""
+    from tidegate.surroundings import Surroundings
+
+    return Surroundings(given().state, given().tracking_uri, spec_folder)
+
+
+def delivery_display(*, plain: bool = False) -> DeliveryDisplay:
+    """What follows a delivery on stderr; in lines that do not move when `plain`."""
+    from tidegate.cli.views.console import PlainConsole
+    from tidegate.cli.views.delivery import follow
+    from tidegate.core.clock import SystemClock
+
+    return follow(PlainConsole(stderr=True), SystemClock(), plain=plain)

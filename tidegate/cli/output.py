@@ -36,12 +36,6 @@ def print_data(data: Data, output: Output) -> None:
     print(_yaml(text) if output.value == "yaml" else text, end="" if output.value == "yaml" else "\n")
 
 
-def data_line(data: Data, output: Output) -> str:
-    """One of many documents in a stream: a line of JSON, or YAML with the line that begins it."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
-    return f"---\n{_yaml(text).rstrip()}" if output.value == "yaml" else text
-
-
 def _yaml(text: str) -> str:
     from tidegate.core.yaml_text import yaml_text
 

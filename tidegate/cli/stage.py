@@ -12,12 +12,11 @@ import typer
 
 from tidegate.cli.command import Group
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, Identity, Spec, duration, spread
+from tidegate.cli.options import SPEC, Duration, Identity, Spec, delivery_display, duration, spread, surroundings
 from tidegate.cli.output import Output
 
 if TYPE_CHECKING:
-    from tidegate.carrying import DeliveryDisplay
-    from tidegate.surroundings import Surroundings
+    pass
 
 
 STEP = "step"
@@ -80,10 +79,9 @@ def stage_open(
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
     from tidegate.steps import Successor, open_steps
-    from tidegate.surroundings import Surroundings
 
     opened, plan = open_steps(
-        Surroundings(given().state, given().tracking_uri, None if delivery else spec.parent),
+        surroundings(None if delivery else spec.parent),
         spec,
         carries_on=Successor(delivery, by) if delivery else None,
         prover=prover_of(identity),
@@ -131,7 +129,7 @@ def stage_step(
     from tidegate.steps import run_one_step, step_id
 
     named = step_id(step, region=region, weight=weight, wave=wave)
-    result = run_one_step(_surroundings(), delivery, named, _display(), key=key)
+    result = run_one_step(surroundings(), delivery, named, delivery_display(), key=key)
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:
@@ -161,7 +159,7 @@ def stage_close(
     from tidegate.core.process import note
     from tidegate.steps import close_steps
 
-    result = close_steps(_surroundings(), spec, _display(), delivery=delivery, key=key)
+    result = close_steps(surroundings(), spec, delivery_display(), delivery=delivery, key=key)
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
@@ -170,17 +168,3 @@ def stage_close(
     else:
         say(f"{result.ending}: {result.reason}")
     return int(result.exit_code)
-
-
-def _surroundings() -> Surroundings:
-    from tidegate.surroundings import Surroundings
-
-    return Surroundings(given().state, given().tracking_uri)
-
-
-def _display() -> DeliveryDisplay:
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import follow
-    from tidegate.core.clock import SystemClock
-
-    return follow(PlainConsole(stderr=True), SystemClock())

@@ -20,7 +20,7 @@ import yaml
 from tidegate import __version__
 from tidegate.cli import command_line, command_tree, main
 from tidegate.cli.command import SECTIONS
-from tidegate.cli.output import Output, data_line, print_data, print_objects
+from tidegate.cli.output import Output, print_data, print_objects
 from tidegate.core.process import note
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -213,11 +213,6 @@ def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     as_json = capsys.readouterr().out
     print_data(data, Output.YAML)
     assert yaml.safe_load(capsys.readouterr().out) == json.loads(as_json) == data | {"file": "a"}
-
-
-def test_a_stream_is_a_line_of_json_or_a_document_of_yaml_each() -> None:
-    assert data_line({"a": [1]}, Output.JSON) == '{"a":[1]}'
-    assert data_line({"a": [1]}, Output.YAML) == "---\na:\n- 1"
 
 
 def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFixture[str]) -> None:
