@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,13 +237,23 @@ async def _this_machine(carried: Carried, play: Play, metrics: MetricsServer | N
                 await users.stop()
 
 
+class Lies(Enum):
+    """Where a reason lies: who has to know of it."""
+
+    SPEC = auto()
+    """In the spec, the versions, or what they name: wherever the delivery is carried."""
+    RIGHTS = auto()
+    """In what this process may do elsewhere: whoever carries the delivery with the same rights."""
+    HERE = auto()
+    """In this machine, or in what runs now."""
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why a delivery cannot begin."""
 
     error: TidegateError
-    here: bool
-    """It lies in this machine, or in what runs now; else in the spec, the versions, or what they name."""
+    lies: Lies
 
 
 class CannotBegin(UsageError):
@@ -284,7 +295,7 @@ def preconditions(
         asker: proves who asks for it.
     """
     clusters, approvers = isinstance(spec.fleet, ArgoFleetSpec), at.trusted.trust.approvers
-    here, there = partial(_reasons, here=True), partial(_reasons, here=False)
+    here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec, approvers, requester_known=asker is not None))
     if at.own is None:
         yield from here(partial(_require_packages, spec))
@@ -301,15 +312,15 @@ def preconditions(
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
     git = git_access_for(spec, SystemClock())
-    yield from there(partial(refuse_unwritable_git, spec, git))
-    yield from there(partial(refuse_unreadable_sync, spec, git))
+    yield from _reasons(Lies.RIGHTS, partial(refuse_unwritable_git, spec, git))
+    yield from _reasons(Lies.RIGHTS, partial(refuse_unreadable_sync, spec, git))
 
 
-def _reasons(check: Callable[[], object], *, here: bool) -> Iterator[Reason]:
+def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:
     try:
         check()
     except TidegateError as error:
-        yield Reason(error, here)
+        yield Reason(error, lies)
 
 
 def _require_packages(spec: Delivery) -> None:

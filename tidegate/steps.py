@@ -34,7 +34,7 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
 from tidegate.carrying import Carrying, DeliveryDisplay, Listening, attach, carry, require_fleet, take_over
-from tidegate.connect import Carried, preconditions, refuse
+from tidegate.connect import Carried, Lies, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
@@ -101,7 +101,7 @@ def _opened(
     preview = plan_for(spec, spec.path.parent, at.registry, version=version, preview=True)
     # What is wrong here is not: the pod that opens a delivery is not the machine that serves it, and with the same key
     # it may have opened it before.
-    refuse(each for each in preconditions(at, spec, preview, asker=asker) if not each.here)
+    refuse(each for each in preconditions(at, spec, preview, asker=asker) if each.lies is not Lies.HERE)
     adopt_versions(spec, at.registry, version=version)
     plan = plan_for(spec, spec.path.parent, at.registry, version=version)
     plan = resolve_plan(plan, spec, spec.path, at.registry, at.images)

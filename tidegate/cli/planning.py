@@ -25,7 +25,7 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
-from tidegate.connect import Reason, preconditions
+from tidegate.connect import Lies, Reason, preconditions
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import in_bytes
@@ -83,7 +83,7 @@ def show_plan(
         users: whether users would be played.
         asker: proves who would ask for it.
         here: whether it would be carried here and now: then the exit code is that of the first reason; else what lies
-            in this machine is said, and changes no exit code.
+            in this machine, or in what one may do from it, is said and changes no exit code.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
@@ -96,7 +96,8 @@ def show_plan(
     try:
         git = preview_git(spec, git_access_for(spec, SystemClock()), plan, {})
     except TidegateError as error:
-        reasons += [] if str(error) in {str(each.error) for each in reasons} else [Reason(error, here=False)]
+        # A field that is not there: the same was a reason before the push was tried.
+        reasons = [each for each in reasons if str(each.error) != str(error)] + [Reason(error, Lies.SPEC)]
     foreign: Mapping[str, Sequence[ForeignObject]] = {}
     # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
     if not here:
@@ -105,7 +106,7 @@ def show_plan(
         reasons += _seen_in_clusters(spec)
     found = _Shown(spec, plan, reasons, _scraped(spec), foreign, git)
     _show(found, output)
-    counted = [each.error for each in reasons if here or not each.here]
+    counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
     if counted:
         return int(counted[0].exit_code)
     return int(ExitCode.USAGE if found.foreign_objects else ExitCode.DELIVERED)
@@ -163,7 +164,7 @@ def _seen_in_clusters(spec: Delivery) -> Iterator[Reason]:
     try:
         asyncio.run(refuse_foreign_objects_in_clusters(spec))
     except TidegateError as error:
-        yield Reason(error, here=True)
+        yield Reason(error, Lies.HERE)
 
 
 def _scraped(spec: Delivery) -> Sequence[Scraped]:
