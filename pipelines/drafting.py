@@ -1,72 +1,147 @@
-"""Writes a first spec from what a cluster has. Reads the cluster, writes one file."""
+"""`tidegate init --from-rollout`: a spec that names a Rollout of others, its Services, its route and its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pipelines.adapters.fleets import cluster_client
-from pipelines.draft.delivery import draft_delivery
-from pipelines.draft.model import DraftNote, DraftNoteKind
-from pipelines.draft.next_steps import NextStep, next_steps
-from pipelines.draft.text import draft_text
-from pipelines.spec.delivery import Delivery
-from rollouts.survey import survey
-from tidegate.core.files import write_atomically
-from tidegate.core.spec import SpecError, parse_spec
+from rollouts.argo.model import Rollout, pause_points
+from rollouts.kube.objects import at, containers_of
+from rollouts.kube.ports import ClusterReader, find
+from rollouts.kube.resources import ANALYSIS_TEMPLATES, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
+from tidegate.core.errors import UsageError
+from tidegate.core.model import Json
+from tidegate.core.spec import NAME
+from tidegate.core.text import redacted
+from tidegate.core.yaml_text import yaml_text
+
+TODO_ENTRY, TODO_PROMETHEUS = "https://TODO.example", "http://prometheus-operated.monitoring.svc:9090"
+_TAG = re.compile(r":v?(\d+\.\d+\.\d+)[^/@]*(?:@.*)?$")
+
+TEMPLATE = """\
+# Deliveries to Rollout {rollout} of others: tidegate changes the fields under `set`, moves its steps, and adds nothing.
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {{name: {name}}}
+# TODO: the registered model of MLflow. Each version has the tag `tidegate.engine.image`: its image, by digest.
+model: {{name: {name}, from: challenger, to: champion}}
+engine:
+  # {vllm_from}
+  vllm: {{version: {vllm}}}
+gates:
+  latency: {{metric: ttft, quantile: 0.95, max_increase: 20%}}
+  errors: {{max_increase: 0.5pp}}
+stages:
+  # {weights_from}
+  - canary: {{weights: {weights}, within: 1h, gates: [latency, errors]}}
+regions:
+  waves: [[{region}]]
+  bake: 30m
+# TODO: requests of one region, so that `tidegate plan` can say how long each gate takes.
+# traffic: {{requests_per_second: 20}}
+metrics: {{scrape_interval: 15s}}  # TODO: as your PodMonitor has it
+fleet:
+{fleet}"""
 
 
-class WrittenDraft(NamedTuple):
-    """What came of it."""
-
-    name: str
-    """Of the delivery."""
-    source: str
-    """The Rollout, and where it is."""
-    owner: str
-    """What the Rollout says of who manages it."""
-    notes: Sequence[DraftNote]
-    """Of the draft, and what the spec says of it."""
-    steps: Sequence[NextStep]
-
-
-async def write_draft(
-    path: Path, rollout: str, *, context: str, namespace: str | None, container: str, name: str, adopting: bool
-) -> WrittenDraft:
-    """Read a Rollout and what stands around it, and write the draft of its delivery.
-
-    Args:
-        path: of the file.
-        rollout: its name.
-        context: of the kubeconfig; empty for the current one.
-        namespace: None for the context's.
-        container: that serves; told from what they run when empty.
-        name: of the delivery; chosen when empty.
-        adopting: whether the Rollout is to be taken over.
+async def drafted(rollout: str, *, context: str, namespace: str | None, container: str | None, name: str | None) -> str:
+    """The spec's text. Reads the Rollout, its route and its AnalysisTemplates; changes nothing.
 
     Raises:
-        UsageError: there is no such Rollout or container, or the name is taken; nothing is written then.
-        FleetError: the cluster does not answer, or does not let us read.
+        UsageError: there is no such Rollout or container, or it splits no users.
+        FleetError: the cluster cannot be read.
     """
     async with cluster_client(context, namespace) as cluster:
-        found = await survey(cluster, rollout, context=context, namespace=cluster.namespace, container=container)
-    draft = draft_delivery(found, name=name, adopting=adopting)
-    source = f"{found.subject} in {found.namespace} ({context or 'the current context'})"
-    head = (
-        f"A draft from {source}, by",
-        "`tidegate init --from-rollout`. Values of variables and Secrets were not read.",
-        "Each value says where it is from; a TODO is yours to decide. `tidegate plan` shows what the file comes to.",
+        found = await find(cluster, ROLLOUTS, rollout)
+        if found is None:
+            raise UsageError(f"there is no Rollout {rollout} in {cluster.namespace}", hint="name it, or --namespace")
+        resource, route = _route_of(found)
+        live = await find(cluster, resource, route) if route else None
+        prometheus = await _prometheus(cluster, found)
+        there = cluster.namespace
+    delivery = name or rollout
+    if not re.fullmatch(NAME, delivery):
+        raise UsageError(f"--name: found {delivery!r}; expected lower case letters, digits and dashes")
+    serving, region = _container(found, container), re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main"
+    canary = at(found, "spec", "strategy", "canary", default={})
+    fleet: dict[str, Any] = {
+        "kind": "argo",
+        "namespace": there,
+        **({"traffic": "istio"} if resource is VIRTUAL_SERVICES else {}),
+        "rollout": {
+            "name": rollout,
+            "container": str(serving["name"]),
+            "set": {"image": "{image}"},
+            "stable_service": str(canary.get("stableService") or "TODO"),
+            "canary_service": str(canary.get("canaryService") or "TODO"),
+            "route": route or "TODO",
+        },
+        "regions": {
+            region: {
+                **({"context": context} if context else {}),
+                "entry": _entry(live) or TODO_ENTRY,
+                "prometheus": prometheus or TODO_PROMETHEUS,
+            }
+        },
+    }
+    weights = [point.weight for point in pause_points(Rollout(found).steps) if 0 < point.weight < 100]
+    tag = _TAG.search(str(serving.get("image", "")))
+    return TEMPLATE.format(
+        rollout=rollout,
+        name=delivery,
+        vllm=tag[1] if tag else "0.32.0",
+        vllm_from=f"the tag of {serving.get('image')}" if tag else "TODO: the version of vLLM in the image",
+        weights=weights or [5, 25, 50],
+        weights_from="the steps of the Rollout that wait" if weights else "TODO: none of its steps waits for a gate",
+        region=region,
+        fleet="".join(f"  {line}\n" for line in yaml_text(fleet).splitlines()),
     )
-    text = draft_text(draft, head)
-    write_atomically({path: text})
-    notes = list(draft.notes)
-    try:
-        parse_spec(text, Delivery, file=str(path))
-    except SpecError as error:
-        # Something of theirs that was not foreseen.
-        for each in error.problems:
-            what = f"line {each.line}: found {each.found}; expected {each.expected}"
-            notes.append(DraftNote(kind=DraftNoteKind.DECIDE, subject=each.path, what=what))
-    steps = list(next_steps(draft, found, path, adopting=adopting))
-    return WrittenDraft(draft.document["metadata"]["name"], source, found.owner, notes, steps)
+
+
+def _route_of(rollout: Json) -> tuple[Any, str]:
+    """What splits its users: the kind, and the name; empty where nothing does."""
+    routing = at(rollout, "spec", "strategy", "canary", "trafficRouting", default={})
+    if istio := at(routing, "istio", "virtualService", "name"):
+        return VIRTUAL_SERVICES, str(istio)
+    return HTTP_ROUTES, next(_http_routes(at(routing, "plugins", default={})), "")
+
+
+def _http_routes(plugins: Json) -> Iterator[str]:
+    for said in plugins.values():
+        if isinstance(said, dict) and (name := said.get("httpRoute") or at(said, "httpRoutes", 0, "name")):
+            yield str(name)
+
+
+def _container(rollout: Json, wanted: str | None) -> Json:
+    """The one that is named; else the one whose image or command speaks of vLLM, or the first."""
+    known = containers_of(at(rollout, "spec", "template", default={}))
+    named = [each for each in known if each.get("name") == wanted] if wanted else known
+    if not named:
+        there = ", ".join(str(each.get("name")) for each in known) or "none in its own template"
+        raise UsageError(f"--container: found {wanted or 'nothing'}; expected one of: {there}")
+    return max(named, key=_speaks_of_vllm)
+
+
+def _speaks_of_vllm(container: Json) -> bool:
+    words: Sequence[object] = (container.get("image"), *container.get("command", []), *container.get("args", []))
+    return any("vllm" in str(word) for word in words)
+
+
+def _entry(route: Json | None) -> str:
+    hosts = at(route, "spec", "hostnames", default=None) or at(route, "spec", "hosts", default=[])
+    plain = [str(each) for each in hosts if "*" not in str(each) and "." in str(each)]
+    return f"https://{plain[0]}" if plain else ""
+
+
+async def _prometheus(cluster: ClusterReader, rollout: Json) -> str:
+    """The address that an AnalysisTemplate of the Rollout asks; empty where none does."""
+    canary = at(rollout, "spec", "strategy", "canary", default={})
+    analyses = [canary.get("analysis"), *(step.get("analysis") for step in Rollout(rollout).steps)]
+    for name in (one.get("templateName") for each in analyses for one in at(each, "templates", default=[])):
+        template = await find(cluster, ANALYSIS_TEMPLATES, str(name))
+        for metric in at(template, "spec", "metrics", default=[]):
+            if address := str(at(metric, "provider", "prometheus", "address", default="")):
+                return redacted(address).rstrip("/")
+    return ""

@@ -80,6 +80,10 @@ class NotPossible(FleetError):
     """The operation contradicts the state of the region."""
 
 
+class Unfit(NotPossible):
+    """A Rollout of others cannot be moved as the spec says; what makes it right is told."""
+
+
 class Overruled(NotPossible):
     """Somebody else asked the region for another version, or took our trial away, during an operation of ours."""
 

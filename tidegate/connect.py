@@ -44,6 +44,7 @@ from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
+from pipelines.plan.referenced import engines_of
 from pipelines.ports import (
     DeliveryLedger,
     Fleet,
@@ -56,7 +57,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
 from rollouts.cluster.carrier import Carrier
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
@@ -168,22 +169,29 @@ def _backends(carried: Carried, play: Play, metrics: MetricsServer | None) -> Ab
         # The program's own Prometheus reads the delivery's numbers, if any does; the program closes its fleets.
         return nullcontext(carried.at.own)
     fleet = carried.spec.fleet
-    return _clusters(carried, fleet) if isinstance(fleet, ArgoFleetSpec) else _this_machine(carried, play, metrics)
+    return _clusters(carried, fleet) if isinstance(fleet, ClusterFleetSpec) else _this_machine(carried, play, metrics)
 
 
 @asynccontextmanager
-async def _clusters(carried: Carried, fleet: ArgoFleetSpec) -> AsyncIterator[Backends]:
+async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[Backends]:
     """Clusters that are there already, each with its own Prometheus."""
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
-    from pipelines.adapters.clusters import open_clusters, open_samples
+    from pipelines.adapters.clusters import known_as, open_clusters, open_samples
 
     at, spec = carried.at, carried.spec
     places = {region: there.prometheus for region, there in fleet.regions.items()}
     images = carried.plan.resolved.images if carried.plan.resolved else {}
     async with (
-        open_clusters(spec, fleet, carrier=carried.carrier, public_keys=pem_of(at.images)) as fleets,
+        open_clusters(
+            spec,
+            fleet,
+            carrier=carried.carrier,
+            public_keys=pem_of(at.images),
+            engines=engines_of(carried.plan, spec, images),
+        ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
+        names = known_as(fleets)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),
@@ -193,14 +201,15 @@ async def _clusters(carried: Carried, fleet: ArgoFleetSpec) -> AsyncIterator[Bac
                 counting=BY_ENGINE,
                 proxy_pod_label=POD,
                 only={"service": spec.metadata.name},
-                sources=spec.metrics.sources,
+                sources=spec.sources,
                 service=spec.metadata.name,
+                known_as=names,
             ),
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),
             clock=SystemClock(),
-            events=PrometheusEvents(places),
-            queries=PrometheusQueries(places),
+            events=PrometheusEvents(places, known_as=names),
+            queries=PrometheusQueries(places, known_as=names),
             samples=samples,
         )
 
@@ -294,7 +303,7 @@ def preconditions(
         users: whether users are to be played.
         asker: proves who asks for it.
     """
-    clusters, approvers = isinstance(spec.fleet, ArgoFleetSpec), at.trusted.trust.approvers
+    clusters, approvers = isinstance(spec.fleet, ClusterFleetSpec), at.trusted.trust.approvers
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec, approvers, requester_known=asker is not None))
     if at.own is None:
@@ -324,13 +333,13 @@ def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:
 
 
 def _require_packages(spec: Delivery) -> None:
-    if not isinstance(spec.fleet, ArgoFleetSpec):
+    if not isinstance(spec.fleet, ClusterFleetSpec):
         require_local_fleet()
     require("openai", "tokenizers")
 
 
 def _refuse_users_of_clusters(spec: Delivery, *, users: bool) -> None:
-    if users and isinstance(spec.fleet, ArgoFleetSpec):
+    if users and isinstance(spec.fleet, ClusterFleetSpec):
         raise UsageError(
             "--users generates load for a fleet on this machine only",
             hint="leave it out: a cluster's gateway does not say which version answered",

@@ -25,7 +25,7 @@ from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.errors import UnknownAlias
 from registry.files import compare
 from registry.model import Serving
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.process import note
 
@@ -47,7 +47,7 @@ def _champion_first(spec: Delivery) -> Iterator[None]:
     try:
         yield
     except UnknownAlias as error:
-        serves = "a delivery" if isinstance(spec.fleet, ArgoFleetSpec) else "`tidegate fleet up`"
+        serves = "a delivery" if isinstance(spec.fleet, ClusterFleetSpec) else "`tidegate fleet up`"
         raise UnknownAlias(
             error.message, hint=f"{error.hint}; {serves} starts a first version that has it, without gates"
         ) from error
@@ -137,7 +137,7 @@ def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: Tr
         NoImage: as `resolve_plan`.
         UntrustedImage: as `resolve_plan`.
     """
-    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ArgoFleetSpec) else ()
+    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ClusterFleetSpec) else ()
     own = spec.engine.image.reference if spec.engine.image else ""
     recorded = {plan.in_production: plan.champion_engine.image} if plan.champion_engine else {}
     named = zip((plan.on_trial, plan.in_production), versions, strict=False)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
-from pipelines.plan.region_objects import place_of, rendering, routes_of
+from gates.model import ArmKey
+from pipelines.plan.referenced import needs_of, reference_place
+from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import RETRY_SECONDS, connect
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.errors import Unfit
 from rollouts.kube.ports import Cluster
-from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.model import ForeignObject
+from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.model import Engine, ForeignObject
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note
 
 GLANCE_SECONDS = 3.0
@@ -29,27 +35,47 @@ GLANCE_SECONDS = 3.0
 
 def cluster_fleet(
     spec: Delivery,
-    fleet: ArgoFleetSpec,
+    fleet: ClusterFleetSpec,
     region: str,
     *,
     cluster: Cluster,
     clock: Clock,
-    served: RequestCounter | None = None,
+    counted: bool = False,
     patience: timedelta | None = None,
     carrier: Carrier | None = None,
     public_keys: str = "",
+    engines: Sequence[Engine] = (),
 ) -> ArgoFleet:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
-    One of `public_keys` (PEM) has to have signed the manifest of every engine that starts there.
+    With `counted`, arrivals are proven by what Prometheus counts. One of `public_keys` (PEM) has to have signed the
+    manifest of every engine that starts there. `engines` are those that a plan knows.
     """
+    patience = spec.patience.api if patience is None else patience
+    prometheus = fleet.regions[region].prometheus
+    if isinstance(fleet, ReferencedFleetSpec):
+
+        def served(hash_of: Callable[[str], str]) -> RequestCounter:
+            return _served_counter(prometheus, lambda version: {POD_HASH: hash_of(version) or NO_HASH})
+
+        return ReferencedFleet(
+            reference_place(spec, fleet, region, patience),
+            cluster=cluster,
+            clock=clock,
+            needs=needs_of(spec, fleet, region),
+            served=served if counted else None,
+            scraped=None if spec.metrics.sources else partial(_is_scraped, prometheus),
+            carrier=carrier,
+            engines=engines,
+        )
+    assert isinstance(fleet, ArgoFleetSpec), "clusters are rendered, or named by reference"
+    labels = {"service": spec.metadata.name, "region": region}
     return ArgoFleet(
-        place_of(spec, fleet, region, spec.patience.api if patience is None else patience),
+        place_of(spec, fleet, region, patience),
         cluster=cluster,
-        routes=routes_of(fleet),
         render=rendering(spec, fleet, region, public_keys),
         clock=clock,
-        served=served,
+        served=_served_counter(prometheus, lambda version: {**labels, "version": version}) if counted else None,
         carrier=carrier,
     )
 
@@ -57,13 +83,14 @@ def cluster_fleet(
 @asynccontextmanager
 async def open_clusters(
     spec: Delivery,
-    fleet: ArgoFleetSpec,
+    fleet: ClusterFleetSpec,
     *,
     patience: timedelta | None = None,
     counted: bool = True,
     carrier: Carrier | None = None,
     public_keys: str = "",
     glance: bool = False,
+    engines: Sequence[Engine] = (),
 ) -> AsyncIterator[Mapping[str, ArgoFleet]]:
     """The fleet of each region. Nobody is asked anything yet.
 
@@ -75,11 +102,12 @@ async def open_clusters(
         carrier: says in each region where it has begun that it lives, until the end; the one who is none only looks.
         public_keys: of the one who builds engines, in PEM; one of them has to have signed every engine that starts.
         glance: whether a person waits for one look, and a region that refuses connections is soon given up.
+        engines: that a plan knows, for Rollouts of others.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
     """
-    clock, name = SystemClock(), spec.metadata.name
+    clock = SystemClock()
     retries = GLANCE_SECONDS if glance else RETRY_SECONDS
     async with AsyncExitStack() as stack:
         fleets: dict[str, ArgoFleet] = {}
@@ -87,24 +115,36 @@ async def open_clusters(
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
             stack.push_async_callback(cluster.close)
-            served = _served_counter(there.prometheus, name, region) if counted else None
             fleets[region] = cluster_fleet(
                 spec,
                 fleet,
                 region,
                 cluster=cluster,
                 clock=clock,
-                served=served,
+                counted=counted,
                 patience=patience,
                 carrier=carrier,
                 public_keys=public_keys,
+                engines=engines,
             )
         async with _renewed_leases(fleets, carrier):
             yield fleets
 
 
+def known_as(fleets: Mapping[str, ArgoFleet]) -> Callable[[ArmKey], ArmKey]:
+    """Under which version series of an arm are found: the pod template hash where somebody else's labels are read."""
+
+    def named(arm: ArmKey) -> ArmKey:
+        fleet = fleets[arm.region]
+        if not isinstance(fleet, ReferencedFleet):
+            return arm
+        return arm.model_copy(update={"version": fleet.hash_of(arm.version) or NO_HASH})
+
+    return named
+
+
 @asynccontextmanager
-async def open_samples(spec: Delivery, fleet: ArgoFleetSpec) -> AsyncIterator[UserSamples | None]:
+async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator[UserSamples | None]:
     """What takes samples of users' requests from the pods of all regions; None where the spec asks for none."""
     if spec.samples is None:
         yield None
@@ -139,40 +179,65 @@ async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | No
         await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
 
 
-def _served_counter(at: PrometheusEndpoint, delivery: str, region: str) -> RequestCounter:
+def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> RequestCounter:
     # Not above: it brings half of what a rollback would load before it sends its first request.
     from pipelines.adapters.served import ServedByPrometheus
 
-    return ServedByPrometheus(at, delivery=delivery, region=region)
+    return ServedByPrometheus(at, labels)
+
+
+NO_HASH = "unknown"
+"""In place of a hash that nobody knows: nothing has it, where an empty one would be everything without the label."""
+
+
+async def _is_scraped(at: PrometheusEndpoint, pod_hash: str) -> bool:
+    """Whether a target has that label; of a Prometheus that does not answer the gates will tell."""
+    from pipelines.adapters.served import is_scraped
+
+    try:
+        return await is_scraped(at, {POD_HASH: pod_hash})
+    except OutsideError as error:
+        note(f"whether engines are scraped is not known: {error}")
+        return True
 
 
 LOOK_SECONDS = 5.0
 """A plan is made where no cluster can be reached too, such as in a pull request's pipeline."""
 
 
-def foreign_objects_in_clusters(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping[str, Sequence[ForeignObject]]:
-    """By region, of those that can be reached; of the others it is noted that nobody looked."""
+def foreign_objects_in_clusters(
+    spec: Delivery, fleet: ClusterFleetSpec, engines: Sequence[Engine] = ()
+) -> Mapping[str, Sequence[ForeignObject]]:
+    """By region, of those that can be reached; of the others it is noted that nobody looked.
+
+    Raises:
+        Unfit: a Rollout of others cannot be moved as the spec says.
+    """
     try:
-        return asyncio.run(_foreign_objects_by_region(spec, fleet))
+        return asyncio.run(_foreign_objects_by_region(spec, fleet, engines))
+    except Unfit:
+        raise
     except TidegateError as error:
         note(f"the clusters were not looked at: {error}")
         return {}
 
 
-async def refuse_foreign_objects_in_clusters(spec: Delivery) -> None:
+async def refuse_foreign_objects_in_clusters(spec: Delivery, engines: Sequence[Engine] = ()) -> None:
     """Look once at every region, as a delivery does before its first write; nothing of a fleet on this machine.
 
     Raises:
         NotOurs: objects of others stand where the delivery's would be.
         FleetError: a region does not answer.
     """
-    if isinstance(spec.fleet, ArgoFleetSpec):
-        async with open_clusters(spec, spec.fleet, patience=timedelta(0), counted=False) as fleets:
+    if isinstance(spec.fleet, ClusterFleetSpec):
+        async with open_clusters(spec, spec.fleet, patience=timedelta(0), counted=False, engines=engines) as fleets:
             await refuse_foreign_objects(fleets.values())
 
 
-async def _foreign_objects_by_region(spec: Delivery, fleet: ArgoFleetSpec) -> Mapping[str, Sequence[ForeignObject]]:
-    async with open_clusters(spec, fleet, patience=timedelta(0)) as fleets:
+async def _foreign_objects_by_region(
+    spec: Delivery, fleet: ClusterFleetSpec, engines: Sequence[Engine]
+) -> Mapping[str, Sequence[ForeignObject]]:
+    async with open_clusters(spec, fleet, patience=timedelta(0), engines=engines) as fleets:
         looked = await asyncio.gather(*(_foreign_objects_of(each) for each in fleets.values()))
     return {region: others for region, others in zip(fleets, looked, strict=True) if others}
 
@@ -183,6 +248,8 @@ async def _foreign_objects_of(fleet: ArgoFleet) -> Sequence[ForeignObject]:
             return await foreign_objects_in(fleet)
     except TimeoutError:
         note(f"{fleet.region} was not looked at: no answer within {LOOK_SECONDS:.0f} s")
+    except Unfit:
+        raise
     except TidegateError as error:
         note(f"{fleet.region} was not looked at: {error}")
     return ()

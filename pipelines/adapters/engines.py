@@ -23,7 +23,7 @@ from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_set
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError
@@ -42,9 +42,9 @@ def engine_provider(
     trusted: TrustedImages | None = None,
 ) -> EngineProvider:
     """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
-    if isinstance(spec.fleet, ArgoFleetSpec):
-        engines = ImageEngines(registry, state, spec.metadata.name, images or {}, trusted)
-        return _image_engines(spec, spec.fleet, engines)
+    if isinstance(spec.fleet, ClusterFleetSpec):
+        engines = ImageEngines(registry, state, spec.metadata.name, images or {}, trusted, settings=spec.engine)
+        return _image_engines(spec, spec.fleet, engines) if isinstance(spec.fleet, ArgoFleetSpec) else engines
     return local_engines(spec, state, registry)
 
 
@@ -54,7 +54,7 @@ def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) 
     def launch_of(version: ModelVersion, settings: EngineSettings) -> ImageLaunch | None:
         return image_launch(spec, fleet, settings, version=version.version, digest=version.digest)
 
-    return replace(engines, settings=spec.engine, launch_of=launch_of, allowed=named_trust().trust.spec)
+    return replace(engines, launch_of=launch_of, allowed=named_trust().trust.spec)
 
 
 def local_engines(

@@ -13,7 +13,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import KubeconfigWrong
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import SystemClock
 
@@ -40,7 +40,7 @@ async def standing_fleets(
 
     Without a `carrier` those in clusters can only be looked at.
     """
-    if isinstance(spec.fleet, ArgoFleetSpec):
+    if isinstance(spec.fleet, ClusterFleetSpec):
         from pipelines.adapters.clusters import open_clusters
 
         opened = open_clusters(
@@ -70,7 +70,7 @@ def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bo
         KubeconfigWrong: one that must be there is not.
     """
     fleet = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec):
+    if not isinstance(fleet, ClusterFleetSpec):
         return
     from rollouts.adapters.kube.credentials import require_context
 
@@ -126,7 +126,7 @@ async def cluster_client(
         await client.close()
 
 
-def prometheus_of(fleet: ArgoFleetSpec, region: str) -> PrometheusQuery:
+def prometheus_of(fleet: ClusterFleetSpec, region: str) -> PrometheusQuery:
     """The region's own Prometheus; it is not asked anything yet."""
     from rollouts.adapters.prometheus_query import PrometheusQuery
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from gates.evidence.conventions import BY_ENGINE, POD
+from gates.evidence.conventions import BY_ENGINE, POD, UP
 from gates.evidence.selector import NAME, selector
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import PrometheusClient
@@ -17,13 +17,13 @@ TIMEOUT_SECONDS = 5
 class ServedByPrometheus:
     """A `RequestCounter`: what engines themselves counted, copies and probes included."""
 
-    def __init__(self, at: str | PrometheusEndpoint, *, delivery: str, region: str) -> None:
-        """`at` is Prometheus' own address; nothing is asked yet."""
+    def __init__(self, at: str | PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> None:
+        """`at` is Prometheus' own address, `labels` those of a version's series; nothing is asked yet."""
         self._client = PrometheusClient(at, timeout_seconds=TIMEOUT_SECONDS)
-        self._labels = {NAME: BY_ENGINE.responses, "service": delivery, "region": region}
+        self._labels = labels
 
     async def served(self, version: str) -> Mapping[str, float]:
-        query = selector({**self._labels, "version": version})
+        query = selector({NAME: BY_ENGINE.responses, **self._labels(version)})
         answer = await call_in_thread(self._client.query, query, datetime.now(UTC))
         counts: dict[str, float] = {}
         for series in answer.series:
@@ -31,3 +31,14 @@ class ServedByPrometheus:
                 pod = series.metric.get(POD, "")
                 counts[pod] = counts.get(pod, 0.0) + series.value[1]
         return counts
+
+
+async def is_scraped(at: PrometheusEndpoint, labels: Mapping[str, str]) -> bool:
+    """Whether Prometheus scrapes anything with these labels.
+
+    Raises:
+        OutsideError: it does not answer, or refuses.
+    """
+    client = PrometheusClient(at, timeout_seconds=TIMEOUT_SECONDS)
+    answer = await call_in_thread(client.query, selector({NAME: UP, **labels}), datetime.now(UTC))
+    return bool(answer.series)

@@ -24,7 +24,7 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
 from rollouts.kube.ports import ClusterReader
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.process import note, note_sink
 
@@ -88,7 +88,7 @@ def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
 
 def _synced(spec: Delivery, git: GitSpec) -> SyncSource | None:
     fleet = spec.fleet
-    if git.sync is None or not isinstance(fleet, ArgoFleetSpec):
+    if git.sync is None or not isinstance(fleet, ClusterFleetSpec):
         return None
     from pipelines.adapters.git.synced import ToolInCluster
     from rollouts.adapters.kube.client import connect

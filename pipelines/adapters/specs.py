@@ -25,7 +25,8 @@ from pipelines.spec.policy import (
 from registry.files import digest_files
 from registry.mlflow_client import limit_calls
 from registry.model import Event
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec
@@ -94,12 +95,14 @@ def on_clusters(spec: Delivery) -> ArgoFleetSpec:
     Raises:
         UsageError: its fleet is another one.
     """
+    if isinstance(spec.fleet, ReferencedFleetSpec):
+        raise UsageError("the Rollout of this delivery is named by reference: its objects are not tidegate's")
     if not isinstance(spec.fleet, ArgoFleetSpec):
         raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
     return spec.fleet
 
 
-def region_of(fleet: ArgoFleetSpec, wanted: str | None) -> str:
+def region_of(fleet: ClusterFleetSpec, wanted: str | None) -> str:
     """A region of the fleet; its only one needs not be said.
 
     Raises:

@@ -12,7 +12,7 @@ from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion, Serving
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
 
 JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
@@ -22,24 +22,10 @@ JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
 def record_of(spec: Delivery, version: ModelVersion, tags: Mapping[str, str]) -> EngineRecord:
     """The engine of `version` by the spec as it is now, under the version's number; `tags` are the version's."""
     settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    image = _image(spec.engine, tags) if isinstance(spec.fleet, ArgoFleetSpec) else ""
+    image = _image(spec.engine, tags) if isinstance(spec.fleet, ClusterFleetSpec) else ""
     pods = pod_changes(spec.fleet) if isinstance(spec.fleet, ArgoFleetSpec) else {}
     fingerprint = _fingerprint(settings, image, pods)
     return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image, pods=pods)
-
-
-def adopted_record(spec: Delivery, version: ModelVersion, *, image: str, template: str) -> EngineRecord:
-    """The engine of pods that others made, under the version's number: another one than any that the spec describes.
-
-    Args:
-        spec: what they are to be replaced by.
-        version: that they serve.
-        image: that they run.
-        template: the hash of their pod template, which stands for everything else that makes them.
-    """
-    settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    fingerprint = _fingerprint({"adopted": template}, image)
-    return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image)
 
 
 def _image(settings: EngineSettings, tags: Mapping[str, str]) -> str:

@@ -66,7 +66,7 @@ def _bakes(spec: Delivery) -> list[str]:
 def rules_of(spec: Delivery) -> str:
     """The rule file of a delivery's SLOs, and of the signals that its dashboards show."""
     signals = signal_groups(
-        service=spec.metadata.name, counted_by=spec.counted_by, cost=spec.cost, sources=spec.metrics.sources
+        service=spec.metadata.name, counted_by=spec.counted_by, cost=spec.cost, sources=spec.sources
     )
     return rule_file((*_slo_rules(spec), *signals))
 
@@ -74,7 +74,7 @@ def rules_of(spec: Delivery) -> str:
 def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
     """SLO by SLO: each has the alert windows of its own period."""
     groups = [
-        group_of([item], service=spec.metadata.name, counted_by=spec.counted_by, sources=spec.metrics.sources)
+        group_of([item], service=spec.metadata.name, counted_by=spec.counted_by, sources=spec.sources)
         for item in spec.slos
     ]
     return tuple(rules for group in groups for rules in rules_for(group, windows_for(group.slos[0].window)))
@@ -169,7 +169,7 @@ def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -
         look=spec.look,
         mirrored=mirrored,
         counted_by=spec.counted_by,
-        sources=spec.metrics.sources,
+        sources=spec.sources,
     )
     return spec.gates.model_copy(update={gate: burn_gate(burn, spec.slos, stage) for gate, burn in burns.items()})
 

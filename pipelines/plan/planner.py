@@ -27,6 +27,7 @@ from pipelines.plan.gates import (
 )
 from pipelines.plan.proposals import proposals_for
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
+from pipelines.spec.fleets import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
 
@@ -95,7 +96,8 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         return PlanStep(stage=stage, wave=wave, region=region, weight=weight, expected_seconds=seconds, gates=gates)
 
     yield step(StageName.DEPLOY, ENGINE_START_SECONDS)
-    yield step(StageName.SMOKE, SMOKE_SECONDS)
+    if asks_arms(spec, region):
+        yield step(StageName.SMOKE, SMOKE_SECONDS)
     # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
         gates = tuple(_offline_plan(spec, gate, prompts) for gate in spec.offline.gates)
@@ -114,6 +116,11 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         gates = _gate_plans(spec, f"canary@{region}", spec.canary, exposure, stage_sources("canary", spec.gates))
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
+
+
+def asks_arms(spec: Delivery, region: str) -> bool:
+    """Whether single arms of the region have addresses: without them nobody asks a canary that has no user yet."""
+    return isinstance(spec.fleet, LocalFleet) or bool(spec.fleet.regions[region].arms)
 
 
 def _gate_plans(

@@ -12,14 +12,13 @@ from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
 from rollouts.cluster.model import RegionConfig, Render
-from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
-from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
 from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.render import render
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import AnalysisStage, analysis_template
@@ -35,14 +34,14 @@ from tidegate.core.units import format_duration
 
 def guard_image(spec: Delivery) -> str:
     """By digest; empty where the spec wants no guard, or names no image for one."""
-    if not isinstance(spec.fleet, ArgoFleetSpec) or spec.fleet.guard is None:
+    if not isinstance(spec.fleet, ClusterFleetSpec) or spec.fleet.guard is None:
         return ""
     return spec.fleet.guard.image or (spec.workflow.image if spec.workflow else "")
 
 
 def nobody_ends_it(spec: Delivery) -> str:
     """What it means that regions in clusters have no guard, and what to do; empty where they have, or need none."""
-    if not isinstance(spec.fleet, ArgoFleetSpec) or guard_image(spec):
+    if not isinstance(spec.fleet, ClusterFleetSpec) or guard_image(spec):
         return ""
     unnamed = "neither `fleet.guard` nor a `workflow` names an image"
     why = unnamed if spec.fleet.guard else "`fleet.guard` is null"
@@ -146,6 +145,7 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         region=region,
         name=spec.metadata.name,
         route_name=fleet.gateway.route or "",
+        traffic=fleet.traffic,
         entry=there.entry,
         stable_url=there.stable_url,
         canary_url=there.canary_url,
@@ -157,11 +157,6 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
-
-
-def routes_of(fleet: ArgoFleetSpec) -> RouteKind:
-    """The object that splits the fleet's users."""
-    return VirtualServices() if fleet.traffic is TrafficRouter.ISTIO else HttpRoutes()
 
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")

@@ -44,7 +44,7 @@ def scraping_of(spec: Delivery, region: str) -> ScrapeInterval:
 def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
     """Counts of the stable arm, which is there at any time; gates ask for the canary's by the same names."""
     used = {gate for stage in (spec.shadow, spec.canary) if stage for gate in stage.gates}
-    if spec.metrics.sources:
+    if spec.sources:
         yield from _of_sources(spec, region, used)
         return
     stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
@@ -68,7 +68,7 @@ def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tu
 
 def _of_sources(spec: Delivery, region: str, used: Container[str]) -> Iterator[EvidenceQuery]:
     """The same, under others' names. Which version is stable is not known here, so a label of versions is not asked."""
-    sources = spec.metrics.sources
+    sources = spec.sources
     for gate, latency in _used(spec, LatencyGate, used):
         signal = MetricSignal(str(latency.metric))
         source = source_of(sources, signal)
@@ -97,7 +97,7 @@ def _some(labels: Mapping[str, str], like: Mapping[str, str] | None = None) -> s
 def _slos(spec: Delivery) -> Iterator[EvidenceQuery]:
     for item in spec.slos:
         # In a cluster it is the engines that are scraped, no matter who routes to them.
-        sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE, sources=spec.metrics.sources).sli
+        sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE, sources=spec.sources).sli
         query = sli.total_query if isinstance(sli, EventSli) else sli.error_ratio_query
         yield EvidenceQuery(asked_by=f"SLO {item.name}", query=WINDOW_PLACE.sub(WINDOW, query))
 

@@ -28,7 +28,7 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
     """
     if not spec.slos:
         raise UsageError(f"{path} has no `slos`", hint="add objectives under `slos`")
-    if spec.metrics.sources and counted_by == CountedBy.PROXY:
+    if spec.sources and counted_by == CountedBy.PROXY:
         raise UsageError(
             "--counted-by proxy is of no use with `metrics.sources`", hint="the source of requests says who counts"
         )
@@ -36,7 +36,7 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
         delivery=spec.metadata.name,
         promises=spec.slos,
         counted_by=counted_by,
-        sources=spec.metrics.sources,
+        sources=spec.sources,
         agreement=agreement_of(spec),
         cost=spec.cost,
         stage=(spec.canary or CanaryStage()).within,

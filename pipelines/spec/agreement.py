@@ -26,7 +26,7 @@ def promotion_window(spec: Delivery) -> timedelta:
 
 def agreement_of(spec: Delivery) -> RegistryAgreement | None:
     """The alert of a delivery; None where others' labels do not tell which version is stable."""
-    engines = source_of(spec.metrics.sources, MetricSignal.ENGINES)
-    if spec.metrics.sources and not (engines and engines.has_own_labels):
+    engines = source_of(spec.sources, MetricSignal.ENGINES)
+    if spec.sources and not (engines and engines.has_own_labels):
         return None
     return RegistryAgreement(alias=spec.model.target, hold=promotion_window(spec) + SLACK)

@@ -6,7 +6,7 @@ here they become one document whose parts must fit each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -47,12 +47,13 @@ from pipelines.spec.model_reference import ModelReference
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec, Traffic
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.nodes_spec import more_than_a_node_has
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.reference_spec import BY_HASH, ReferencedFleetSpec, conflicts_with_reference
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.errors import UsageError
-from tidegate.core.metrics import MetricSignal, source_of
+from tidegate.core.metrics import MetricSignal, MetricSource, source_of
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.spec import NAME
 from tidegate.core.units import Duration, PercentText, format_duration, percent_too
@@ -229,10 +230,7 @@ class Delivery(SpecModel):
             yield from self._on_this_machine(self.fleet)
         else:
             yield from self._around_silence(self.fleet)
-            yield from self._around_image()
-            yield from self._around_nodes(self.fleet)
-            for conflict in fleet_conflicts(self.fleet, self._around_fleet()):
-                yield replace(conflict, where=("fleet", *conflict.where))
+            yield from self._around_clusters(self.fleet)
         yield from self._around_samples()
         yield from self._around_unattended(self.fleet.unattended)
         yield from self._around_slos()
@@ -248,13 +246,16 @@ class Delivery(SpecModel):
             yield replace(conflict, where=("approvals", *conflict.where))
         yield from self._around_git()
         if self.workflow:
-            clusters = self.fleet if isinstance(self.fleet, ArgoFleetSpec) else None
+            clusters = self.fleet if isinstance(self.fleet, ClusterFleetSpec) else None
             for conflict in workflow_conflicts(self.workflow, clusters):
                 yield replace(conflict, where=("workflow", *conflict.where))
 
     def _around_samples(self) -> Iterator[SpecConflict]:
         """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
-        clusters = isinstance(self.fleet, ArgoFleetSpec)
+        clusters = isinstance(self.fleet, ClusterFleetSpec)
+        if self.samples and isinstance(self.fleet, ReferencedFleetSpec):
+            expected = "no `samples`: engines of others keep none"
+            yield SpecConflict(("samples",), "samples of users' requests with `fleet.rollout`", expected)
         if self.samples and self.engine.image is not None:
             expected = "an engine that tidegate builds, or no `samples`: an image of your own keeps none"
             yield SpecConflict(("samples",), "samples of users' requests with `engine.image`", expected)
@@ -287,7 +288,21 @@ class Delivery(SpecModel):
             expected = f"at least {three}, three scrapes: `metrics.scrape_interval` is {interval}"
             yield SpecConflict(("gates", "budget", "poll_interval"), format_duration(asked), expected)
 
-    def _around_silence(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
+    def _around_clusters(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
+        """What does not fit the fleet, whoever applies its objects."""
+        found: Iterable[SpecConflict] = ()
+        if isinstance(fleet, ReferencedFleetSpec):
+            asking = tuple(name for name in ("offline", "load", "shadow") if self._stage(name))
+            same = self.engine.image is not None
+            found = conflicts_with_reference(fleet, self._around_fleet(), same_image=same, asks_engines=asking)
+        elif isinstance(fleet, ArgoFleetSpec):
+            yield from self._around_image()
+            yield from self._around_nodes(fleet)
+            found = fleet_conflicts(fleet, self._around_fleet())
+        for conflict in found:
+            yield replace(conflict, where=("fleet", *conflict.where))
+
+    def _around_silence(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
         if fleet.unattended <= self.patience.api:
             expected = f"more than `patience.api`, which is {format_duration(self.patience.api)}"
             yield SpecConflict(("fleet", "unattended"), format_duration(fleet.unattended), expected)
@@ -344,7 +359,7 @@ class Delivery(SpecModel):
         """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
         yield from named_twice(self.slos)
         for index, slo in enumerate(self.slos):
-            for odd in slo.unmeasured(self.metrics.sources):
+            for odd in slo.unmeasured(self.sources):
                 yield replace(odd, where=("slos", index, *odd.where))
         args = self.engine.vllm.args
         yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
@@ -354,7 +369,7 @@ class Delivery(SpecModel):
 
     def _around_sources(self) -> Iterator[SpecConflict]:
         """Gates that ask what no source tells, and copies of which no label tells whose they are."""
-        sources = self.metrics.sources
+        sources = self.sources
         known, tested = self.gates.asked, tested_kinds()
         asked = set(self.canary.gates) if self.canary else set()
         asked |= {gate for gate, by in stage_sources("shadow", self.gates).items() if "proxy" in by} & set(
@@ -413,6 +428,11 @@ class Delivery(SpecModel):
     def counted_by(self) -> CountedBy:
         """Who counts requests unless an SLO says otherwise: every engine of this machine is behind a proxy of ours."""
         return CountedBy.PROXY if isinstance(self.fleet, LocalFleet) else CountedBy.ENGINE
+
+    @property
+    def sources(self) -> Sequence[MetricSource]:
+        """Which series are read: as the spec says, or of engines of others by their pod template hash."""
+        return self.metrics.sources or (BY_HASH if isinstance(self.fleet, ReferencedFleetSpec) else ())
 
     @property
     def scrape_interval(self) -> timedelta:

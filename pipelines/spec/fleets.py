@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import NAME
@@ -31,11 +32,14 @@ class LocalFleet(SpecModel):
 def _kind_of(fleet: object) -> str:
     """Whose rules apply: one that does not say is on this machine, unless it has what clusters alone have."""
     if isinstance(fleet, Mapping):
-        return str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
-    return str(getattr(fleet, "kind", "local"))
+        kind = str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
+        return "reference" if kind == "argo" and "rollout" in fleet else kind
+    return "reference" if isinstance(fleet, ReferencedFleetSpec) else str(getattr(fleet, "kind", "local"))
 
 
 Fleet = Annotated[
-    Annotated[LocalFleet, Tag("local")] | Annotated[ArgoFleetSpec, Tag("argo")],
+    Annotated[LocalFleet, Tag("local")]
+    | Annotated[ArgoFleetSpec, Tag("argo")]
+    | Annotated[ReferencedFleetSpec, Tag("reference")],
     Discriminator(_kind_of),
 ]

@@ -22,7 +22,7 @@ from pipelines.spec.evidence.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from registry.files import digest_file
 from registry.model import GoldenSet
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.access import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
@@ -130,7 +130,7 @@ def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
 
 
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
-    if not isinstance(spec.fleet, ArgoFleetSpec):
+    if not isinstance(spec.fleet, ClusterFleetSpec):
         return
     for name, region in spec.fleet.regions.items():
         place: Loc = ("fleet", "regions", name, "prometheus")
@@ -144,12 +144,11 @@ def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
     """Whatever tidegate itself asks because a spec says so."""
     for gate, judge in spec.gates.of(JudgeGate).items():
         yield ("gates", gate, "endpoint"), judge.endpoint
-    if isinstance(spec.fleet, ArgoFleetSpec):
+    if isinstance(spec.fleet, ClusterFleetSpec):
         for name, region in spec.fleet.regions.items():
             place: Loc = ("fleet", "regions", name)
             yield (*place, "entry"), region.entry
-            yield (*place, "stable_url"), region.stable_url
-            yield (*place, "canary_url"), region.canary_url
+            yield from (((*place, key), url) for key, url in region.arms.items())
             yield (*place, "prometheus"), region.prometheus.url
     if spec.git and "://" in spec.git.repository:
         yield ("git", "repository"), spec.git.repository

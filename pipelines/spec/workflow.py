@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName
 from rollouts.manifests.pod_spec import PinnedImage, pinned
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import Url
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration
@@ -147,7 +147,7 @@ class WorkflowSpec(SpecModel):
         return uri
 
 
-def workflow_conflicts(workflow: WorkflowSpec, fleet: ArgoFleetSpec | None) -> Iterator[SpecConflict]:
+def workflow_conflicts(workflow: WorkflowSpec, fleet: ClusterFleetSpec | None) -> Iterator[SpecConflict]:
     """Steps whose regions no pod can reach; `fleet` is None when it is on this machine."""
     if fleet is None:
         yield SpecConflict((), "with a fleet on this machine, which no pod can reach", "`fleet: {kind: argo, ...}`")

@@ -46,7 +46,7 @@ from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import SECRETS_FOLDER
 from tidegate.core.errors import ExitCode
 from tidegate.core.names import config_map_key
@@ -196,17 +196,17 @@ OFFLINE = timedelta(hours=2)
 WEEK = timedelta(days=7)
 
 
-def deadline(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep, steps: tuple[PlanStep, ...]) -> timedelta:
+def deadline(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep, steps: tuple[PlanStep, ...]) -> timedelta:
     """From the pod's start; people who are asked, and freezes, have their time within it."""
     waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
     frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
     return _working(spec, fleet, step) + silence(spec) + frozen + sum(waits, timedelta(0)) + SLACK
 
 
-def closing(spec: Delivery, fleet: ArgoFleetSpec) -> timedelta:
+def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
     """Taking every region back, side by side, and trying again where one does not let itself."""
     git = spec.git.patience if spec.git else timedelta(0)
-    return fleet.pod.start_within + silence(spec) + spec.patience.back + git + SLACK
+    return fleet.engine_starts_within + silence(spec) + spec.patience.back + git + SLACK
 
 
 def silence(spec: Delivery) -> timedelta:
@@ -214,14 +214,14 @@ def silence(spec: Delivery) -> timedelta:
     return spec.patience.api + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
 
 
-def _working(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> timedelta:
+def _working(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> timedelta:
     return sum(_parts(spec, fleet, step), timedelta(0))
 
 
-def _parts(spec: Delivery, fleet: ArgoFleetSpec, step: PlanStep) -> Iterator[timedelta]:
+def _parts(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> Iterator[timedelta]:
     # Engines start when they are deployed, when more of them are wanted, and when old ones come back.
     if step.stage in (StageName.BUILD, StageName.DEPLOY, StageName.CANARY, StageName.PROMOTE):
-        yield fleet.pod.start_within
+        yield fleet.engine_starts_within
     if step.stage is StageName.OFFLINE:
         yield OFFLINE
         yield from (gate.within for gate in spec.gates.of(CommandGate).values())

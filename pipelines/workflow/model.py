@@ -8,7 +8,7 @@ from hashlib import sha256
 from pipelines.model import PlanStep
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import WorkflowSpec
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.model import Value
 
 VERSION, DELIVERY = "version", "delivery"
@@ -69,7 +69,7 @@ class WorkflowInput(Value):
     """A spec, the steps of its deliveries, and the files that go with them."""
 
     spec: Delivery
-    fleet: ArgoFleetSpec
+    fleet: ClusterFleetSpec
     settings: WorkflowSpec
     steps: tuple[PlanStep, ...]
     """Of the plan, in its order."""

@@ -33,7 +33,7 @@ from rollouts.manifests.conventions import cluster_wide, driver
 from rollouts.manifests.objects.admission_policies import user_of
 from rollouts.manifests.objects.engines import demands as pods
 from rollouts.manifests.objects.network import METADATA_SERVERS
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY, config_map_key
@@ -195,7 +195,7 @@ def blueprint_of(spec: Delivery, spec_path: Path) -> WorkflowInput:
     Raises:
         UsageError: it has no `workflow`, or its fleet is on this machine.
     """
-    if spec.workflow is None or not isinstance(spec.fleet, ArgoFleetSpec):
+    if spec.workflow is None or not isinstance(spec.fleet, ClusterFleetSpec):
         raise UsageError("this spec has no `workflow`", hint="see `workflow` in the documentation of the spec")
     spec_file, files = laid_out(spec_path, spec)
     return WorkflowInput(

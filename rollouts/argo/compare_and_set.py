@@ -125,6 +125,11 @@ def undo(rollout: Json, replica_sets: Sequence[Json], revision: int, expected: P
     return (_patch(ro, [operation], PatchKind.JSON),)
 
 
+def change(rollout: Json, operations: Sequence[Json]) -> Requests:
+    """These operations of a JSON patch; nothing when there are none."""
+    return (_patch(Rollout(rollout), list(operations), PatchKind.JSON),) if operations else ()
+
+
 def with_resource_version(requests: Requests, resource_version: str) -> Requests:
     """The same requests, valid only while the object has this resource version."""
     return tuple(

@@ -51,7 +51,7 @@ def engine_demand(rollout: Json, live: Json | None) -> EngineDemand:
     canary = spec["strategy"]["canary"]
     if live is None:
         return EngineDemand(first=replicas, most=replicas)
-    scales = (step["setCanaryScale"] for step in canary["steps"] if "setCanaryScale" in step)
+    scales = (step["setCanaryScale"] for step in canary.get("steps") or [] if "setCanaryScale" in step)
     scale: Json = next(scales, {})
     first = int(scale.get("replicas") or math.ceil(replicas * int(scale.get("weight") or 0) / 100) or 1)
     if canary.get("dynamicStableScale"):

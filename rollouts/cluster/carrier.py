@@ -11,7 +11,7 @@ Nothing here depends on clocks or on pauses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -24,7 +24,6 @@ from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER, WAY_BACK
-from rollouts.manifests.ownership import foreign_object
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Json, Value
@@ -135,11 +134,11 @@ def released_lease(found: Json) -> Json:
     return {**found, "spec": spec}
 
 
-def lease_with_way_back(found: Json, version: str) -> Json:
-    """The same Lease, which says where users go back to; empty for nowhere."""
+def lease_saying(found: Json, annotations: Mapping[str, str]) -> Json:
+    """The same Lease with these annotations; without those that are empty."""
     metadata = found["metadata"]
-    others = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != WAY_BACK}
-    return {**found, "metadata": {**metadata, "annotations": others | ({WAY_BACK: version} if version else {})}}
+    said = {**(metadata.get("annotations") or {}), **annotations}
+    return {**found, "metadata": {**metadata, "annotations": {key: value for key, value in said.items() if value}}}
 
 
 def carrier_number(found: Json | None) -> int:
@@ -175,6 +174,10 @@ def _micro(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def _said(lease: Json, key: str) -> str:
+    return str((lease["metadata"].get("annotations") or {}).get(key) or "")
+
+
 LOOK_SECONDS = 1.0
 """Between two looks at the Lease of somebody who may be gone."""
 
@@ -202,7 +205,7 @@ class Fence:
         self._inside = False
         self._has_succeeded = False
         self._lost: LeaseRecord | None = None
-        self._noted = ""
+        self._noted: dict[str, str] = {}
 
     @property
     def insists(self) -> bool:
@@ -276,7 +279,7 @@ class Fence:
     async def _mark(self, kind: Resource, name: str, ours: int) -> None:
         while (found := await find(self._cluster, kind, name)) is not None:
             self.allows(found)
-            if carrier_number(found) >= ours or foreign_object(found, self._config.name):
+            if carrier_number(found) >= ours or self._config.foreign(found):
                 return
             try:
                 await self._cluster.patch(kind, name, carrier_patch(found, ours))
@@ -305,15 +308,19 @@ class Fence:
             NotTheCarrier: somebody took it.
             FleetError: the API server does not answer, or does not let us.
         """
-        self._noted = version
+        await self.note(WAY_BACK, version)
+
+    async def note(self, key: str, text: str) -> None:
+        """Say something on our Lease, as an annotation; as `note_way_back`."""
+        self._noted[key] = text
         while True:
             lease = await self.take()
             if self._lost:
                 raise self._replaced(self._lost)
-            if read_lease(lease).way_back == version:
+            if _said(lease, key) == text:
                 return
             try:
-                self._lease = await self._cluster.replace(LEASES, lease_with_way_back(lease, version))
+                self._lease = await self._cluster.replace(LEASES, lease_saying(lease, {key: text}))
             except (Conflict, NotFound):
                 await self._look_again(lease)
 
@@ -323,8 +330,12 @@ class Fence:
         Raises:
             FleetError: the API server does not answer, or does not let us.
         """
+        return await self.said(WAY_BACK)
+
+    async def said(self, key: str) -> str:
+        """What the Lease says by an annotation; as `way_back`."""
         found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
-        return read_lease(found).way_back if found else ""
+        return _said(found, key) if found else ""
 
     async def leave(self) -> None:
         """Give the Lease back, so that nobody has to wait for it to run out. Never raises."""
@@ -392,8 +403,8 @@ class Fence:
             # Somebody deleted it; our number is on the objects still.
             self._lease, self._inside = None, False
             await self.enter()
-            if self._noted:
-                await self.note_way_back(self._noted)
+            for key, text in self._noted.items():
+                await self.note(key, text)
             return
         record = read_lease(found)
         if (record.token, record.number) == (self._who.token, read_lease(before).number):

@@ -97,7 +97,7 @@ def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
     if snapshot.rollout is None:
         return None
     known = [
-        (revision_of_replica_set(each), each["spec"]["template"])
+        (revision_of_replica_set(each, snapshot.version_of), each["spec"]["template"])
         for each in controlled_by(snapshot.rollout, snapshot.replica_sets)
     ]
     found = [(which, template) for which, template in known if which.version == version]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rollouts.argo.model import path_to_weight
 from rollouts.argo.waking import Waker
@@ -26,7 +26,6 @@ from rollouts.cluster.observer import (
 )
 from rollouts.cluster.operations import RegionOperations
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
-from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
@@ -47,26 +46,26 @@ class ArgoFleet:
         config: RegionConfig,
         *,
         cluster: Cluster,
-        routes: RouteKind,
         render: Render,
         clock: Clock,
         served: RequestCounter | None = None,
         carrier: Carrier | None = None,
+        engines: Sequence[Engine] = (),
     ) -> None:
         """`render` makes what the region needs for an engine; without `served` traffic is not verified.
 
-        Without a `carrier` the fleet is read-only.
+        Without a `carrier` the fleet is read-only. `engines` are those of a plan, for a Rollout of others.
         """
         self.region = config.region
         self._config = config
         self._cluster = cluster
         self._render = render
         self._clock = clock
-        self._fence = Fence(config, cluster, moving_users(config, routes), clock, carrier)
+        self._fence = Fence(config, cluster, moving_users(config), clock, carrier)
         self._waker = Waker(cluster, clock, allows=self._fence.allows)
-        self._observer = RegionObserver(config, cluster, routes, clock, self._fence, waker=self._waker)
+        self._observer = RegionObserver(config, cluster, clock, self._fence, waker=self._waker, engines=engines)
         self._operations = RegionOperations(
-            config, cluster, routes, self._observer, clock=clock, fence=self._fence, waker=self._waker
+            config, cluster, self._observer, clock=clock, fence=self._fence, waker=self._waker
         )
         self._verifier = TrafficVerifier(config.region, served, clock)
         self._retries = RetryPolicy(clock, seconds=config.retry_seconds, within=config.operation_seconds)

@@ -9,7 +9,6 @@ from rollouts.cluster.carrier import Carrier, Fence, carrier_number
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
-from rollouts.cluster.routes import RouteKind
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
@@ -46,14 +45,13 @@ class GuardedTrial(Value):
 class GuardedRollout:
     """The Rollout, its route, and the fleet that takes users back."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, routes: RouteKind, clock: Clock) -> None:
-        self.rights = guard_rights(config.name, routes.resource, config.route)
+    def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock) -> None:
+        self.rights = guard_rights(config.name, config.rollout, config.routes.resource, config.route)
         self._config = config
         self._cluster = cluster
-        self._routes = routes
         self._clock = clock
-        fence = Fence(config, cluster, moving_users(config, routes), clock, None)
-        self._observer = RegionObserver(config, cluster, routes, clock, fence)
+        fence = Fence(config, cluster, moving_users(config), clock, None)
+        self._observer = RegionObserver(config, cluster, clock, fence)
 
     async def look(self) -> GuardedTrial:
         snapshot = await self._observer.observe()
@@ -70,13 +68,12 @@ class GuardedRollout:
         )
 
     async def note(self, taken: GuardRollback) -> None:
-        await self._cluster.patch(ROLLOUTS, self._config.name, guard_note_patch(taken))
+        await self._cluster.patch(ROLLOUTS, self._config.rollout, guard_note_patch(taken))
 
     def fleet(self, carrier: Carrier) -> ArgoFleet:
         return ArgoFleet(
             self._config,
             cluster=self._cluster,
-            routes=self._routes,
             render=lambda _: (),
             clock=self._clock,
             carrier=carrier,

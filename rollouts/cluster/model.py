@@ -9,10 +9,21 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
-from rollouts.manifests.conventions import ATTEMPT, DIGEST, LAUNCH, UNATTENDED
-from rollouts.model import Engine, GuardRollback, ImageLaunch
+from rollouts.cluster.routes import RouteKind, route_kind
+from rollouts.manifests.conventions import (
+    ATTEMPT,
+    DIGEST,
+    LAUNCH,
+    UNATTENDED,
+    TrafficRouter,
+    canary_service,
+    stable_service,
+)
+from rollouts.manifests.ownership import foreign_object
+from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.model import Engine, ForeignObject, GuardRollback, ImageLaunch
 from tidegate.core.model import Json, Value
-from tidegate.core.names import VERSION
+from tidegate.core.names import DELIVERY, VERSION
 
 Render = Callable[[Engine], Sequence[Json]]
 """Everything that the region needs to serve an engine, in the order in which it is applied; the Rollout is last."""
@@ -23,9 +34,13 @@ class RegionConfig(Value):
 
     region: str
     name: str
-    """The delivery's: its Rollout has it, and its other objects have names made of it."""
+    """The delivery's: its Rollout has it, and its other objects have names made of it, unless others are named."""
     route_name: str = ""
     """Of the object that splits users; the delivery's name when empty."""
+    traffic: TrafficRouter = TrafficRouter.GATEWAY_API
+    """Whose object that is."""
+    theirs: RolloutReference | None = None
+    """The Rollout of others that is moved; None for the delivery's own."""
     entry: str
     """The address that users of the region talk to."""
     stable_url: str
@@ -46,9 +61,27 @@ class RegionConfig(Value):
     """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
 
     @property
+    def rollout(self) -> str:
+        """The name of the Rollout."""
+        return self.theirs.name if self.theirs else self.name
+
+    @property
     def route(self) -> str:
         """The name of the object that splits users."""
-        return self.route_name or self.name
+        return self.theirs.route if self.theirs else self.route_name or self.name
+
+    @property
+    def routes(self) -> RouteKind:
+        """That object, for the Services of the Rollout."""
+        if self.theirs:
+            return route_kind(self.traffic, self.theirs.stable_service, self.theirs.canary_service)
+        return route_kind(self.traffic, stable_service(self.name), canary_service(self.name))
+
+    def foreign(self, live: Json) -> ForeignObject | None:
+        """The object as somebody else's; None when it is this delivery's to write, as what it names by reference is."""
+        if self.theirs and DELIVERY not in (live["metadata"].get("labels") or {}):
+            return None
+        return foreign_object(live, self.name)
 
     @property
     def operation_seconds(self) -> float:
@@ -86,9 +119,13 @@ class Revision:
         return 0 < self.wanted <= self.available
 
 
-def revision_of_replica_set(replica_set: Json) -> Revision:
+VersionOf = Callable[[Json], tuple[str, str, int]]
+"""Version, digest and attempt of a pod template."""
+
+
+def revision_of_replica_set(replica_set: Json, version_of: VersionOf) -> Revision:
     """What a ReplicaSet is."""
-    version, digest, attempt = version_labels(replica_set["spec"]["template"])
+    version, digest, attempt = version_of(replica_set["spec"]["template"])
     return Revision(
         hash=hash_of(replica_set),
         version=version,

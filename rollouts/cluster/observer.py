@@ -7,7 +7,7 @@ cut nor an event that was missed can leave an operation waiting for what happene
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from rollouts.argo.state import (
@@ -20,17 +20,20 @@ from rollouts.argo.state import (
 from rollouts.argo.waking import Waker
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, Revision
-from rollouts.cluster.routes import RouteKind
+from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.model import Resource
+from rollouts.kube.objects import at
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.kube.retry import time_left
+from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.ownership import last_writer
-from rollouts.model import EngineSet, RegionPhase, RegionState, Role
+from rollouts.model import Engine, EngineSet, RegionPhase, RegionState, Role
 from tidegate.core.clock import Clock
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
 
@@ -170,9 +173,9 @@ def _unborn(snapshot: RegionSnapshot) -> str | None:
     return pod_problems(snapshot.pods) or snapshot.health.message or None
 
 
-def moving_users(config: RegionConfig, routes: RouteKind) -> tuple[tuple[Resource, str], ...]:
+def moving_users(config: RegionConfig) -> tuple[tuple[Resource, str], ...]:
     """The objects by which users of a Rollout are moved."""
-    return (ROLLOUTS, config.name), (routes.resource, config.route)
+    return (ROLLOUTS, config.rollout), (config.routes.resource, config.route)
 
 
 POLL_SECONDS = 1.0
@@ -186,17 +189,21 @@ class RegionObserver:
         self,
         config: RegionConfig,
         cluster: Cluster,
-        routes: RouteKind,
         clock: Clock,
         fence: Fence,
         *,
         waker: Waker | None = None,
+        engines: Sequence[Engine] = (),
     ) -> None:
-        """`waker` is for whoever waits for what was written; nobody else writes."""
+        """`waker` is for whoever waits for what was written; nobody else writes.
+
+        `engines` of a Rollout of others are known by a plan, noted there or not.
+        """
+        self._engines = engines
         self._waker = waker
         self._config = config
         self._cluster = cluster
-        self._routes = routes
+        self._routes = config.routes
         self._clock = clock
         self._fence = fence
 
@@ -208,24 +215,27 @@ class RegionObserver:
             FleetError: when the API server does not answer, or does not let us see.
         """
         # First: whatever it speaks of is there in what is read after it.
-        rollout = await find(self._cluster, ROLLOUTS, self._config.name)
-        sets, route = await asyncio.gather(
-            self._cluster.list(REPLICA_SETS, labels=self._ours),
+        rollout = await find(self._cluster, ROLLOUTS, self._config.rollout)
+        ours = self._pods(rollout)
+        sets, route, said = await asyncio.gather(
+            self._cluster.list(REPLICA_SETS, labels=ours),
             find(self._cluster, self._routes.resource, self._config.route),
+            self._fence.said(NOTES) if self._config.theirs else _nothing(),
         )
         # Whatever is written is written onto these two, or decided by them.
         self._fence.allows(rollout)
         self._fence.allows(route)
         snapshot = RegionSnapshot(
             at=self._clock.now(),
-            routes=self._routes,
+            config=self._config,
             rollout=rollout,
             replica_sets=sets.items,
             route=route,
+            notes=self._known(RegionNotes.read(said)),
         )
         if rollout is None or snapshot.is_whole:
             return snapshot
-        pods = await self._cluster.list(PODS, labels=self._ours)
+        pods = await self._cluster.list(PODS, labels=ours)
         return replace(snapshot, pods=pods.items)
 
     async def until(
@@ -260,9 +270,20 @@ class RegionObserver:
                 await self._waker.look(snapshot.rollout)
             await self._clock.sleep(POLL_SECONDS)
 
-    @property
-    def _ours(self) -> str:
-        return f"{DELIVERY}={self._config.name}"
+    def _pods(self, rollout: Json | None) -> str:
+        """By which the pods of all versions are selected, and their ReplicaSets."""
+        if self._config.theirs is None:
+            return f"{DELIVERY}={self._config.name}"
+        asked = at(rollout, "spec", "selector", "matchLabels", default={})
+        return ",".join(f"{key}={value}" for key, value in asked.items())
+
+    def _known(self, notes: RegionNotes) -> RegionNotes:
+        """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""
+        return notes.knowing(self._config.theirs, *self._engines) if self._config.theirs else notes
+
+
+async def _nothing() -> str:
+    return ""
 
 
 def refuse_stuck(snapshot: RegionSnapshot) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from rollouts.argo import compare_and_set
 from rollouts.argo.actions import RolloutClient
 from rollouts.argo.compare_and_set import Precondition
-from rollouts.argo.model import PausePoint, entry_step, is_resting_at
+from rollouts.argo.model import PausePoint, entry_step, is_resting_at, replica_set_of
+from rollouts.argo.templates import original_template, templates_match
 from rollouts.argo.waking import Waker
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.desired_objects import (
@@ -24,13 +25,13 @@ from rollouts.cluster.desired_objects import (
 from rollouts.cluster.model import RegionConfig, Revision, next_attempt
 from rollouts.cluster.observer import RegionObserver
 from rollouts.cluster.ownership import refuse_foreign
-from rollouts.cluster.routes import RouteKind
+from rollouts.cluster.reference import RegionNotes, field_patch, places, template_digest, with_fields
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.kube.retry import Backoff, RetryPolicy, is_transient
-from rollouts.manifests.ownership import foreign_object
+from rollouts.manifests.conventions import NOTES
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 
@@ -54,7 +55,6 @@ class RegionOperations:
         self,
         config: RegionConfig,
         cluster: Cluster,
-        routes: RouteKind,
         observer: RegionObserver,
         *,
         clock: Clock,
@@ -63,7 +63,7 @@ class RegionOperations:
     ) -> None:
         self._config = config
         self._cluster = cluster
-        self._routes = routes
+        self._routes = config.routes
         self._observer = observer
         self._clock = clock
         self._fence = fence
@@ -94,16 +94,14 @@ class RegionOperations:
                 hint="apply it again: the set-up part of `tidegate rollout render`",
             )
         refuse_foreign(self._config.region, *snapshot.foreign_objects)
-        await self._cluster.replace(
-            self._routes.resource, self._routes.mirrored(snapshot.route, self._config.name, percent)
-        )
+        await self._cluster.replace(self._routes.resource, self._routes.mirrored(snapshot.route, percent))
         return await self._observer.until(
             lambda now: now.mirror == percent, f"a mirror of {percent} %", within=SETTLE_SECONDS
         )
 
     async def move_to(self, snapshot: RegionSnapshot, point: PausePoint) -> RegionSnapshot:
         """The Rollout rests at that pause, and the route has its weight; or the canary has no engine to get there."""
-        await self._rollouts.to_step(self._config.name, entry_step(snapshot.argo, point), _same(snapshot))
+        await self._rollouts.to_step(self._config.rollout, entry_step(snapshot.argo, point), _same(snapshot))
 
         def rests(now: RegionSnapshot) -> bool:
             return now.is_canary_down or (
@@ -114,7 +112,7 @@ class RegionOperations:
 
     async def promote_full(self, snapshot: RegionSnapshot) -> None:
         """Past all steps that are left."""
-        await self._rollouts.promote_full(self._config.name, _same(snapshot))
+        await self._rollouts.promote_full(self._config.rollout, _same(snapshot))
 
     async def abort(self, snapshot: RegionSnapshot) -> None:
         """All users on the stable and no more copies: by the controller, and by ourselves `HEAD_START_SECONDS` later.
@@ -128,7 +126,9 @@ class RegionOperations:
             FleetError: the abort could not be sent.
         """
         aborted, routed = await asyncio.gather(
-            self._rollouts.abort(self._config.name, _same(snapshot)), self._send_back(snapshot), return_exceptions=True
+            self._rollouts.abort(self._config.rollout, _same(snapshot)),
+            self._send_back(snapshot),
+            return_exceptions=True,
         )
         for failed in (aborted, routed):
             if isinstance(failed, BaseException) and not isinstance(failed, FleetError):
@@ -146,16 +146,16 @@ class RegionOperations:
         Raises:
             FleetError: the route is not ours to write, or nobody answers.
         """
-        kind, name, route = self._routes, self._config.name, snapshot.route
+        kind, route = self._routes, snapshot.route
         await self._clock.sleep(HEAD_START_SECONDS)
         attempts = RetryPolicy(self._clock, seconds=AGAIN_SECONDS, backoff=AGAIN).attempts()
         while (route := await self._route_now(route)) is not None:
-            if other := foreign_object(route, self._config.name):
+            if other := self._config.foreign(route):
                 log.warning("%s: %s: the way back is left to its controller", self._config.region, other)
                 return
             # Never up: the one who is on the stable already stays there.
-            weight = min(snapshot.weight_that_stays, kind.weight(route, name))
-            changed = kind.mirrored(kind.weighted(route, name, weight), name, 0)
+            weight = min(snapshot.weight_that_stays, kind.weight(route))
+            changed = kind.mirrored(kind.weighted(route, weight), 0)
             if changed == route:
                 return
             try:
@@ -173,18 +173,48 @@ class RegionOperations:
 
     async def resume(self) -> None:
         """Somebody held the Rollout by hand."""
-        await self._rollouts.resume(self._config.name)
+        await self._rollouts.resume(self._config.rollout)
 
     async def undo(self, snapshot: RegionSnapshot, wanted: Revision) -> None:
         """Ask for that revision's template again; nothing when it is asked for."""
         assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
+        if self._config.theirs:
+            replica_set = replica_set_of(snapshot.rollout, snapshot.replica_sets, wanted.number)
+            await self.ask(snapshot, original_template(replica_set))
+            return
         limit = warm_limit(self._config, snapshot, leaving=True)
         for request in compare_and_set.undo(snapshot.rollout, snapshot.replica_sets, wanted.number):
             await self._cluster.send(patch_with_warm_limit(request, limit))
 
+    async def ask(self, snapshot: RegionSnapshot, template: Json) -> None:
+        """Ask a Rollout of others for that pod template: by the fields that say its version, where that is all.
+
+        Raises:
+            NotPossible: the template that is there has not all of them.
+            FleetError: it was changed meanwhile, or nobody answers.
+        """
+        theirs, rollout = self._config.theirs, snapshot.rollout
+        assert theirs is not None and rollout is not None, "there is no Rollout of others"
+        now = rollout["spec"].get("template") or {}
+        fields = {place.name: place.value for place in places(template, theirs)}
+        wanted, operations = with_fields(now, theirs, fields), field_patch(now, theirs, fields)
+        if not templates_match(wanted, template):
+            wanted, operations = template, [{"op": "replace", "path": "/spec/template", "value": template}]
+        # First: who reads it then knows whose the change is.
+        await self.note(snapshot.notes.model_copy(update={"template": template_digest(wanted)}))
+        for request in compare_and_set.change(rollout, operations):
+            await self._cluster.send(request)
+
+    async def note(self, notes: RegionNotes) -> None:
+        """Remember it on the Lease."""
+        await self._fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
+
     async def note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         """Note the way back on the Rollout; None forgets it."""
         assert snapshot.rollout is not None, "there is a way back of a Rollout that is not there"
+        if self._config.theirs:
+            await self.note(snapshot.notes.model_copy(update={"previous": version or ""}))
+            return
         limit = warm_limit_patch(snapshot.rollout, warm_limit(self._config, snapshot, leaving=False))
         if limit or snapshot.remembered != (version or ""):
             await self._cluster.patch(ROLLOUTS, self._config.name, previous_patch(snapshot, version) | limit)

@@ -9,148 +9,156 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Protocol
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import SERVICE_PORT, USERS, canary_service, stable_service
+from rollouts.manifests.conventions import SERVICE_PORT, TrafficRouter
 from tidegate.core.model import Json
 
 
 class RouteKind(Protocol):
-    """One kind of such an object, for a delivery's name. Pure: manifests in, manifests out."""
+    """One kind of such an object, for the Services of a delivery. Pure: manifests in, manifests out."""
 
     @property
     def resource(self) -> Resource:
         """What it is for the API server."""
         ...
 
-    def weight(self, route: Json, name: str) -> int:
+    def weight(self, route: Json) -> int:
         """Percent of users whom it sends to the canary's Service."""
         ...
 
-    def mirror(self, route: Json, name: str) -> int:
+    def mirror(self, route: Json) -> int:
         """Percent of requests that it copies to the canary's Service."""
         ...
 
-    def mirrored(self, route: Json, name: str, percent: int) -> Json:
+    def mirrored(self, route: Json, percent: int) -> Json:
         """The same route with that percent of requests copied, 0 for none; all else stays."""
         ...
 
-    def weighted(self, route: Json, name: str, percent: int) -> Json:
+    def weighted(self, route: Json, percent: int) -> Json:
         """The same route with that percent of users on the canary and the rest on the stable; all else stays."""
         ...
 
 
-def canary_share(weights: Mapping[str, int], name: str) -> int:
-    """The canary's percent of what both Services get."""
-    stable, canary = (weights.get(service(name), 0) for service in (stable_service, canary_service))
-    return round(100 * canary / (stable + canary)) if canary else 0
+def route_kind(traffic: TrafficRouter, stable: str, canary: str) -> RouteKind:
+    """The router's object; `stable` and `canary` are Services."""
+    return VirtualServices(stable, canary) if traffic is TrafficRouter.ISTIO else HttpRoutes(stable, canary)
 
 
 MIRROR = "RequestMirror"
 
 
-class HttpRoutes:
+@dataclass(frozen=True)
+class _Services:
+    """Whom users of the stable reach, and those of the canary."""
+
+    stable: str
+    canary: str
+
+    def share(self, weights: Mapping[str, int]) -> int:
+        """The canary's percent of what both get."""
+        stable, canary = weights.get(self.stable, 0), weights.get(self.canary, 0)
+        return round(100 * canary / (stable + canary)) if canary else 0
+
+    def split(self, percent: int) -> Mapping[str, int]:
+        """Weights by which the canary has that percent."""
+        return {self.stable: 100 - percent, self.canary: percent}
+
+
+class HttpRoutes(_Services):
     """A `RouteKind`."""
 
     resource = HTTP_ROUTES
 
-    def weight(self, route: Json, name: str) -> int:
+    def weight(self, route: Json) -> int:
         # A weight that is missing is 1 (Gateway API, HTTPBackendRef).
-        backends = _user_rule(route, name).get("backendRefs") or []
-        return canary_share({ref["name"]: int(ref.get("weight", 1)) for ref in backends}, name)
+        backends = self._users(route).get("backendRefs") or []
+        return self.share({ref["name"]: int(ref.get("weight", 1)) for ref in backends})
 
-    def mirror(self, route: Json, name: str) -> int:
-        for found in _user_rule(route, name).get("filters") or []:
-            if _is_ours(found, name):
+    def mirror(self, route: Json) -> int:
+        for found in self._users(route).get("filters") or []:
+            if self._is_ours(found):
                 # Without a percent or a fraction every request is copied.
                 return int(found["requestMirror"].get("percent", 100))
         return 0
 
-    def mirrored(self, route: Json, name: str, percent: int) -> Json:
+    def mirrored(self, route: Json, percent: int) -> Json:
         changed = deepcopy(route)
-        rule = _user_rule(changed, name)
-        filters = [found for found in rule.pop("filters", None) or [] if not _is_ours(found, name)]
+        rule = self._users(changed)
+        filters = [found for found in rule.pop("filters", None) or [] if not self._is_ours(found)]
         if percent:
-            filters.append(_mirror_filter(name, _port(rule, name), percent))
+            refs = rule.get("backendRefs") or []
+            port = next((int(ref["port"]) for ref in refs if ref.get("name") == self.canary), SERVICE_PORT)
+            backend = {"name": self.canary, "port": port}
+            # `percent` is younger than the filter (Gateway API 1.3): said only where it is needed.
+            some: Json = {} if percent == 100 else {"percent": percent}
+            filters.append({"type": MIRROR, "requestMirror": {"backendRef": backend, **some}})
         if filters:
             rule["filters"] = filters
         return changed
 
-    def weighted(self, route: Json, name: str, percent: int) -> Json:
-        changed = deepcopy(route)
-        weights = {stable_service(name): 100 - percent, canary_service(name): percent}
-        for ref in _user_rule(changed, name).get("backendRefs") or []:
+    def weighted(self, route: Json, percent: int) -> Json:
+        changed, weights = deepcopy(route), self.split(percent)
+        for ref in self._users(changed).get("backendRefs") or []:
             ref["weight"] = weights.get(ref["name"], 0)
         return changed
 
+    def _users(self, route: Json) -> Json:
+        """The rule that sends users to the stable; empty when there is none, others are not ours."""
+        rules: list[Json] = (route.get("spec") or {}).get("rules") or []
+        for rule in rules:
+            if self.stable in [ref.get("name") for ref in rule.get("backendRefs") or []]:
+                return rule
+        return {}
 
-def _user_rule(route: Json, name: str) -> Json:
-    """The rule that sends users to the stable; empty when there is none, others are not ours."""
-    rules: list[Json] = (route.get("spec") or {}).get("rules") or []
-    for rule in rules:
-        if stable_service(name) in [ref.get("name") for ref in rule.get("backendRefs") or []]:
-            return rule
-    return {}
-
-
-def _is_ours(found: Json, name: str) -> bool:
-    backend = (found.get("requestMirror") or {}).get("backendRef") or {}
-    return found.get("type") == MIRROR and backend.get("name") == canary_service(name)
+    def _is_ours(self, found: Json) -> bool:
+        backend = (found.get("requestMirror") or {}).get("backendRef") or {}
+        return found.get("type") == MIRROR and backend.get("name") == self.canary
 
 
-def _port(rule: Json, name: str) -> int:
-    """At which the rule's users reach the canary."""
-    refs = rule.get("backendRefs") or []
-    return next((int(ref["port"]) for ref in refs if ref.get("name") == canary_service(name)), SERVICE_PORT)
-
-
-def _mirror_filter(name: str, port: int, percent: int) -> Json:
-    # `percent` is younger than the filter (Gateway API 1.3): said only where it is needed.
-    some: Json = {} if percent == 100 else {"percent": percent}
-    backend = {"name": canary_service(name), "port": port}
-    return {"type": MIRROR, "requestMirror": {"backendRef": backend, **some}}
-
-
-class VirtualServices:
+class VirtualServices(_Services):
     """A `RouteKind`."""
 
     resource = VIRTUAL_SERVICES
 
-    def weight(self, route: Json, name: str) -> int:
-        targets = _user_route(route).get("route") or []
-        return canary_share({_service(each.get("destination")): int(each.get("weight") or 0) for each in targets}, name)
+    def weight(self, route: Json) -> int:
+        targets = self._users(route).get("route") or []
+        return self.share({_service(each.get("destination")): int(each.get("weight") or 0) for each in targets})
 
-    def mirror(self, route: Json, name: str) -> int:
-        users = _user_route(route)
-        if _service(users.get("mirror")) != canary_service(name):
+    def mirror(self, route: Json) -> int:
+        users = self._users(route)
+        if _service(users.get("mirror")) != self.canary:
             return 0
         # Without a percentage every request is copied (Istio, HTTPRoute.mirror_percentage).
         return round(float((users.get("mirrorPercentage") or {}).get("value", 100)))
 
-    def mirrored(self, route: Json, name: str, percent: int) -> Json:
+    def mirrored(self, route: Json, percent: int) -> Json:
         changed = deepcopy(route)
-        users = _user_route(changed)
+        users = self._users(changed)
         for part in ("mirror", "mirrorPercentage"):
             users.pop(part, None)
-        if percent:
-            users["mirror"] = {"host": canary_service(name), "port": {"number": SERVICE_PORT}}
+        if percent and users:
+            users["mirror"] = {"host": self.canary, "port": {"number": SERVICE_PORT}}
             users["mirrorPercentage"] = {"value": percent}
         return changed
 
-    def weighted(self, route: Json, name: str, percent: int) -> Json:
-        changed = deepcopy(route)
-        weights = {stable_service(name): 100 - percent, canary_service(name): percent}
-        for target in _user_route(changed).get("route") or []:
+    def weighted(self, route: Json, percent: int) -> Json:
+        changed, weights = deepcopy(route), self.split(percent)
+        for target in self._users(changed).get("route") or []:
             target["weight"] = weights.get(_service(target.get("destination")), 0)
         return changed
 
-
-def _user_route(route: Json) -> Json:
-    """The route for users; empty when there is none, others are not ours."""
-    routes: list[Json] = (route.get("spec") or {}).get("http") or []
-    return next((each for each in routes if each.get("name") == USERS), {})
+    def _users(self, route: Json) -> Json:
+        """The route that has both Services; empty when there is none, others are not ours."""
+        routes: list[Json] = (route.get("spec") or {}).get("http") or []
+        for each in routes:
+            named = {_service(target.get("destination")) for target in each.get("route") or []}
+            if {self.stable, self.canary} <= named:
+                return each
+        return {}
 
 
 def _service(destination: Json | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -16,12 +16,12 @@ from rollouts.argo.state import (
     pending_reaction,
     waiting_for_controller,
 )
-from rollouts.cluster.model import Revision, guard_note, revision_of_replica_set, version_labels
+from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
+from rollouts.cluster.reference import RegionNotes, template_digest, version_in
 from rollouts.cluster.routes import RouteKind
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
-from rollouts.manifests.ownership import foreign_object
 from rollouts.model import ForeignChange, ForeignObject, GuardRollback
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
@@ -35,12 +35,24 @@ class RegionSnapshot:
     """A region at one moment. What is not there is None."""
 
     at: datetime
-    routes: RouteKind
+    config: RegionConfig
     rollout: Json | None = None
     replica_sets: tuple[Json, ...] = ()
     route: Json | None = None
     pods: tuple[Json, ...] = ()
     """Of the delivery; read only while some engine is missing."""
+    notes: RegionNotes = field(default_factory=RegionNotes)
+    """What the Lease remembers of a Rollout of others."""
+
+    @property
+    def routes(self) -> RouteKind:
+        """The kind of the route."""
+        return self.config.routes
+
+    def version_of(self, template: Json) -> tuple[str, str, int]:
+        """Version, digest and attempt of a pod template."""
+        theirs = self.config.theirs
+        return version_in(template, theirs, self.notes) if theirs else version_labels(template)
 
     @cached_property
     def argo(self) -> Rollout:
@@ -50,14 +62,12 @@ class RegionSnapshot:
     @property
     def foreign_rollout(self) -> ForeignObject | None:
         """The Rollout, when it is there and not this delivery's."""
-        return foreign_object(self.rollout, self.argo.name) if self.rollout else None
+        return self.config.foreign(self.rollout) if self.rollout else None
 
     @property
     def foreign_route(self) -> ForeignObject | None:
         """The object that splits users, when it is there and not this delivery's."""
-        if self.route is None:
-            return None
-        return foreign_object(self.route, self.argo.name or str(self.route["metadata"]["name"]))
+        return self.config.foreign(self.route) if self.route else None
 
     @property
     def foreign_objects(self) -> tuple[ForeignObject, ...]:
@@ -69,7 +79,11 @@ class RegionSnapshot:
         """All that the Rollout remembers, the latest first."""
         own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
         return tuple(
-            sorted((revision_of_replica_set(each) for each in own), key=lambda each: each.number, reverse=True)
+            sorted(
+                (revision_of_replica_set(each, self.version_of) for each in own),
+                key=lambda each: each.number,
+                reverse=True,
+            )
         )
 
     @property
@@ -90,7 +104,7 @@ class RegionSnapshot:
     @property
     def asked(self) -> tuple[str, str, int]:
         """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
-        return version_labels(self.argo.spec.get("template") or {})
+        return self.version_of(self.argo.spec.get("template") or {})
 
     @property
     def foreign_change(self) -> ForeignChange | None:
@@ -101,6 +115,8 @@ class RegionSnapshot:
         """
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
+        if self.config.theirs:
+            return self._changed_by_their_owner(self.rollout)
         asked = foreign_version(self.rollout, self.stable.version if self.stable else "")
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
 
@@ -119,6 +135,8 @@ class RegionSnapshot:
     @property
     def remembered(self) -> str:
         """The version that the last promotion noted as the way back; empty when none did."""
+        if self.config.theirs:
+            return self.notes.previous
         return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
 
     @property
@@ -150,7 +168,7 @@ class RegionSnapshot:
         """Percent of users on the canary, as the route has it."""
         if self.route is None:
             return 0
-        return self.routes.weight(self.route, self.argo.name)
+        return self.routes.weight(self.route)
 
     @property
     def weight_that_stays(self) -> int:
@@ -201,7 +219,7 @@ class RegionSnapshot:
     @property
     def mirror(self) -> int:
         """Percent of requests copied to the canary, as the route has it."""
-        return self.routes.mirror(self.route, self.argo.name) if self.route else 0
+        return self.routes.mirror(self.route) if self.route else 0
 
     @property
     def is_whole(self) -> bool:
@@ -237,6 +255,15 @@ class RegionSnapshot:
     def pods_of(self, which: Revision | None) -> Sequence[Json]:
         """Those of one version."""
         return [pod for pod in self.pods if which and hash_of(pod) == which.hash]
+
+    def _changed_by_their_owner(self, rollout: Json) -> ForeignChange | None:
+        """Another pod template than the one that a delivery which is open has asked for last."""
+        if not self.notes.template or template_digest(self.argo.spec.get("template") or {}) == self.notes.template:
+            return None
+        version, *_ = self.asked
+        what = f"version {version}" if version else "another pod template"
+        again = " again" if self.stable and version == self.stable.version else ""
+        return _change(rollout, version, f"{_last(_template_entries(rollout))} asks for {what}{again}")
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)

@@ -23,7 +23,7 @@ from tidegate.core.model import Json
     "not-ours",
     cause="objects of somebody else have the names that this delivery would use: a delivery is refused before it "
     "writes anything, and they serve whom they serve",
-    remediation="take a Rollout over while it serves with `tidegate rollout adopt`, give the delivery another "
+    remediation="name a Rollout of others at `fleet.rollout`, give the delivery another "
     "`metadata.name` or `fleet.namespace`, or let their owner delete them",
 )
 def _not_ours(snapshot: Snapshot, _: Json) -> Iterator[Observation]:

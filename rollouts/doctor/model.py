@@ -10,8 +10,7 @@ from functools import partial
 
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
-from rollouts.kube.resources import POD_MONITORS, ROLLOUTS
-from rollouts.manifests.ownership import is_adopted
+from rollouts.kube.resources import ROLLOUTS
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.units import duration
@@ -164,10 +163,8 @@ class Snapshot(Value):
 
     @property
     def is_unscraped(self) -> bool:
-        """Whether the first delivery, which brings what scrapes engines, is still to come; so it is after adoption."""
-        monitors = [each["metadata"]["name"] for each in self.target.rendered(POD_MONITORS)]
-        missing = self.unread(POD_MONITORS) is None and not all(self.named(POD_MONITORS, name) for name in monitors)
-        return self.is_empty or (missing and is_adopted(self.rollout))
+        """Whether the first delivery, which brings what scrapes engines, is still to come."""
+        return self.is_empty
 
 
 Observation = tuple[str, ...]

@@ -34,12 +34,12 @@ WAY_BACK = "tidegate.dev/way-back"
 """Annotation of the Lease: the version that served here when the delivery's own came. It stands from before the first
 write of the delivery until it has delivered everywhere, so that nobody else need be asked where users go back to."""
 
+NOTES = "tidegate.dev/notes"
+"""Annotation of the Lease: what is remembered of a Rollout of others, to which nothing is added, as JSON."""
+
 UNATTENDED = "tidegate.dev/unattended"
 """Annotation of the Rollout, or of the stable's Service: which trial the region's guard took back last, when, and who
 had carried it, as JSON."""
-
-BEFORE_ADOPTION = "tidegate.dev/before-adoption"
-"""Annotation of an object that was adopted: what it was before, as JSON, so that it can be given back."""
 
 GUARD = "tidegate.dev/guard"
 """On the guard's pod, which no selector of engines may match: the delivery's name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import Field
 
@@ -76,6 +76,11 @@ class Site(Value):
         return self.release.delivery
 
     @property
+    def namespace(self) -> str:
+        """The same in every region."""
+        return self.fleet.namespace
+
+    @property
     def replicas(self) -> int:
         """Engines of the region, before any autoscaling."""
         return self.fleet.replicas_in(self.release.region)
@@ -119,13 +124,27 @@ UNPRIVILEGED: Json = {
 """The `securityContext` of every container that is rendered here."""
 
 
+class Placed(Protocol):
+    """Whose an object is, and where."""
+
+    @property
+    def name(self) -> str:
+        """Of the delivery."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Of its objects."""
+        ...
+
+
 def manifest(
-    resource: Resource, name: str, site: Site, *, labels: Mapping[str, str] | None = None, **parts: object
+    resource: Resource, name: str, site: Placed, *, labels: Mapping[str, str] | None = None, **parts: object
 ) -> Json:
     """The object, with `parts` besides its metadata; one without namespace gets a name that is the site's own."""
-    placed = {"name": name, "namespace": site.fleet.namespace}
+    placed = {"name": name, "namespace": site.namespace}
     if not resource.namespaced:
-        placed = {"name": cluster_wide(site.fleet.namespace, name)}
+        placed = {"name": cluster_wide(site.namespace, name)}
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

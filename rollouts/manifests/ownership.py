@@ -1,10 +1,10 @@
 """Whose an object is, and which fields of our own objects other controllers own. Pure.
 
 An object without the label of this delivery is not written to: its name is all that it shares with ours, and users may
-depend on it. One that was adopted keeps its spec, and a Rollout its selector. Of our own objects, what Argo Rollouts
-has written is preserved when they are applied again. Lists and selectors are applied as a whole: Kubernetes marks them
-atomic. A Service without the hash that Argo Rollouts put into its selector would send users of the stable to every
-version; a route with the weights of a beginning would end a trial, and its mirroring.
+depend on it. Of our own objects, what Argo Rollouts has written is preserved when they are applied again. Lists and
+selectors are applied as a whole: Kubernetes marks them atomic. A Service without the hash that Argo Rollouts put into
+its selector would send users of the stable to every version; a route with the weights of a beginning would end a trial,
+and its mirroring.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import ATTEMPT, BEFORE_ADOPTION
+from rollouts.manifests.conventions import ATTEMPT
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, POD_TEMPLATE_HASH, VERSION
 
 HINT = (
-    "nothing was written; take them over with `tidegate rollout adopt`, give the delivery another "
+    "nothing was written; name a Rollout of others at `fleet.rollout`, give the delivery another "
     "`metadata.name` or `fleet.namespace`, or let the one who owns these objects take them away"
 )
 """What to do about objects of others."""
@@ -99,15 +99,8 @@ _COPIES = ("mirror", "mirrorPercentage")
 
 def with_preserved_fields(wanted: Json, live: Json) -> Json:
     """`wanted` with what is not ours to say, as the cluster has it; an object of another kind as it is."""
-    if is_adopted(live) and wanted["kind"] != ROLLOUTS.kind:
-        return {**wanted, "spec": live.get("spec") or {}}
     carry = _CARRIERS.get(wanted["kind"])
     return {**wanted, "spec": carry(wanted["spec"], live.get("spec") or {})} if carry else wanted
-
-
-def is_adopted(live: Json) -> bool:
-    """Whether the object was somebody else's before it became this delivery's."""
-    return BEFORE_ADOPTION in _annotations(live)
 
 
 def with_selector_of(wanted: Json, live: Json) -> Json:

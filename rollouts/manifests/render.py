@@ -13,7 +13,7 @@ from rollouts.manifests.manifest import Release, ReleaseCandidate, Site, manifes
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import AdmissionScope, admission, image_policy
 from rollouts.manifests.objects.capacity import disruption_budget, placeholders, priority_classes, scaler
-from rollouts.manifests.objects.guard import guarding
+from rollouts.manifests.objects.guard import guard_place, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.prometheus import trigger_authentication
@@ -91,7 +91,7 @@ def _setup(site: Site) -> tuple[Json, ...]:
         network_policy(site),
         *_keys(site),
         *((keda,) if keda else ()),
-        *guarding(site),
+        *guarding(guard_place(site)),
     )
 
 

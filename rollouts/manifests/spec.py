@@ -5,7 +5,7 @@ Its parts are in `pod_spec`, `nodes_spec` and `traffic_spec`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -64,21 +64,55 @@ class PrometheusSpec(PrometheusEndpoint):
 Prometheus = Annotated[PrometheusSpec, BeforeValidator(endpoint_too, json_schema_input_type=Url | PrometheusSpec)]
 
 
-class RegionSpec(SpecModel):
+class ClusterRegionSpec(SpecModel):
     """One region: a cluster, and the addresses that a delivery asks."""
 
     context: str = Field(default="", pattern=r"^\S*$")
     """Of the kubeconfig; the current one, or the cluster that tidegate runs in, when empty."""
     entry: Url
     """Where users of the region ask."""
+    prometheus: Prometheus
+    """It has the metrics of this region's engines: one address, or one for each of those who ask."""
+
+    @property
+    def arms(self) -> Mapping[str, str]:
+        """The addresses of single arms, by their keys."""
+        return {}
+
+
+class ClusterFleetSpec(SpecModel):
+    """A fleet on Kubernetes, whoever applies its objects."""
+
+    kind: Literal["argo"]
+    namespace: ObjectName
+    """The same in every region's cluster; it is there already."""
+    regions: Mapping[ObjectName, ClusterRegionSpec] = Field(min_length=1)
+    traffic: TrafficRouter = TrafficRouter.GATEWAY_API
+    unattended: Duration = timedelta(minutes=15)
+    """How long a trial may go on in a region where nobody heard of the one who carries it; longer
+    than `patience.api`."""
+    guard: GuardSpec | None = GuardSpec()
+    """What ends a trial that has gone on for so long; null renders none."""
+
+    @property
+    def engine_starts_within(self) -> timedelta:
+        """How long an engine may take from its container's begin to its first answer."""
+        raise NotImplementedError
+
+
+class RegionSpec(ClusterRegionSpec):
+    """One region of Rollouts that tidegate renders."""
+
     stable_url: Url
     """Where the stable answers, whatever the weights."""
     canary_url: Url
     """Where the canary answers, whatever the weights."""
-    prometheus: Prometheus
-    """It has the metrics of this region's engines: one address, or one for each of those who ask."""
     replicas: int | None = Field(default=None, ge=1)
     """Engines of this region; as `fleet.replicas` when absent."""
+
+    @property
+    def arms(self) -> Mapping[str, str]:
+        return {"stable_url": self.stable_url, "canary_url": self.canary_url}
 
 
 class PreviousSpec(SpecModel):
@@ -105,14 +139,10 @@ class CanarySpec(SpecModel):
     defaults of `min_replicas` and `after_abort` only: a canary that keeps its engines keeps its users."""
 
 
-class ArgoFleetSpec(SpecModel):
-    """A fleet on Kubernetes."""
+class ArgoFleetSpec(ClusterFleetSpec):
+    """A fleet on Kubernetes whose objects tidegate renders."""
 
-    kind: Literal["argo"]
-    namespace: ObjectName
-    """The same in every region's cluster; it is there already."""
     regions: Mapping[ObjectName, RegionSpec] = Field(min_length=1)
-    traffic: TrafficRouter = TrafficRouter.GATEWAY_API
     gateway: GatewaySpec
     replicas: int = Field(default=2, ge=1)
     """Engines of each region. With `autoscale` the number that is planned with; the cluster decides by load."""
@@ -128,11 +158,6 @@ class ArgoFleetSpec(SpecModel):
     """Of engines' pods; placeholders have less than any."""
     unavailable: int = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained."""
-    unattended: Duration = timedelta(minutes=15)
-    """How long a trial may go on in a region where nobody heard of the one who carries it; longer
-    than `patience.api`."""
-    guard: GuardSpec | None = GuardSpec()
-    """What ends a trial that has gone on for so long; null renders none."""
     signatures: Signatures | None = None
     """Who is told to verify images' signatures when pods are made; nobody when absent."""
     labels: Mapping[LabelKey, LabelText] = {}
@@ -141,6 +166,10 @@ class ArgoFleetSpec(SpecModel):
     """The same."""
     patches: tuple[PatchSpec, ...] = ()
     """Changes of yours to what is rendered, applied last."""
+
+    @property
+    def engine_starts_within(self) -> timedelta:
+        return self.pod.start_within
 
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
@@ -175,7 +204,7 @@ class ArgoFleetSpec(SpecModel):
             if region.stable_url == region.canary_url:
                 where = ("regions", name, "canary_url")
                 yield SpecConflict(where, "the stable's address", "an address at which the canary alone answers")
-            for key, url in {"stable_url": region.stable_url, "canary_url": region.canary_url}.items():
+            for key, url in region.arms.items():
                 if self.gateway.direct and not host_in(url):
                     yield SpecConflict(("regions", name, key), url, "a host that the gateway can tell by its name")
             if not self.gateway.hosts and not host_in(region.entry):
@@ -225,7 +254,7 @@ class FleetValidationContext(Value):
 
 def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
     """Each with its place below `fleet`."""
-    yield from _conflicts_of_regions(fleet, context)
+    yield from conflicts_of_regions(fleet.regions, context.regions)
     yield from _conflicts_of_gpus(fleet, context)
     yield from _conflicts_of_prometheus(fleet, context)
     longest = LONGEST_NAME - len(CANARY) - 1
@@ -237,13 +266,13 @@ def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Ite
         yield SpecConflict(("previous", "keep"), found, expected)
 
 
-def _conflicts_of_regions(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    for region in fleet.regions:
-        if region not in context.regions:
-            expected = "one of " + ", ".join(context.regions)
-            yield SpecConflict(("regions", region), "a region of no wave", expected)
-    for region in context.regions:
-        if region not in fleet.regions:
+def conflicts_of_regions(there: Collection[str], waves: Sequence[str]) -> Iterator[SpecConflict]:
+    """Regions of a fleet that no wave has, and of waves that the fleet has not."""
+    for region in there:
+        if region not in waves:
+            yield SpecConflict(("regions", region), "a region of no wave", "one of " + ", ".join(waves))
+    for region in waves:
+        if region not in there:
             yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
 
 

@@ -15,21 +15,22 @@ from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
+from pipelines.plan.referenced import engines_of
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it
 from pipelines.run.git_preview import GitPreview, preview_git
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from registry.model import ModelVersion
-from rollouts.errors import KubeconfigWrong
-from rollouts.manifests.spec import ArgoFleetSpec
-from rollouts.model import ForeignObject
+from rollouts.errors import KubeconfigWrong, Unfit
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.model import Engine, ForeignObject
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
 from tidegate.connect import Lies, Reason, preconditions
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.text import in_bytes
-from tidegate.planning import offline_plan, plan_for
+from tidegate.planning import images_of, offline_plan, plan_for
 from tidegate.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -101,9 +102,12 @@ def show_plan(
     foreign: Mapping[str, Sequence[ForeignObject]] = {}
     # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
     if not here:
-        foreign = _foreign_objects(spec)
+        try:
+            foreign = _foreign_objects(spec, _engines(spec, plan, at))
+        except Unfit as error:
+            reasons.append(Reason(error, Lies.SPEC))
     elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
-        reasons += _seen_in_clusters(spec)
+        reasons += _seen_in_clusters(spec, _engines(spec, plan, at))
     found = _Shown(spec, plan, reasons, _scraped(spec), foreign, git)
     _show(found, output)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
@@ -144,25 +148,33 @@ def _show(found: _Shown, output: Output) -> None:
     say(*lines)
 
 
-def _foreign_objects(spec: Delivery) -> Mapping[str, Sequence[ForeignObject]]:
+def _engines(spec: Delivery, plan: Plan, at: Surroundings) -> Sequence[Engine]:
+    """What serves and what is delivered; none where no image is known, of which `preconditions` tells."""
+    try:
+        return engines_of(plan, spec, images_of(plan, spec, at.registry, None))
+    except TidegateError:
+        return ()
+
+
+def _foreign_objects(spec: Delivery, engines: Sequence[Engine]) -> Mapping[str, Sequence[ForeignObject]]:
     """Objects of others where the delivery's would be, by region; none on this machine."""
-    if not isinstance(spec.fleet, ArgoFleetSpec):
+    if not isinstance(spec.fleet, ClusterFleetSpec):
         return {}
     # Not above: it imports Kubernetes' client.
     from pipelines.adapters.clusters import foreign_objects_in_clusters
 
-    return foreign_objects_in_clusters(spec, spec.fleet)
+    return foreign_objects_in_clusters(spec, spec.fleet, engines)
 
 
-def _seen_in_clusters(spec: Delivery) -> Iterator[Reason]:
+def _seen_in_clusters(spec: Delivery, engines: Sequence[Engine]) -> Iterator[Reason]:
     """What a delivery sees before its first write; nothing of a fleet on this machine."""
-    if not isinstance(spec.fleet, ArgoFleetSpec):
+    if not isinstance(spec.fleet, ClusterFleetSpec):
         return
     # Not above, as before.
     from pipelines.adapters.clusters import refuse_foreign_objects_in_clusters
 
     try:
-        asyncio.run(refuse_foreign_objects_in_clusters(spec))
+        asyncio.run(refuse_foreign_objects_in_clusters(spec, engines))
     except TidegateError as error:
         yield Reason(error, Lies.HERE)
 
@@ -197,7 +209,7 @@ def _as_data(found: _Shown) -> dict[str, object]:
         if (found.git)
         else {}
     )
-    told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ArgoFleetSpec) else {}
+    told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ClusterFleetSpec) else {}
     return plan.model_dump(mode="json") | told
 
 

@@ -1,7 +1,7 @@
 """`tidegate init`, `doctor`, `completion`, and `schema`, hidden: what prepares and checks."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from pipelines.doctor import RegionCheck
-    from pipelines.draft.model import DraftNote
-    from pipelines.drafting import WrittenDraft
 
 EXAMPLE = "support-llm"
 """What the templates call the delivery and its model."""
@@ -40,7 +38,7 @@ BESIDES = ("golden.jsonl", "prompts.txt")
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to write to, or a file that ends in .yaml.")] = Path(),
     from_rollout: Annotated[
-        str | None, typer.Option("--from-rollout", metavar="NAME", help="Draft from this Rollout of the cluster.")
+        str | None, typer.Option("--from-rollout", metavar="NAME", help="Name this Rollout of the cluster in the spec.")
     ] = None,
     namespace: Namespace = None,
     container: Annotated[
@@ -48,16 +46,15 @@ def init(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the delivery; default: the folder's, or what requests call the model, if free."),
+        typer.Option(help="Name of the delivery; default: the folder's, or the Rollout's."),
     ] = None,
-    adopt: Annotated[bool, typer.Option("--adopt", hidden=True, help="For `tidegate rollout adopt`.")] = False,
 ) -> int:
-    """Write a delivery.yaml: an example, or a draft from your Rollout.
+    """Write a delivery.yaml: an example, or one that names your Rollout.
 
     Overwrites nothing, and says the next step. The example comes with a golden set and prompts, and its model has the
-    folder's name. A draft says where each value is from, and which are yours to decide; the Rollout's routes,
-    autoscaler and monitors are read too. Nothing is changed in the cluster, and no Secret or variable's value is read.
-    Exits with 2 when the file is there already or the Rollout is not, with 4 when the cluster cannot be read.
+    folder's name. With --from-rollout the spec names your Rollout, its Services and route, and its steps are the
+    weights; what is yours to decide is marked TODO. Nothing is changed in the cluster. Exits with 2 when the file is
+    there already or the Rollout is not, with 4 when the cluster cannot be read.
 
     \b
     Examples:
@@ -68,21 +65,15 @@ def init(
     if from_rollout:
         if path.exists():
             raise UsageError(f"{path} is already there", hint="name another file, which ends in .yaml")
-        from pipelines.drafting import write_draft
+        from pipelines.drafting import drafted
 
-        drafting = write_draft(
-            path,
-            from_rollout,
-            context=given().context or "",
-            namespace=namespace,
-            container=container or "",
-            name=name or "",
-            adopting=adopt,
+        text = asyncio.run(
+            drafted(from_rollout, context=given().context or "", namespace=namespace, container=container, name=name)
         )
-        _print_draft(path, asyncio.run(drafting))
+        write_atomically({path: text})
+        say(str(path), f"next: replace what is marked TODO, then: tidegate plan {path}")
         return ExitCode.DELIVERED
-    asked = {"--namespace": namespace, "--container": container, "--adopt": adopt}
-    asked |= {"--context": given().context, "-o": given().output.is_data}
+    asked = {"--namespace": namespace, "--container": container, "--context": given().context}
     for option, value in asked.items():
         if value:
             raise UsageError(f"{option}: only with --from-rollout", hint="give it too, or leave this out")
@@ -112,34 +103,6 @@ def write_example(path: Path, name: str = EXAMPLE) -> None:
         raise UsageError(f"{existing[0]} is already there", hint="name an empty folder")
     write_atomically(texts)
     print(*texts, sep="\n")
-
-
-def _print_draft(path: Path, drafted: WrittenDraft) -> None:
-    if given().output.is_data:
-        told = {"findings": [each.model_dump(mode="json") for each in drafted.notes]}
-        told |= {"next": [each.model_dump(mode="json") for each in drafted.steps]}
-        print_data({"file": str(path), "delivery": drafted.name, **told}, given().output)
-        return
-    say(f"{path}: a draft from {drafted.source}; {drafted.owner}", *_note_lines(drafted.notes), "", "Next")
-    for number, step in enumerate(drafted.steps, start=1):
-        say(f"  {number}. {step.what}", *([f"       {step.command}"] if step.command else []))
-
-
-def _note_lines(notes: Sequence[DraftNote]) -> Iterator[str]:
-    from pipelines.draft.model import DraftNoteKind
-
-    titles = {
-        DraftNoteKind.FOUND: "Found, and taken over",
-        DraftNoteKind.DECIDE: "Yours to decide (TODO in the file)",
-        DraftNoteKind.UNSUPPORTED: "There today, and not in what tidegate brings",
-        DraftNoteKind.UNREAD: "Could not be read",
-    }
-    for kind, title in titles.items():
-        of_kind = [each for each in notes if each.kind is kind]
-        yield from ["", title] if of_kind else []
-        for each in of_kind:
-            yield f"  {each.subject}: {each.what}"
-            yield from [f"      {each.action}"] if each.action else []
 
 
 def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:

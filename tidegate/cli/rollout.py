@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from rollouts.manifests.conventions import RenderPart, TrafficRouter
-from tidegate.cli.adoption import adopt, release
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Duration, Namespace, RegionOfSpec, Spec, duration
 from tidegate.cli.output import Output, print_data, print_objects, say
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from rollouts.manifests.spec import ArgoFleetSpec
 
 rollout = typer.Typer(name="rollout", help="The Kubernetes objects of a delivery.")
-rollout.command("adopt", hidden=True)(adopt)
-rollout.command("release", hidden=True)(release)
 
 Version = Annotated[str, typer.Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
 Image = Annotated[
@@ -89,6 +86,9 @@ def render(
             if value:
                 raise UsageError(f"--{name}: only with --as objects", hint="leave it out")
         return _print_workflow(spec) if form is RenderAs.WORKFLOW else _print_ignored(spec, form)
+    if objects := _objects_by_reference(spec, region):
+        print_objects(objects, given().output)
+        return ExitCode.DELIVERED
     parts = [each for each in RenderPart if not part or each in part]
     fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
     if against:
@@ -98,6 +98,18 @@ def render(
         refuse_foreign(release.region, *others)
     print_objects(objects, given().output)
     return ExitCode.DELIVERED
+
+
+def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
+    """What a Rollout of others gets beside it: rights, and the guard; none where objects are tidegate's own."""
+    from pipelines.adapters.specs import read_spec, region_of
+    from pipelines.plan.referenced import beside
+    from rollouts.manifests.reference_spec import ReferencedFleetSpec
+
+    spec = read_spec(path)
+    if not isinstance(spec.fleet, ReferencedFleetSpec):
+        return ()
+    return beside(spec, spec.fleet, region_of(spec.fleet, region))
 
 
 def _print_workflow(spec: Path) -> int:
@@ -111,26 +123,39 @@ def _print_workflow(spec: Path) -> int:
 def _print_ignored(spec_path: Path, form: RenderAs) -> int:
     from pipelines.adapters.specs import on_clusters, read_spec
     from pipelines.plan.region_objects import rendering
-    from rollouts.adoption.gitops import argo_cd_settings, delivered_objects, flux_settings
+    from rollouts.manifests.gitops import (
+        argo_cd_settings,
+        delivered_by_reference,
+        delivered_objects,
+        flux_settings,
+    )
+    from rollouts.manifests.reference_spec import ReferencedFleetSpec
     from rollouts.model import Engine
     from tidegate.core.yaml_text import yaml_text
 
     spec = read_spec(spec_path)
-    fleet, name, output = on_clusters(spec), spec.metadata.name, given().output
-    # Neither names nor fields depend on the engine.
-    engine = Engine(version="0", digest="", model=name, image="none")
-    rendered = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
+    name, output = spec.metadata.name, given().output
+    if isinstance(spec.fleet, ReferencedFleetSpec):
+        delivered = delivered_by_reference(spec.fleet)
+    else:
+        fleet = on_clusters(spec)
+        # Neither names nor fields depend on the engine.
+        engine = Engine(version="0", digest="", model=name, image="none")
+        rendered = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
+        delivered = delivered_objects(rendered)
     kind, settings = (
-        ("Application", argo_cd_settings) if form is RenderAs.ARGO_IGNORE else ("Kustomization", flux_settings)
+        ("Application", argo_cd_settings(delivered))
+        if form is RenderAs.ARGO_IGNORE
+        else ("Kustomization", flux_settings(delivered))
     )
     if output is Output.NAME:
         raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
     if output.is_data:
-        print_data(settings(delivered_objects(rendered)), output)
+        print_data(settings, output)
         return ExitCode.DELIVERED
     say(f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.")
     say("# Objects of `--part setup` and `--part admission` are not among them: Git owns those.")
-    print(yaml_text(settings(delivered_objects(rendered))).rstrip())
+    print(yaml_text(settings).rstrip())
     return ExitCode.DELIVERED
 
 
@@ -241,6 +266,9 @@ def guard(
         Duration, typer.Option("--after-abort", parser=duration, help="The value of `fleet.canary.after_abort`.")
     ] = Duration(minutes=5),
     warm: Annotated[int, typer.Option("--warm", min=0, help="The value of `fleet.previous.versions`; 0 for none.")] = 2,
+    reference: Annotated[
+        str, typer.Option("--reference", metavar="JSON", help="`fleet.rollout` of the spec, for a Rollout of others.")
+    ] = "",
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
@@ -260,7 +288,7 @@ def guard(
     from rollouts.cluster.guard import Guard, GuardLoop
     from rollouts.cluster.guarded import GuardedRollout
     from rollouts.cluster.model import RegionConfig
-    from rollouts.cluster.routes import HttpRoutes, VirtualServices
+    from rollouts.manifests.reference_spec import RolloutReference
     from tidegate.core.clock import SystemClock
     from tidegate.core.process import cancelled_by_signals
 
@@ -268,6 +296,8 @@ def guard(
         region=region,
         name=name,
         route_name=route,
+        traffic=traffic,
+        theirs=RolloutReference.model_validate_json(reference) if reference else None,
         # Addresses are for those who ask engines.
         entry="",
         stable_url="",
@@ -277,13 +307,12 @@ def guard(
         warm_versions=warm or None,
         after_abort_seconds=after_abort.total_seconds(),
     )
-    routes = VirtualServices() if traffic is TrafficRouter.ISTIO else HttpRoutes()
     context, clock = given().context, SystemClock()
 
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
         async with cluster_client(context, namespace, retry_seconds=0) as cluster:
-            loop = GuardLoop(Guard(place, GuardedRollout(place, cluster, routes, clock), cluster, clock), clock, say)
+            loop = GuardLoop(Guard(place, GuardedRollout(place, cluster, clock), cluster, clock), clock, say)
             async with (
                 probed(probes, lambda: loop.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),

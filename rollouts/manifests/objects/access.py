@@ -41,8 +41,9 @@ from rollouts.manifests.conventions import (
     stable_service,
     warm_pool,
 )
-from rollouts.manifests.manifest import Site, manifest
+from rollouts.manifests.manifest import Placed, Site, manifest
 from rollouts.manifests.pod_spec import Scaler
+from rollouts.manifests.reference_spec import RolloutReference
 from tidegate.core.model import Json, Value
 
 READ = ("get", "list")
@@ -176,22 +177,35 @@ def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:
     return Right(resource=resource, verbs=("create",)), Right(resource=resource, verbs=_AS_IS, names=tuple(names))
 
 
-def role_binding(role: Json, site: Site, account: str, kind: Resource) -> Json:
+def rights_by_reference(delivery: str, theirs: RolloutReference, route: Resource) -> tuple[Right, ...]:
+    """All that a delivery needs in the namespace of a Rollout of others: what its guard may, but Events."""
+    return tuple(each for each in guard_rights(delivery, theirs.name, route, theirs.route) if each.resource != EVENTS)
+
+
+def access_by_reference(site: Placed, theirs: RolloutReference, route: Resource) -> tuple[Json, ...]:
+    """A service account for tidegate, where it runs in the cluster, and its Role: no right outside the namespace."""
+    may = driver(site.name)
+    role = manifest(ROLES, may, site, rules=[each.rule for each in rights_by_reference(site.name, theirs, route)])
+    account = manifest(SERVICE_ACCOUNTS, may, site, automountServiceAccountToken=False)
+    return account, role, role_binding(role, site, may, ROLE_BINDINGS)
+
+
+def role_binding(role: Json, site: Placed, account: str, kind: Resource) -> Json:
     """The role in the hands of that service account; the binding has the account's name."""
     reference = {"apiGroup": ROLES.group, "kind": role["kind"], "name": role["metadata"]["name"]}
-    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": site.fleet.namespace}
+    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": site.namespace}
     return manifest(kind, account, site, roleRef=reference, subjects=[subject])
 
 
-def guard_rights(delivery: str, route: Resource, route_name: str = "") -> tuple[Right, ...]:
-    """In the delivery's namespace; `route` is the kind that splits its users, named as the delivery when empty."""
+def guard_rights(delivery: str, rollout: str, route: Resource, route_name: str) -> tuple[Right, ...]:
+    """In the delivery's namespace; `route` is the kind of object that splits its users."""
     return (
         # RBAC cannot name what is created: the Lease, where somebody deleted it.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
-        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(delivery,)),
-        Right(resource=ROLLOUTS, verbs=("patch",), names=(delivery,), subresource="status"),
-        Right(resource=route, verbs=("get", "patch", "update"), names=(route_name or delivery,)),
+        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(rollout,)),
+        Right(resource=ROLLOUTS, verbs=("patch",), names=(rollout,), subresource="status"),
+        Right(resource=route, verbs=("get", "patch", "update"), names=(route_name,)),
         Right(resource=REPLICA_SETS, verbs=("list",)),
         Right(resource=PODS, verbs=("list",)),
         Right(resource=EVENTS, verbs=("create",)),

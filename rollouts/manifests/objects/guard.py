@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
@@ -14,19 +17,67 @@ from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.access import guard_rights, role_binding
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
-from tidegate.core.model import Json
+from tidegate.core.model import Json, Value
 from tidegate.core.units import format_duration
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""
 
 
-def guarding(site: Site) -> tuple[Json, ...]:
+class GuardPlace(Value):
+    """A guard, and whom it guards."""
+
+    name: str
+    """Of the delivery."""
+    namespace: str
+    image: str
+    """By digest; empty for no guard."""
+    rollout: str
+    route: Resource
+    route_name: str
+    options: Mapping[str, str]
+    """Of `tidegate rollout guard`."""
+    settings: GuardSpec = GuardSpec()
+    user: int = 10001
+    pull_secrets: tuple[str, ...] = ()
+    priority: str = ""
+    """A PriorityClass; empty for none."""
+
+
+def guard_place(site: Site) -> GuardPlace:
+    """The guard of a Rollout that is rendered."""
+    fleet = site.fleet
+    options = {
+        "--namespace": fleet.namespace,
+        "--region": site.release.region,
+        "--traffic": str(fleet.traffic),
+        "--start-within": format_duration(fleet.pod.ready_within),
+        "--after-abort": format_duration(fleet.canary.after_abort),
+        "--warm": str(fleet.previous.versions if fleet.previous else 0),
+        **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
+    }
+    return GuardPlace(
+        name=site.name,
+        namespace=fleet.namespace,
+        image=site.guard,
+        rollout=site.name,
+        route=site.route,
+        route_name=site.route_name,
+        options=options,
+        settings=fleet.guard or GuardSpec(),
+        user=fleet.pod.user,
+        pull_secrets=fleet.pod.pull_secrets,
+        # It protects users as much as engines do, and must not wait for room behind placeholders.
+        priority=cluster_wide(fleet.namespace, f"{site.name}-engines"),
+    )
+
+
+def guarding(site: GuardPlace) -> tuple[Json, ...]:
     """Its account, its rights, whom it may talk to, and itself; nothing where no image is known."""
-    if not site.guard:
+    if not site.image:
         return ()
     name = guard(site.name)
-    rights = guard_rights(site.name, site.route, site.route_name)
+    rights = guard_rights(site.name, site.rollout, site.route, site.route_name)
     role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
@@ -37,7 +88,7 @@ def guarding(site: Site) -> tuple[Json, ...]:
     )
 
 
-def _network_policy(site: Site) -> Json:
+def _network_policy(site: GuardPlace) -> Json:
     """Nobody asks it anything but the node, which probes it; no one knows here where the API server is."""
     anywhere = [{"ipBlock": {"cidr": each, "except": [server]}} for each, server in METADATA_SERVERS.items()]
     spec = {
@@ -48,7 +99,7 @@ def _network_policy(site: Site) -> Json:
     return manifest(NETWORK_POLICIES, guard(site.name), site, spec=spec)
 
 
-def _deployment(site: Site) -> Json:
+def _deployment(site: GuardPlace) -> Json:
     mark = {GUARD: site.name}
     spec = {
         "replicas": 1,
@@ -60,32 +111,31 @@ def _deployment(site: Site) -> Json:
     return manifest(DEPLOYMENTS, guard(site.name), site, spec=spec)
 
 
-def _pod(site: Site) -> Json:
-    pod = site.fleet.pod
+def _pod(site: GuardPlace) -> Json:
     return {
         "serviceAccountName": guard(site.name),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
-        # It protects users as much as engines do, and must not wait for room behind placeholders.
-        "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-engines"),
+        **({"priorityClassName": site.priority} if site.priority else {}),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": pod.user,
-            "runAsGroup": pod.user,
+            "runAsUser": site.user,
+            "runAsGroup": site.user,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
-        "containers": [_container(site, site.fleet.guard or GuardSpec())],
+        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
+        "containers": [_container(site)],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
 
 
-def _container(site: Site, wanted: GuardSpec) -> Json:
+def _container(site: GuardPlace) -> Json:
+    wanted, options = site.settings, {**site.options, "--probes": str(PROBES)}
     return {
         "name": "guard",
-        "image": site.guard,
+        "image": site.image,
         "command": ["tidegate", "rollout", "guard", site.name],
-        "args": _options(site),
+        "args": [word for option in options.items() for word in option],
         # Where a crash of ours leaves its traceback.
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "TIDEGATE_STATE", "value": "/tmp"}],
         "ports": [{"name": "probes", "containerPort": PROBES, "protocol": "TCP"}],
@@ -100,21 +150,6 @@ def _container(site: Site, wanted: GuardSpec) -> Json:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
     }
-
-
-def _options(site: Site) -> list[str]:
-    fleet = site.fleet
-    options = {
-        "--namespace": fleet.namespace,
-        "--region": site.release.region,
-        "--traffic": str(fleet.traffic),
-        "--start-within": format_duration(fleet.pod.ready_within),
-        "--after-abort": format_duration(fleet.canary.after_abort),
-        "--warm": str(fleet.previous.versions if fleet.previous else 0),
-        "--probes": str(PROBES),
-        **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
-    }
-    return [word for option in options.items() for word in option]
 
 
 def _probe(path: str, *, failures: int) -> Json:

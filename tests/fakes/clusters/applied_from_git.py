@@ -16,8 +16,8 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers
 from fakes.services.git_repository import TeamRepository
 
-from rollouts.adoption.gitops import argo_cd_settings, delivered_objects
 from rollouts.kube.resources import APPLICATIONS
+from rollouts.manifests.gitops import argo_cd_settings, delivered_objects
 from tidegate.core.model import Json
 
 NAMESPACE = "argocd"

@@ -27,7 +27,6 @@ from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig, Render
-from rollouts.cluster.routes import HttpRoutes, VirtualServices
 from rollouts.kube.objects import labels_of, selects
 from rollouts.kube.pods import is_pod_ready
 from rollouts.kube.requests import MANAGER
@@ -40,7 +39,7 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
     resource_of,
 )
-from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -158,7 +157,7 @@ class ClusterRegion:
         """What the route gave the canary of users and of copies, change by change."""
         self.split_at: list[float] = [0.0] if like else []
         """When, in seconds of the cluster's own time."""
-        self.routes = VirtualServices() if self.spec.traffic is TrafficRouter.ISTIO else HttpRoutes()
+        self.routes = self.place(retry_seconds).routes
         self.render = render or self.plainly
         self._retry_seconds = retry_seconds
         self._token = "token"
@@ -191,7 +190,6 @@ class ClusterRegion:
         return ArgoFleet(
             self.place(self._retry_seconds if retry_seconds is None else retry_seconds),
             cluster=self.client(transport),
-            routes=self.routes,
             render=self.render,
             clock=self.time,
             served=self.users if self.users.per_second else None,
@@ -202,7 +200,7 @@ class ClusterRegion:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
         client = self.client(transport, retry_seconds=0)
         place, time = self.place(60.0), clock or self.time
-        return Guard(place, GuardedRollout(place, client, self.routes, time), client, time)
+        return Guard(place, GuardedRollout(place, client, time), client, time)
 
     def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]
@@ -210,6 +208,7 @@ class ClusterRegion:
             region=self.region,
             name=NAME,
             route_name=self.route_name,
+            traffic=self.spec.traffic,
             entry=place.entry,
             stable_url=place.stable_url,
             canary_url=place.canary_url,
@@ -285,7 +284,7 @@ class ClusterRegion:
 
     def weight_of(self, route: Json) -> int:
         """Percent of users that a route gives the canary."""
-        return self.routes.weight(route, NAME)
+        return self.routes.weight(route)
 
     def versions(self) -> tuple[str, str]:
         """Whom users of the stable reach, and those of the canary; empty for nobody."""
@@ -297,7 +296,7 @@ class ClusterRegion:
         if event.kind.plural == self.routes.resource.plural and event.name == self.route_name:
             # Until now they were split as before.
             self.users.pass_by(self.splits[-1] if self.splits else (0, 0))
-            now = self.routes.weight(event.after, NAME), self.routes.mirror(event.after, NAME)
+            now = self.routes.weight(event.after), self.routes.mirror(event.after)
             if self.splits[-1:] != [now]:
                 self.splits.append(now)
                 self.split_at.append(self.cluster.time.monotonic())

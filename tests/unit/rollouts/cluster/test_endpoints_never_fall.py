@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
+from rollouts.cluster.routes import RouteKind, route_kind
 from rollouts.kube.resources import SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
 from tidegate.core.errors import TidegateError
@@ -150,7 +150,7 @@ class Broken:
 
     def write(self, percent: int, *, manager: str = "tidegate") -> None:
         """That many of the users to the canary, no matter which is there."""
-        route = self.routes.weighted(self.region.route, NAME, percent)
+        route = self.routes.weighted(self.region.route, percent)
         self.region.cluster.patch(self.routes.resource, NAME, {"spec": route["spec"]}, manager=manager)
 
     def select(self, service: str, version: str) -> None:
@@ -163,7 +163,7 @@ class Broken:
 async def broken(request: pytest.FixtureRequest) -> Broken:
     region = ClusterRegion(spec=a_fleet(REGION, traffic=request.param))
     await region.fleet.deploy(an_image("1"))
-    routes = VirtualServices() if request.param is TrafficRouter.ISTIO else HttpRoutes()
+    routes = route_kind(request.param, f"{NAME}-stable", f"{NAME}-canary")
     broken = Broken(region, routes, Endpoints(region.cluster))
     broken.select(canary_service(NAME), "nobody")
     assert (broken.endpoints.of(canary_service(NAME)), broken.endpoints.of(stable_service(NAME)) > 0) == (0, True)

@@ -10,6 +10,7 @@ from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
 from tidegate.core.model import Json
 
 NAME = "support-llm"
+HTTP, ISTIO = HttpRoutes(f"{NAME}-stable", f"{NAME}-canary"), VirtualServices(f"{NAME}-stable", f"{NAME}-canary")
 
 
 def http_route(stable: int | None = 75, canary: int | None = 25) -> Json:
@@ -33,8 +34,8 @@ def virtual_service(stable: int = 75, canary: int = 25) -> Json:
 BOTH = pytest.mark.parametrize(
     ("kind", "route"),
     [
-        pytest.param(HttpRoutes(), http_route(), id="HTTPRoute"),
-        pytest.param(VirtualServices(), virtual_service(), id="VirtualService"),
+        pytest.param(HTTP, http_route(), id="HTTPRoute"),
+        pytest.param(ISTIO, virtual_service(), id="VirtualService"),
     ],
 )
 
@@ -43,49 +44,49 @@ BOTH = pytest.mark.parametrize(
 @pytest.mark.parametrize("percent", [1, 30, 100])
 def test_copies_are_written_and_read_back(kind: RouteKind, route: Json, percent: int) -> None:
     before = deepcopy(route)
-    copying = kind.mirrored(route, NAME, percent)
-    assert kind.mirror(copying, NAME) == percent
-    assert kind.weight(copying, NAME) == 25
-    assert kind.mirrored(copying, NAME, 0) == route == before
+    copying = kind.mirrored(route, percent)
+    assert kind.mirror(copying) == percent
+    assert kind.weight(copying) == 25
+    assert kind.mirrored(copying, 0) == route == before
 
 
 @BOTH
 def test_said_twice_it_is_there_once(kind: RouteKind, route: Json) -> None:
-    once = kind.mirrored(route, NAME, 100)
-    assert kind.mirrored(once, NAME, 100) == once
+    once = kind.mirrored(route, 100)
+    assert kind.mirrored(once, 100) == once
 
 
 @BOTH
 @pytest.mark.parametrize("percent", [0, 40, 100])
 def test_users_are_split_again_and_copies_stay(kind: RouteKind, route: Json, percent: int) -> None:
-    split = kind.weighted(kind.mirrored(route, NAME, 30), NAME, percent)
-    assert (kind.weight(split, NAME), kind.mirror(split, NAME)) == (percent, 30)
+    split = kind.weighted(kind.mirrored(route, 30), percent)
+    assert (kind.weight(split), kind.mirror(split)) == (percent, 30)
 
 
 @BOTH
 def test_another_delivery_is_not_meant(kind: RouteKind, route: Json) -> None:
-    copying = kind.mirrored(route, NAME, 100)
-    assert kind.mirror(copying, "other-llm") == 0
+    copying = kind.mirrored(route, 100)
+    assert type(kind)("other-llm-stable", "other-llm-canary").mirror(copying) == 0
 
 
 def test_rules_of_others_are_left_alone() -> None:
     route = http_route()
-    assert HttpRoutes().mirrored(route, NAME, 100)["spec"]["rules"][0] == route["spec"]["rules"][0]
+    assert HTTP.mirrored(route, 100)["spec"]["rules"][0] == route["spec"]["rules"][0]
 
 
 def test_a_weight_that_is_not_said_is_one() -> None:
     """Gateway API, `HTTPBackendRef.weight`: a route without weights sends half of all users to the canary."""
-    assert HttpRoutes().weight(http_route(None, None), NAME) == 50
-    assert HttpRoutes().weight(http_route(None, 0), NAME) == 0
+    assert HTTP.weight(http_route(None, None)) == 50
+    assert HTTP.weight(http_route(None, 0)) == 0
 
 
-@pytest.mark.parametrize("kind", [HttpRoutes(), VirtualServices()])
+@pytest.mark.parametrize("kind", [HTTP, ISTIO])
 def test_a_route_without_rules_sends_nobody_anywhere(kind: RouteKind) -> None:
-    assert (kind.weight({"spec": {}}, NAME), kind.mirror({"spec": {}}, NAME)) == (0, 0)
-    assert kind.mirrored({"spec": {}}, NAME, 100) == {"spec": {}}
+    assert (kind.weight({"spec": {}}), kind.mirror({"spec": {}})) == (0, 0)
+    assert kind.mirrored({"spec": {}}, 100) == {"spec": {}}
 
 
 def test_a_mirror_without_a_percentage_copies_everything() -> None:
     route = virtual_service()
     route["spec"]["http"][1]["mirror"] = {"host": f"{NAME}-canary"}
-    assert VirtualServices().mirror(route, NAME) == 100
+    assert ISTIO.mirror(route) == 100

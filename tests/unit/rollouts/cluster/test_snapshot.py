@@ -8,7 +8,6 @@ import pytest
 
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.observer import region_state
-from rollouts.cluster.routes import HttpRoutes
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.model import RegionPhase
@@ -55,7 +54,7 @@ def seen(
         "status": {"observedGeneration": "1", "stableRS": stable, "currentPodHash": current, "phase": "Healthy"}
         | status,
     }
-    return RegionSnapshot(datetime(2026, 1, 1, tzinfo=UTC), HttpRoutes(), rollout, sets, route)
+    return RegionSnapshot(datetime(2026, 1, 1, tzinfo=UTC), PLACE, rollout, sets, route)
 
 
 TWO = (replica_set("a", "1"), replica_set("b", "2", number=2))

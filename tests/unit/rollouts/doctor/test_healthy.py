@@ -15,13 +15,10 @@ from rollouts.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     HTTP_ROUTES,
-    POD_MONITORS,
     RESOURCE_QUOTAS,
     ROLLOUTS,
 )
-from rollouts.manifests.conventions import BEFORE_ADOPTION
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY
 
 QUIET: list[Callable[[], Region]] = []
 
@@ -207,20 +204,3 @@ async def test_a_controller_elsewhere_is_not_looked_at(deploy: bool) -> None:
     (found,) = [one for one in await region.examined() if one.code != "nothing-deployed"]
     assert (found.code, found.severity) == ("not-looked-at", Severity.NOTE)
     assert found.evidence == (f"the controller, which works and is not in namespace {CONTROLLER}",)
-
-
-async def test_nobody_scrapes_an_adopted_rollout_before_its_first_delivery() -> None:
-    region = Region()
-    region.questions = (EvidenceQuery(asked_by="gate errors", query="sum(rate(requests_total[5m]))"),)
-    region.prometheus.unknown = {"requests_total"}
-    region.rollout(lambda it: it["metadata"]["annotations"].update({BEFORE_ADOPTION: "{}"}))
-    metadata = {"name": f"{NAME}-engines", "namespace": "llm", "labels": {DELIVERY: NAME}}
-    monitor = {"apiVersion": POD_MONITORS.api_version, "kind": POD_MONITORS.kind, "metadata": metadata, "spec": {}}
-    region.monitors = (monitor,)
-    (found,) = await region.examined()
-    assert (found.code, found.evidence) == (
-        "not-looked-at",
-        ("metrics of gate errors, which the first delivery begins to scrape",),
-    )
-    region.put(monitor)
-    assert await region.found() == {"metric-unknown"}

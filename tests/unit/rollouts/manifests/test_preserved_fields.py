@@ -16,6 +16,7 @@ from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 NAME = "support-llm"
+HTTP, ISTIO = HttpRoutes(f"{NAME}-stable", f"{NAME}-canary"), VirtualServices(f"{NAME}-stable", f"{NAME}-canary")
 
 
 def one(kind: str, **fleet: Any) -> Json:
@@ -34,26 +35,26 @@ def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
 @pytest.mark.parametrize("weight", [0, 25, 100])
 def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> None:
     route = one("HTTPRoute")
-    live = HttpRoutes().mirrored(route, NAME, percent=mirror)
+    live = HTTP.mirrored(route, percent=mirror)
     for ref, share in zip(live["spec"]["rules"][0]["backendRefs"], (100 - weight, weight), strict=True):
         ref["weight"] = share
     said = with_preserved_fields(route, live)
     assert said == live
-    assert HttpRoutes().weight(said, NAME) == weight
-    assert HttpRoutes().mirror(said, NAME) == mirror
+    assert HTTP.weight(said) == weight
+    assert HTTP.mirror(said) == mirror
 
 
 @pytest.mark.parametrize("mirror", [0, 30, 100])
 @pytest.mark.parametrize("weight", [0, 25, 100])
 def test_a_virtual_service_keeps_weights_and_copies(weight: int, mirror: int) -> None:
     service = one("VirtualService", traffic="istio")
-    live = VirtualServices().mirrored(service, NAME, percent=mirror)
+    live = ISTIO.mirrored(service, percent=mirror)
     for target, share in zip(live["spec"]["http"][0]["route"], (100 - weight, weight), strict=True):
         target["weight"] = share
     said = with_preserved_fields(service, live)
     assert said == live
-    assert VirtualServices().weight(said, NAME) == weight
-    assert VirtualServices().mirror(said, NAME) == mirror
+    assert ISTIO.weight(said) == weight
+    assert ISTIO.mirror(said) == mirror
 
 
 def test_what_the_spec_says_again_is_said() -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rollouts.kube.resources import resource_of
+from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, resource_of
+from rollouts.manifests.conventions import TrafficRouter
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
@@ -52,6 +54,27 @@ def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
         )
         found.setdefault((delivered.group, delivered.kind, delivered.name), delivered)
     return tuple(found.values())
+
+
+def delivered_by_reference(fleet: ReferencedFleetSpec) -> tuple[DeliveredObject, ...]:
+    """What a delivery writes of a Rollout of others and its route: fields in lists, which are left as wholes."""
+    route = VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
+    split = "/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules"
+    written = (
+        (ROLLOUTS, fleet.rollout.name, "/spec/template/spec/containers"),
+        (route, fleet.rollout.route, split),
+    )
+    return tuple(
+        DeliveredObject(
+            api_version=resource.api_version,
+            group=resource.group,
+            kind=resource.kind,
+            name=name,
+            namespace=fleet.namespace,
+            fields=(field,),
+        )
+        for resource, name, field in written
+    )
 
 
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:

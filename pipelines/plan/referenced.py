@@ -1,0 +1,77 @@
+"""A Rollout of others in a region: where it is, what it needs, and the engines that a plan knows of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pipelines.model import Plan
+from pipelines.plan.region_objects import guard_image
+from pipelines.spec.delivery import Delivery
+from rollouts.cluster.model import RegionConfig
+from rollouts.cluster.referenced import TrialNeeds
+from rollouts.manifests.objects.access import access_by_reference
+from rollouts.manifests.objects.guard import GuardPlace, guarding
+from rollouts.manifests.pod_spec import GuardSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.model import Engine
+from tidegate.core.model import Json
+from tidegate.core.units import format_duration
+
+
+def reference_place(spec: Delivery, fleet: ReferencedFleetSpec, region: str, patience: timedelta) -> RegionConfig:
+    """Where the region is, and how long things may take there."""
+    there = fleet.regions[region]
+    return RegionConfig(
+        region=region,
+        name=spec.metadata.name,
+        traffic=fleet.traffic,
+        theirs=fleet.rollout,
+        entry=there.entry,
+        stable_url=there.stable_url or "",
+        canary_url=there.canary_url or "",
+        start_seconds=fleet.start_within.total_seconds(),
+        retry_seconds=patience.total_seconds(),
+    )
+
+
+def beside(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> tuple[Json, ...]:
+    """What an administrator applies in a region, next to a Rollout of others: tidegate's rights, and the guard."""
+    name, theirs = spec.metadata.name, fleet.rollout
+    route = reference_place(spec, fleet, region, spec.patience.api).routes.resource
+    options = {
+        "--namespace": fleet.namespace,
+        "--region": region,
+        "--traffic": str(fleet.traffic),
+        "--start-within": format_duration(fleet.start_within),
+        "--reference": theirs.model_dump_json(exclude_defaults=True),
+    }
+    guard = GuardPlace(
+        name=name,
+        namespace=fleet.namespace,
+        image=guard_image(spec),
+        rollout=theirs.name,
+        route=route,
+        route_name=theirs.route,
+        options=options,
+        settings=fleet.guard or GuardSpec(),
+    )
+    return (*access_by_reference(guard, theirs, route), *guarding(guard))
+
+
+def needs_of(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> TrialNeeds:
+    """What the stages need of the Rollout's steps."""
+    smoke = ("smoke",) if fleet.regions[region].arms else ()
+    dark = (*smoke, *(stage.name for stage in spec.stages if stage.name != "canary"))
+    return TrialNeeds(weights=spec.canary.weights if spec.canary else (), dark=", ".join(dark))
+
+
+def engines_of(plan: Plan, spec: Delivery, images: Mapping[str, str]) -> tuple[Engine, ...]:
+    """What serves by the registry, and what is delivered; `images` are by the engine's name, where each has its own."""
+    own = spec.engine.image.reference if spec.engine.image else ""
+    named = {plan.in_production: plan.champion, plan.on_trial: plan.version}
+    return tuple(
+        Engine(version=name, digest=version.digest, model=spec.metadata.name, image=images.get(name) or own)
+        for name, version in named.items()
+        if images.get(name) or own
+    )

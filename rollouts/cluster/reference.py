@@ -1,0 +1,159 @@
+"""A Rollout of others: which version a pod template serves, by fields that it has, and how these are changed. Pure.
+
+Nothing is added to their template: with one label more their next `kubectl apply` would make a third version, which
+serves users. What has to be remembered stands on the Lease, which is ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from pydantic import ValidationError
+
+from rollouts.errors import NotPossible
+from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.model import Engine
+from tidegate.core.model import Json, Value
+
+KEPT = 20
+"""Versions that the Lease remembers; a Rollout keeps ten revisions unless it says otherwise."""
+
+
+class RegionNotes(Value):
+    """What the Lease remembers of a Rollout of others."""
+
+    versions: Mapping[str, tuple[str, str]] = {}
+    """Version and digest by what the template's fields say (`told`), the oldest first."""
+    template: str = ""
+    """The digest of the pod template that an open delivery asked for last; empty while none is open."""
+    previous: str = ""
+    """The version that was stable before the last promotion."""
+
+    def knowing(self, theirs: RolloutReference, *engines: Engine) -> RegionNotes:
+        """The same, with these engines too."""
+        new = {told(wanted_fields(theirs, each)): (each.version, each.digest) for each in engines}
+        kept = {key: said for key, said in self.versions.items() if key not in new}
+        return self.model_copy(update={"versions": dict(list({**kept, **new}.items())[-KEPT:])})
+
+    @classmethod
+    def read(cls, text: str) -> RegionNotes:
+        """From the Lease; nothing where it says nothing that can be read."""
+        try:
+            return cls.model_validate_json(text) if text else cls()
+        except ValidationError:
+            return cls()
+
+
+def told(fields: Mapping[str, str]) -> str:
+    """What fields say, as one text."""
+    return json.dumps(dict(sorted(fields.items())), separators=(",", ":"))
+
+
+def wanted_fields(theirs: RolloutReference, engine: Engine) -> Mapping[str, str]:
+    """What the fields say of a template that serves that engine, each by what it is called."""
+
+    def filled(text: str) -> str:
+        return (
+            text.replace("{image}", engine.image)
+            .replace("{version}", engine.version)
+            .replace("{digest}", engine.digest)
+        )
+
+    return {name: filled(text) for name, text in theirs.set.fields.items()}
+
+
+def version_in(template: Json, theirs: RolloutReference, notes: RegionNotes) -> tuple[str, str, int]:
+    """Version and digest that a pod template serves; both empty where nobody has noted it. Each has one attempt."""
+    said = {place.name: place.value for place in places(template, theirs)}
+    version, digest = notes.versions.get(told(said), ("", ""))
+    return version, digest, 1
+
+
+def template_digest(template: Json) -> str:
+    """The whole of a pod template, to be recognized."""
+    return sha256(json.dumps(template, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class FieldPlace:
+    """Where a field stands in a pod template, and what it says."""
+
+    name: str
+    path: str
+    """As a JSON pointer below `/spec/template`."""
+    value: str
+    prefix: str = ""
+    """Of what stands there, before the value: `--revision=`."""
+
+
+def places(template: Json, theirs: RolloutReference) -> tuple[FieldPlace, ...]:
+    """The fields that the template has, of those that the spec sets."""
+    containers = (template.get("spec") or {}).get("containers") or []
+    at = next((index for index, each in enumerate(containers) if each.get("name") == theirs.container), None)
+    if at is None:
+        return ()
+    return tuple(_places(containers[at], f"/spec/containers/{at}", theirs))
+
+
+def _places(container: Json, path: str, theirs: RolloutReference) -> Iterator[FieldPlace]:
+    for name in theirs.set.fields:
+        if name == "image":
+            yield FieldPlace(name, f"{path}/image", str(container.get("image") or ""))
+        elif name.startswith("$"):
+            for index, each in enumerate(container.get("env") or []):
+                if each.get("name") == name[1:] and "value" in each:
+                    yield FieldPlace(name, f"{path}/env/{index}/value", str(each["value"]))
+        else:
+            found = [_argument(container.get(part) or [], f"{path}/{part}", name) for part in ("args", "command")]
+            yield from (each for each in found if each)
+
+
+def _argument(words: Sequence[Any], path: str, name: str) -> FieldPlace | None:
+    """The last of them counts, as for vLLM."""
+    found = None
+    for index, word in enumerate(map(str, words)):
+        if word.startswith(f"{name}="):
+            found = FieldPlace(name, f"{path}/{index}", word[len(name) + 1 :], f"{name}=")
+        elif word == name and index + 1 < len(words):
+            found = FieldPlace(name, f"{path}/{index + 1}", str(words[index + 1]))
+    return found
+
+
+def missing_fields(template: Json, theirs: RolloutReference) -> tuple[str, ...]:
+    """What the spec sets and the template has not, or not just once: nothing is added to a template of others."""
+    found = [place.name for place in places(template, theirs)]
+    return tuple(name for name in theirs.set.fields if found.count(name) != 1)
+
+
+def field_patch(template: Json, theirs: RolloutReference, fields: Mapping[str, str]) -> list[Json]:
+    """JSON patch operations on a Rollout by which its template says that; none where it does.
+
+    Raises:
+        NotPossible: the template has not all of the fields.
+    """
+    if missing := missing_fields(template, theirs):
+        raise NotPossible(
+            f"Rollout {theirs.name}: container {theirs.container} has no {', '.join(missing)}",
+            hint="`fleet.rollout.set` names fields that its pod template has; `tidegate plan` says what to add",
+        )
+    return [
+        {"op": "replace", "path": f"/spec/template{place.path}", "value": place.prefix + fields[place.name]}
+        for place in places(template, theirs)
+        if place.value != fields[place.name]
+    ]
+
+
+def with_fields(template: Json, theirs: RolloutReference, fields: Mapping[str, str]) -> Json:
+    """The template as it is after `field_patch`."""
+    changed: Json = json.loads(json.dumps(template))
+    for operation in field_patch(template, theirs, fields):
+        *above, last = operation["path"].split("/")[3:]
+        inner: Any = changed
+        for key in above:
+            inner = inner[int(key)] if isinstance(inner, list) else inner[key]
+        inner[int(last) if isinstance(inner, list) else last] = operation["value"]
+    return changed

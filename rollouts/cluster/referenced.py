@@ -1,0 +1,230 @@
+"""The port `Fleet` on a Rollout of others: fields of their template, their steps, and nothing else of theirs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from rollouts.argo.model import Rollout, pause_points
+from rollouts.cluster.capacity import require_headroom
+from rollouts.cluster.carrier import Carrier
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.model import RegionConfig, Revision
+from rollouts.cluster.observer import region_state
+from rollouts.cluster.reference import missing_fields, wanted_fields, with_fields
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.errors import EngineDidNotStart, Unfit
+from rollouts.kube.ports import Cluster
+from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
+from rollouts.model import Engine, ForeignObject, RegionState
+from tidegate.core.clock import Clock
+from tidegate.core.model import Json, Value
+
+log = logging.getLogger(__name__)
+
+
+class TrialNeeds(Value):
+    """What a delivery's stages need of a Rollout's steps."""
+
+    weights: tuple[int, ...] = ()
+    """Of users, each to be judged."""
+    dark: str = ""
+    """What comes before any user: the stages that ask engines, or get copies; empty for none."""
+
+
+class ReferencedFleet(ArgoFleet):
+    """A `Fleet` of pods behind one Rollout that somebody else applies."""
+
+    def __init__(
+        self,
+        config: RegionConfig,
+        *,
+        cluster: Cluster,
+        clock: Clock,
+        needs: TrialNeeds | None = None,
+        served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
+        scraped: Callable[[str], Awaitable[bool]] | None = None,
+        carrier: Carrier | None = None,
+        engines: Sequence[Engine] = (),
+    ) -> None:
+        """`served` makes what counts requests, given the pod template hash of a version.
+
+        `scraped` tells whether a Prometheus has series of pods with a hash; None where nobody asks by hashes.
+        `engines` are those that a plan knows: what serves now, and what is delivered.
+        """
+        assert config.theirs is not None, "a Rollout of others is named"
+        self._scraped = scraped
+        self._theirs, self._needs, self._hashes = config.theirs, needs or TrialNeeds(), dict[str, str]()
+        super().__init__(
+            config,
+            cluster=cluster,
+            render=lambda _: (),
+            clock=clock,
+            served=served(self.hash_of) if served else None,
+            carrier=carrier,
+            engines=engines,
+        )
+
+    def hash_of(self, version: str) -> str:
+        """The pod template hash of a version, as the region was seen last; empty where it has none."""
+        return self._hashes.get(version, "")
+
+    async def observe(self) -> RegionState:
+        snapshot = await self._retries.run(self._observed)
+        self._remember(snapshot)
+        return region_state(self._config, snapshot)
+
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """The Rollout or its route, where another delivery has it.
+
+        Raises:
+            Unfit: the Rollout is not as the spec says, or its steps are not what the stages need.
+        """
+        snapshot = await self._retries.run(self._observed)
+        if found := tuple(misfits(snapshot, self._theirs, self._needs)):
+            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
+            raise Unfit(
+                f"{self.region}: no series in Prometheus has {POD_HASH}={snapshot.stable.hash}, by which versions are "
+                "told apart",
+                hint=f"in the PodMonitor of its pods, under `spec`: `podTargetLabels: [{POD_HASH.replace('_', '-')}]`",
+            )
+        return snapshot.foreign_objects
+
+    async def deploy(self, engine: Engine) -> RegionState:
+        try:
+            return self._state(await self._retries.run(lambda: self._ask_for(engine)))
+        except EngineDidNotStart as error:
+            await self._give_up(engine, error)
+            raise
+
+    async def _ask_for(self, engine: Engine) -> RegionSnapshot:
+        snapshot = await self._entered()
+        asked = snapshot.asked[0] == engine.version and not snapshot.argo.aborted
+        if not asked:
+            await self._change(snapshot, engine)
+
+        def up(now: RegionSnapshot) -> bool:
+            if now.stable and now.stable.version == engine.version:
+                return now.stable.is_complete
+            return now.is_ready_for_users and now.trial is not None and now.trial.version == engine.version
+
+        return await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
+
+    async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
+        theirs, rollout = self._theirs, snapshot.rollout
+        if found := tuple(misfits(snapshot, theirs, self._needs)):
+            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        assert rollout is not None, "a Rollout that is not there does not fit"
+        template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
+        wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
+        await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
+        await self._note_way_back(snapshot, engine.version)
+        # The stable's too: whoever goes back needs nobody else to know it.
+        await self._operations.note(snapshot.notes.knowing(theirs, engine))
+        await self._operations.ask(await self._observer.observe(), template)
+        log.info("%s: version %s was asked for", self.region, engine.version)
+
+    async def _settle(self) -> None:
+        await super()._settle()
+        snapshot = await self._observer.observe()
+        await self._operations.note(snapshot.notes.model_copy(update={"template": ""}))
+
+    async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
+        if snapshot.foreign_change:
+            log.warning("%s: left as it is: %s", self.region, snapshot.foreign_change.reason)
+            return snapshot
+        return await super()._without_trial(snapshot, stable)
+
+    async def _abort_at_once(self, to: str) -> None:
+        if not (await self._looked()).foreign_change:
+            await super()._abort_at_once(to)
+
+    def _state(self, snapshot: RegionSnapshot) -> RegionState:
+        self._remember(snapshot)
+        return super()._state(snapshot)
+
+    def _remember(self, snapshot: RegionSnapshot) -> None:
+        self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
+
+
+def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeeds) -> Iterator[str]:
+    """Why their Rollout cannot be moved as the spec says, each with what makes it right, as a JSON patch where it can.
+
+    What real controllers do with each: Argo Rollouts 1.9.1.
+    """
+    if snapshot.rollout is None:
+        yield f"there is no Rollout {theirs.name}"
+        return
+    spec = snapshot.rollout.get("spec") or {}
+    if "workloadRef" in spec:
+        yield "its pod template is another object's (workloadRef); expected one of its own"
+        return
+    if snapshot.route is None:
+        yield f"there is no {snapshot.routes.resource.kind} {theirs.route}"
+    if missing := missing_fields(spec.get("template") or {}, theirs):
+        yield f"container {theirs.container} has not, or not once, {', '.join(missing)} of `fleet.rollout.set`"
+    elif snapshot.stable and not snapshot.stable.version:
+        yield (
+            f"what serves is no version that is known here: container {theirs.container} has other fields than "
+            "`fleet.rollout.set` gives the champion"
+        )
+    canary = (spec.get("strategy") or {}).get("canary")
+    if canary is None:
+        yield "its strategy is not canary"
+        return
+    yield from _of_strategy(canary, theirs)
+    yield from _of_steps(Rollout(snapshot.rollout), needs)
+
+
+def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:
+    at = "/spec/strategy/canary"
+    for key, name in (("stableService", theirs.stable_service), ("canaryService", theirs.canary_service)):
+        if canary.get(key) != name:
+            yield f"{key} is {canary.get(key) or 'nothing'}: {_patch('add', f'{at}/{key}', name)}"
+    if (canary.get("trafficRouting") or {}).get("maxTrafficWeight") not in {None, 100}:
+        yield f"its weights are no percentages: {_patch('remove', f'{at}/trafficRouting/maxTrafficWeight')}"
+    if not canary.get("trafficRouting"):
+        yield "it has no trafficRouting: the weights of its route are nobody's"
+    if canary.get("dynamicStableScale"):
+        # argo-rollouts#4898, #4841: after an abort users stay on a canary that keeps engines.
+        if canary.get("abortScaleDownDelaySeconds") is not None:
+            yield f"dynamicStableScale with {_removed(at, 'abortScaleDownDelaySeconds')}"
+        if int(canary.get("minPodsPerReplicaSet") or 0) > 1:
+            yield f"dynamicStableScale with {_removed(at, 'minPodsPerReplicaSet')}"
+
+
+def _of_steps(rollout: Rollout, needs: TrialNeeds) -> Iterator[str]:
+    at, steps = "/spec/strategy/canary/steps", rollout.steps
+    if rollout.spec.get("rollbackWindow"):
+        # A version of before would come back past all steps, and no gate would see it.
+        yield f"rollbackWindow: {_patch('remove', '/spec/rollbackWindow')}"
+    for index, step in enumerate(steps):
+        if (step.get("pause") or {}).get("duration"):
+            yield f"step {index + 1} ends by itself: {_patch('replace', f'{at}/{index}', {'pause': {}})}"
+        after = steps[index + 1] if index + 1 < len(steps) else {}
+        if step.get("setWeight") is not None and "pause" not in after:
+            yield f"nobody judges step {index + 1}: {_patch('add', f'{at}/{index + 1}', {'pause': {}})}"
+    points = pause_points(steps)
+    known = [point.weight for point in points]
+    for weight in needs.weights:
+        if weight not in known:
+            there = ", ".join(f"{each} %" for each in known)
+            yield f"no step has {weight} % of users; its steps have {there or 'none'}"
+    if needs.dark and points and points[0].weight:
+        first = {"setCanaryScale": {"replicas": 1}}
+        yield (
+            f"{needs.dark} come before users, and its first step has some: "
+            f"{_patch('add', f'{at}/0', {'pause': {}})}, {_patch('add', f'{at}/0', first)}"
+        )
+
+
+def _removed(at: str, key: str) -> str:
+    return f"{key} leaves users on a canary that was aborted: {_patch('remove', f'{at}/{key}')}"
+
+
+def _patch(operation: str, path: str, value: object = None) -> str:
+    said: Mapping[str, object] = {"op": operation, "path": path} | ({} if value is None else {"value": value})
+    return json.dumps(said)

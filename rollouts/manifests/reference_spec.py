@@ -1,0 +1,142 @@
+"""`fleet: {kind: argo, rollout: ...}` of a delivery: Rollouts of others, by reference. Nothing of them is taken over.
+
+tidegate changes the fields of their pod template that `set` names, moves their steps, aborts and promotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from rollouts.manifests.fields import ObjectName
+from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetValidationContext, conflicts_of_regions
+from tidegate.core.access import Url
+from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
+from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.units import Duration
+
+PLACES = ("{image}", "{version}", "{digest}")
+"""What a field may be made of: the engine's image, the number of the model version, the digest of its files."""
+
+
+def _filled(text: str) -> str:
+    rest = text
+    for place in PLACES:
+        rest = rest.replace(place, "")
+    if rest == text or "{" in rest or "}" in rest:
+        raise ValueError(f"text with at least one of {', '.join(PLACES)}, and no other braces")
+    return text
+
+
+FieldText = Annotated[str, AfterValidator(_filled), Field(max_length=500)]
+
+
+class SetSpec(SpecModel):
+    """Fields of the container that say which version it serves; their template has each of them already."""
+
+    image: FieldText | None = None
+    args: Mapping[Annotated[str, Field(pattern=r"^-[^\s=]+$")], FieldText] = {}
+    """By the argument's name, such as `--revision`; in `args` or `command` of the container."""
+    env: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")], FieldText] = {}
+    """By the variable's name; it has a value, not a reference."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Nothing to set."""
+        if not self.fields:
+            yield SpecConflict((), "nothing", "image, args or env: what of the container differs between two versions")
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The text of each by what it is called: `image`, `--revision`, `$MODEL`."""
+        image = {"image": self.image} if self.image else {}
+        return {**image, **self.args, **{f"${name}": text for name, text in self.env.items()}}
+
+
+class RolloutReference(SpecModel):
+    """A Rollout that somebody else applies, the same in every region."""
+
+    name: ObjectName
+    container: ObjectName
+    """The one that serves, in its pod template."""
+    set: SetSpec = SetSpec(image="{image}")
+    stable_service: ObjectName
+    canary_service: ObjectName
+    route: ObjectName
+    """The HTTPRoute or VirtualService whose weights its controller moves."""
+
+
+class ReferencedRegion(ClusterRegionSpec):
+    """One region where somebody else applies the Rollout."""
+
+    stable_url: Url | None = None
+    """Where the stable answers, whatever the weights; for stages that ask engines."""
+    canary_url: Url | None = None
+    """Where the canary answers, whatever the weights."""
+
+    @property
+    def arms(self) -> Mapping[str, str]:
+        found = {"stable_url": self.stable_url, "canary_url": self.canary_url}
+        return {key: url for key, url in found.items() if url}
+
+
+class ReferencedFleetSpec(ClusterFleetSpec):
+    """Rollouts of others on Kubernetes."""
+
+    rollout: RolloutReference
+    regions: Mapping[ObjectName, ReferencedRegion] = Field(min_length=1)
+    start_within: Duration = timedelta(minutes=30)
+    """How long a version may take from being asked for until all its engines are ready."""
+
+    @property
+    def engine_starts_within(self) -> timedelta:
+        return self.start_within
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Two regions in one cluster, an arm without an address of its own."""
+        clusters: dict[str, str] = {}
+        for name, region in self.regions.items():
+            other = clusters.setdefault(region.context, name)
+            if other != name:
+                found = f"the cluster of {other}, where this is the same Rollout"
+                yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
+            if bool(region.stable_url) != bool(region.canary_url) or (
+                region.stable_url and region.stable_url == region.canary_url
+            ):
+                expected = "stable_url and canary_url, each an address at which one of the two answers; or neither"
+                yield SpecConflict(("regions", name, "canary_url"), str(region.canary_url or "nothing"), expected)
+
+
+POD_HASH = "rollouts_pod_template_hash"
+"""Of the label `rollouts-pod-template-hash` of pods, as a PodMonitor with it in `podTargetLabels` brings it."""
+BY_HASH = (
+    MetricSource(
+        preset=PresetName.VLLM,
+        arms=ArmLabels(label=POD_HASH, stable=VERSION_PLACE, canary=VERSION_PLACE),
+    ),
+)
+"""Which series are read unless `metrics.sources` says others. In a fleet by reference `{version}` stands for the pod
+template hash: no label of others says which version a pod serves."""
+
+
+def conflicts_with_reference(
+    fleet: ReferencedFleetSpec, context: FleetValidationContext, *, same_image: bool, asks_engines: tuple[str, ...]
+) -> Iterator[SpecConflict]:
+    """What does not fit the rest of the delivery, each with its place below `fleet`.
+
+    Args:
+        fleet: of the spec.
+        context: the parts of the delivery that every fleet has to fit.
+        same_image: whether `engine.image` names one image for all versions.
+        asks_engines: the delivery's stages that ask engines of one arm.
+    """
+    yield from conflicts_of_regions(fleet.regions, context.regions)
+    if same_image and all(text == "{image}" for text in fleet.rollout.set.fields.values()):
+        expected = "an argument or a variable with {version} or {digest} too, or an image for each version"
+        yield SpecConflict(("rollout", "set"), "the image alone, and `engine.image` is one for all versions", expected)
+    for name, region in fleet.regions.items():
+        if asks_engines and region.canary_url is None:
+            expected = f"stable_url and canary_url: {', '.join(asks_engines)} ask one arm alone"
+            yield SpecConflict(("regions", name), "no addresses of the two Services", expected)

@@ -1,0 +1,282 @@
+"""A Rollout of others, by reference: what is written to it, what is read, and what its owner may do meanwhile."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from fakes.argo.simulation import Simulation
+from fakes.clock import SimulatedTime
+from fakes.clusters.region import DELIVERER, a_release, an_image
+from fakes.kube.api import Api
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeTransport
+from fakes.kube.store import Event
+
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.cluster.guard import Guard
+from rollouts.cluster.guarded import GuardedRollout
+from rollouts.cluster.model import RegionConfig
+from rollouts.cluster.reference import RegionNotes
+from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds, misfits
+from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.errors import Overruled, Unfit
+from rollouts.kube.model import MANAGER
+from rollouts.kube.resources import HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.manifests.reference_spec import RolloutReference, SetSpec
+from rollouts.model import RegionPhase
+from tidegate.core.model import Json
+from tidegate.core.names import POD_TEMPLATE_HASH
+from tidegate.testing import START, versions
+
+NAME, NAMESPACE, THEIRS = "support-llm", "support", "chat"
+ONE, TWO = an_image("1"), an_image("2")
+STEPS = [{"setWeight": 10}, {"pause": {}}, {"setWeight": 50}, {"pause": {}}]
+
+
+def place_of(**fields: Any) -> RegionConfig:
+    theirs = RolloutReference(
+        name=THEIRS,
+        container="vllm",
+        set=SetSpec.model_validate(fields or {"image": "{image}"}),
+        stable_service=f"{THEIRS}-stable",
+        canary_service=f"{THEIRS}-canary",
+        route=THEIRS,
+    )
+    return RegionConfig(region="eu-west-1", name=NAME, theirs=theirs, entry="https://e", stable_url="", canary_url="")
+
+
+class TheirRegion:
+    """A Rollout that somebody applies by kubectl, and the fleet that names it."""
+
+    def __init__(self, change: Any = lambda rollout: None, **fields: Any) -> None:
+        self.time = SimulatedTime(alone=True)
+        self.cluster = FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time)
+        Simulation(self.cluster, start_seconds=4)
+        self.place = place_of(**fields)
+        *others, rollout = deepcopy(a_release(THEIRS, NAMESPACE))
+        rollout["spec"]["strategy"]["canary"]["steps"] = deepcopy(STEPS)
+        rollout["spec"]["template"]["spec"]["containers"][0]["image"] = ONE.image
+        change(rollout)
+        self.manifest = rollout
+        for body in (*others, rollout):
+            self.cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="kubectl-client-side-apply")
+        self.api, self.written = Api(self.cluster), list[str]()
+        self.cluster.on_change(self._note)
+        self.fleet = self.open()
+
+    def _note(self, event: Event) -> None:
+        if event.manager.startswith(MANAGER) and event.kind.plural != LEASES.plural:
+            self.written.append(f"{event.kind.kind} {event.name}")
+
+    def open(self, needs: TrialNeeds | None = None, **options: Any) -> ReferencedFleet:
+        known = {"carrier": DELIVERER, "engines": (ONE, TWO)} | options
+        return ReferencedFleet(self.place, cluster=self.client(), clock=self.time, needs=needs, **known)
+
+    def client(self) -> KubeClient:
+        credentials = CredentialProvider.fixed("https://eu-west-1.example", token="token", clock=self.time)
+        return KubeClient(
+            credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
+        )
+
+    @property
+    def rollout(self) -> Json:
+        return self.cluster.get(ROLLOUTS, THEIRS)
+
+    @property
+    def weight(self) -> int:
+        return self.place.routes.weight(self.cluster.get(HTTP_ROUTES, THEIRS))
+
+    def apply(self, change: Any = lambda rollout: None) -> None:
+        """Its owner applies the manifest again, client side."""
+        body = deepcopy(self.manifest)
+        change(body)
+        self.cluster.edit(ROLLOUTS, THEIRS, lambda live: live["spec"].update(body["spec"]) and None)
+
+
+@pytest.fixture
+async def region() -> TheirRegion:
+    return await up()
+
+
+async def up(**fields: Any) -> TheirRegion:
+    region = TheirRegion(**fields)
+    await region.time.sleep(30)
+    return region
+
+
+async def test_a_version_is_served_by_their_fields_and_their_steps(region: TheirRegion) -> None:
+    assert versions(await region.fleet.observe()) == ("1", None, None)
+    template = region.rollout["spec"]["template"]
+    state = await region.fleet.deploy(TWO)
+    assert (versions(state), state.weight) == (("1", "2", None), 10)
+    template["spec"]["containers"][0]["image"] = TWO.image
+    assert region.rollout["spec"]["template"] == template, "nothing was added"
+    assert (await region.fleet.shift(50)).weight == 50
+    state = await region.fleet.promote()
+    assert (versions(state)[0], state.phase) == ("2", RegionPhase.STEADY)
+    await region.fleet.settle()
+    assert {each.split()[0] for each in region.written} == {"Rollout", "HTTPRoute"}
+    assert set(region.rollout["metadata"].get("annotations", {})) - {"meta.helm.sh/release-name"} <= {
+        "tidegate.dev/carrier",
+        "tidegate.dev/woken",
+        "rollout.argoproj.io/revision",
+    }
+
+
+async def test_the_way_back_needs_nobody_who_knows_the_versions(region: TheirRegion) -> None:
+    """Neither a plan nor MLflow: a rollback from another machine reads the Lease."""
+    before = deepcopy(region.rollout["spec"])
+    await region.fleet.deploy(TWO)
+    other = region.open(engines=(), carrier=DELIVERER.model_copy(update={"token": "back", "insists": True}))
+    assert versions(await other.observe()) == ("1", "2", None)
+    state = await other.rollback(None)
+    assert (versions(state), region.weight) == (("1", None, None), 0)
+    assert region.rollout["spec"] == before
+
+
+async def test_after_a_promotion_the_version_before_is_started_from_their_history(region: TheirRegion) -> None:
+    await region.fleet.deploy(TWO)
+    await region.fleet.promote()
+    assert await region.fleet.way_back() == "1"
+    state = await region.fleet.restart("1")
+    assert (versions(state)[0], region.weight) == ("1", 0)
+
+
+async def test_the_same_version_again_after_it_was_taken_back(region: TheirRegion) -> None:
+    await region.fleet.deploy(TWO)
+    await region.fleet.rollback(None)
+    assert versions(await region.fleet.deploy(TWO))[1] == "2"
+    assert len(region.cluster.list(REPLICA_SETS)) == 2
+
+
+@pytest.mark.parametrize("version", ["again", "third"])
+async def test_their_owner_applies_in_the_middle(region: TheirRegion, version: str) -> None:
+    await region.fleet.deploy(TWO)
+    image = ONE.image if version == "again" else "registry.example/theirs@sha256:" + "9" * 64
+
+    def change(body: Json) -> None:
+        body["spec"]["template"]["spec"]["containers"][0]["image"] = image
+
+    region.apply(change)
+    await region.time.sleep(20)
+    state = await region.fleet.observe()
+    assert state.foreign_change is not None
+    assert "somebody changed Rollout chat" in state.foreign_change.reason
+    before = region.rollout["spec"]
+    await region.fleet.rollback(None)
+    assert region.rollout["spec"] == before, "what its owner asked for stays"
+
+
+async def test_their_owner_applies_while_the_next_weight_is_awaited(region: TheirRegion) -> None:
+    await region.fleet.deploy(TWO)
+    region.time.call_later(1, region.apply)
+    with pytest.raises(Overruled, match="asks for version 1 again"):
+        await region.fleet.shift(50)
+
+
+async def test_versions_by_arguments_and_variables() -> None:
+    def named(rollout: Json) -> None:
+        engine = rollout["spec"]["template"]["spec"]["containers"][0]
+        engine["args"] = ["--model", "chat", "--revision=v1", "--served-model-name", "chat-1"]
+        engine["env"] = [{"name": "VERSION", "value": "1"}, {"name": "TOKEN", "valueFrom": {"secretKeyRef": {}}}]
+
+    fields = {
+        "args": {"--revision": "v{version}", "--served-model-name": "chat-{version}"},
+        "env": {"VERSION": "{version}"},
+    }
+    region = await up(change=named, **fields)
+    assert versions(await region.fleet.deploy(TWO)) == ("1", "2", None)
+    engine = region.rollout["spec"]["template"]["spec"]["containers"][0]
+    assert engine["args"] == ["--model", "chat", "--revision=v2", "--served-model-name", "chat-2"]
+    assert [each.get("value") for each in engine["env"]] == ["2", None]
+
+
+def _canary(**fields: Any) -> Any:
+    return lambda rollout: rollout["spec"]["strategy"]["canary"].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_canary(steps=[{"setWeight": 10}, {"pause": {"duration": "5m"}}]), 'step 2 ends by itself: {"op": "replace"'),
+        (_canary(steps=[{"setWeight": 10}, {"setWeight": 50}, {"pause": {}}]), "nobody judges step 1"),
+        (_canary(steps=[{"setWeight": 20}, {"pause": {}}]), "no step has 10 % of users; its steps have 20 %"),
+        (_canary(steps=[]), "no step has 10 % of users; its steps have none"),
+        (_canary(trafficRouting=None), "it has no trafficRouting"),
+        (_canary(stableService="other"), "stableService is other"),
+        (_canary(dynamicStableScale=True, abortScaleDownDelaySeconds=300), '"/spec/strategy/canary/abortScale'),
+        (_canary(dynamicStableScale=True, minPodsPerReplicaSet=2), "dynamicStableScale with minPodsPerReplicaSet"),
+        (lambda rollout: rollout["spec"].update(rollbackWindow={"revisions": 3}), "rollbackWindow"),
+        (
+            lambda rollout: rollout["spec"]["template"]["spec"]["containers"][0].update(name="engine"),
+            "container vllm has not, or not once, image",
+        ),
+        (
+            lambda rollout: rollout["spec"]["template"]["spec"]["containers"][0].update(image="chat:7"),
+            "what serves is no version that is known here",
+        ),
+    ],
+)
+def test_a_rollout_that_does_not_fit_is_told_with_what_makes_it_right(change: Any, told: str) -> None:
+    place = place_of()
+    *_, route, rollout = deepcopy(a_release(THEIRS, NAMESPACE))
+    rollout["spec"]["strategy"]["canary"]["steps"] = deepcopy(STEPS)
+    rollout["spec"]["template"]["spec"]["containers"][0]["image"] = ONE.image
+    change(rollout)
+    rollout["metadata"]["uid"], rollout["status"] = "u", {"stableRS": "h", "currentPodHash": "h"}
+    owned = {"ownerReferences": [{"uid": "u", "controller": True}], "labels": {POD_TEMPLATE_HASH: "h"}}
+    served = {"metadata": owned, "spec": {"template": rollout["spec"]["template"]}}
+    notes = RegionNotes().knowing(place.theirs, ONE)  # type: ignore[arg-type]  # it has one
+    snapshot = RegionSnapshot(START, place, rollout, (served,), route, notes=notes)
+    assert told in "; ".join(misfits(snapshot, place.theirs, TrialNeeds(weights=(10,))))  # type: ignore[arg-type]
+
+
+async def test_nothing_is_written_to_one_that_does_not_fit() -> None:
+    region = await up(change=_canary(steps=[{"setWeight": 20}, {"pause": {}}]))
+    before, fleet = deepcopy(region.rollout["spec"]), region.open(TrialNeeds(weights=(10,)))
+    for operation in (fleet.foreign_objects, lambda: fleet.deploy(TWO)):
+        with pytest.raises(Unfit, match="no step has 10 % of users; its steps have 20 %"):
+            await operation()
+    assert region.rollout["spec"] == before
+
+
+async def test_stages_before_users_need_a_step_without_any(region: TheirRegion) -> None:
+    with pytest.raises(Unfit, match=r"smoke come before users.*setCanaryScale"):
+        await region.open(TrialNeeds(dark="smoke")).foreign_objects()
+
+
+async def test_series_have_to_carry_the_hash(region: TheirRegion) -> None:
+    asked = list[str]()
+
+    async def scraped(pod_hash: str) -> bool:
+        asked.append(pod_hash)
+        return False
+
+    with pytest.raises(Unfit, match=r"podTargetLabels: \[rollouts-pod-template-hash\]"):
+        await region.open(scraped=scraped).foreign_objects()
+    assert asked == [region.rollout["status"]["stableRS"]]
+
+
+async def test_another_deliverys_rollout_is_not_theirs(region: TheirRegion) -> None:
+    def label(body: Json) -> None:
+        body["metadata"].setdefault("labels", {})["tidegate.dev/delivery"] = "other"
+
+    region.cluster.edit(ROLLOUTS, THEIRS, lambda body: label(body) and None)
+    (found,) = await region.fleet.foreign_objects()
+    assert str(found).startswith("Rollout chat in support is not tidegate's (of delivery other")
+
+
+async def test_the_guard_takes_their_trial_back(region: TheirRegion) -> None:
+    await region.fleet.deploy(TWO)
+    client = region.client()
+    guard = Guard(region.place, GuardedRollout(region.place, client, region.time), client, region.time)
+    for _ in range(200):
+        if taken := await guard.check():
+            break
+        await region.time.sleep(10)
+    assert taken is not None
+    assert (taken.taken.version, region.weight) == ("2", 0)
+    assert {each["metadata"]["name"] for each in region.cluster.list(SERVICES)} == {"chat-stable", "chat-canary"}
