@@ -145,7 +145,7 @@ def _put_weights(sketch: Sketch, container: ServingContainer, command: VllmComma
             "engine.weights",
             {"image": NO_IMAGE, "tracking_uri": NO_REGISTRY},
             f"today {command.model or 'from where its command does not say'}; here a container with tidegate brings "
-            "each version from MLflow: its image (`tidegate workflow image` makes one), and MLflow as pods reach it",
+            "each version from MLflow: its image (tidegate's Containerfile makes one), and MLflow as pods reach it",
             f"{ENGINES_PAGE}#weights",
         )
 
