@@ -8,14 +8,13 @@ from math import prod
 from typing import NamedTuple
 
 from engine_images.arguments.command import VllmCommand, read_vllm_command
-from engine_images.launch import nearest_catalogue
 from pipelines.draft.model import Sketch
 from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, GpuLabels
 from rollouts.survey.model import PodFacts, ServingContainer, ServingSurvey, VolumeMount
 
 ENGINES_PAGE = "docs/guides/your-engines.md"
 NO_VERSION = "0.32.0"
-"""Of a vLLM that no tag names: the one that is catalogued."""
+"""Of a vLLM that no tag names."""
 NO_IMAGE = "registry.example.com/tidegate@sha256:" + "0" * 64
 NO_REGISTRY = "https://mlflow.example.com"
 LIKELY_GPU = "nvidia-h100-80gb"
@@ -52,8 +51,6 @@ def served_by(container: ServingContainer) -> ServedBy:
         container.command,
         container.args,
         image=container.image,
-        vllm=nearest_catalogue(version or NO_VERSION),
-        version=version or NO_VERSION,
     )
     return ServedBy(version, command)
 
@@ -145,7 +142,7 @@ def _put_weights(sketch: Sketch, container: ServingContainer, command: VllmComma
             "engine.weights",
             {"image": NO_IMAGE, "tracking_uri": NO_REGISTRY},
             f"today {command.model or 'from where its command does not say'}; here a container with tidegate brings "
-            "each version from MLflow: its image (`tidegate workflow image` makes one), and MLflow as pods reach it",
+            "each version from MLflow: its image (tidegate's Containerfile makes one), and MLflow as pods reach it",
             f"{ENGINES_PAGE}#weights",
         )
 
