@@ -138,19 +138,6 @@ lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 		--no-emit-index-url --no-emit-find-links --quiet -o engine.lock \
 		$(if $(PIP_FIND_LINKS),$(PIP_FIND_LINKS:%=--find-links %),--torch-backend cpu)
 
-pin-vllm: setup ## Write down what the installed vLLM accepts: options, architectures, quantization.
-	@engine=$${TIDEGATE_ENGINE_HOME:-/opt/tidegate/engine}; described=$$(mktemp); \
-	"$$engine/bin/python" engine_images/environment/describe_vllm.py > "$$described" 2>/dev/null; \
-	version=$$($(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vllm"])' "$$described"); \
-	install -m 644 "$$described" "engine_images/arguments/vllm-$$version.json"; rm "$$described"
-
-pin-vllm-cuda: ## The same of vLLM for CUDA, as far as it differs: of the environment in TIDEGATE_ENGINE_HOME, without a GPU.
-	@engine=$${TIDEGATE_ENGINE_HOME:?names an environment that tidegate setup --platform cuda made}; described=$$(mktemp); \
-	version=$$("$$engine/bin/python" -c 'from importlib.metadata import version; print(version("vllm"))'); \
-	kept="engine_images/arguments/vllm-$$version"; \
-	"$$engine/bin/python" engine_images/environment/describe_vllm.py --cuda-against "$$kept.json" > "$$described" 2>/dev/null; \
-	install -m 644 "$$described" "$$kept-cuda.json"; rm "$$described"
-
 pin-schemas: ## Write down the schemas of the kinds that manifests are made of, from npm packages (needs node).
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp rollouts/manifests/schemas/collect/* "$$work"; \
 	npm install --prefix "$$work" --no-audit --no-fund --silent; node "$$work/collect.mjs" rollouts/manifests/schemas
@@ -202,4 +189,4 @@ elif sudo -n true 2>/dev/null; then sudo -n apt-get update -qq && sudo -n DEBIAN
 else echo "$(2); run: sudo apt-get install -y $(1)" >&2; exit 1; fi
 endef
 
-.PHONY: help demo demo-down docs test needed looked collect quick test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-vllm pin-schemas clean
+.PHONY: help demo demo-down docs test needed looked collect quick test-long test-tools cluster cluster-down test-cluster test-cluster-all unit integration e2e lint type fmt setup gen check-gen build release lock pin-schemas clean

@@ -3,8 +3,7 @@
     python release.py build      # dist/: wheel and sdist, tried in environments of their own
     python release.py release    # the same from a clean tree, with SBOM, checksums and notes
 
-The tree of the commit is built twice, at two places, and both must give the same bytes. `BASE` in the environment
-names an image with Python, as `tidegate workflow image` takes it: then the image of workflow steps is made too.
+The tree of the commit is built twice, at two places, and both must give the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ CORE_COMMANDS: Mapping[tuple[str, ...], int] = {
 }
 """What the core must do alone, with the exit code: the evidence is of a slow version, and no MLflow answers."""
 NOBODY = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
-LEFT_OUT = {("setup",): "uv", ("workflow", "image", "x", "--base", "y"): "cyclonedx"}
+LEFT_OUT = {("setup",): "uv", ("engine", "build", "models:/x/1"): "cyclonedx"}
 """Commands that an extra brings, with the module that they miss."""
 
 
@@ -82,8 +81,6 @@ def release(dist: Path) -> None:
         sbom = sbom_of_application("tidegate", __version__, installed_packages(folders), sums_of(_artifacts(dist)))
     (dist / f"tidegate-{__version__}.cdx.json").write_bytes(sbom)
     (dist / "RELEASE_NOTES.md").write_text(notes, encoding="utf-8")
-    if base := os.environ.get("BASE"):
-        _image(dist, base)
     published = sorted(path for path in dist.iterdir() if path.is_file() and path.name[0] != ".")
     (dist / "SHA256SUMS").write_text("".join(f"{sum_}  {file}\n" for file, sum_ in sums_of(published).items()))
     print(next_steps(__version__, [path.name for path in published]))
@@ -212,16 +209,6 @@ def next_steps(version: str, published: Iterable[str]) -> str:
             "  and attach the other files to the release, with RELEASE_NOTES.md as its text",
         ]
     )
-
-
-def _image(dist: Path, base: str) -> None:
-    """The image of workflow steps, as an OCI layout in `dist/images`."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-image-") as folder:
-        into = (UV, "pip", "install", "--quiet", "--python", sys.executable, "--target", folder)
-        _run(*into, "--require-hashes", "-r", ROOT / "runtime.lock")
-        _run(*into, "--no-deps", _wheel(dist))
-        tidegate = Path(sys.executable).with_name("tidegate")
-        _run(tidegate, "workflow", "image", folder, "--base", base, "--layout", dist / "images")
 
 
 def environment_with(place: Path, requirement: str) -> Path:

@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/first_hour.py --before COMMIT
     .venv/bin/python benchmarks/first_hour.py --before COMMIT --parts sizes test demo
 
-`sizes` are megabytes of fresh environments, without bytecode, and of the image of workflow steps without its base, as a
-registry keeps it. `commands` are those of `command_time.py`, and `slo` that of `slo_generate.py`; Sloth's own binary
-took 2.1 s of CPU for the same 1,000 services. `test` and `demo` are `make test` and twice `make demo`, each in a clone
-of its own: the second run of the demo is what everybody pays who has seen it once. They take an hour and more for each
-tree and want the machine for themselves, so that they run only when they are named.
+`sizes` are megabytes of fresh environments, without bytecode. `commands` are those of `command_time.py`, and `slo`
+that of `slo_generate.py`; Sloth's own binary took 2.1 s of CPU for the same 1,000 services. `test` and `demo` are
+`make test` and twice `make demo`, each in a clone of its own: the second run of the demo is what everybody pays who
+has seen it once. They take an hour and more for each tree and want the machine for themselves, so that they run only
+when they are named.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from fakes.engines.engine_image import small_base
 from figures import machine
 from slo_generate import spec, whole
 from trees import ROOT, archived
@@ -58,25 +55,11 @@ def main() -> None:
 
 
 def sizes(tree: Path, scratch: Path) -> dict[str, float]:
-    """Megabytes of what can be installed, and of the image of workflow steps."""
+    """Megabytes of what can be installed."""
     wheel = wheel_of(tree, scratch)
     extras = [extra for extra in INSTALLED if not extra or f"\n{extra} = [" in (tree / "pyproject.toml").read_text()]
     places = {extra or "core": environment(tree, wheel, extra, scratch / (extra or "core")) for extra in extras}
-    found = {name: megabytes(place) for name, place in places.items()}
-    # A tree without extras has everything in its core.
-    return found | {"image of steps": image(tree, wheel, places.get("all", places["core"]), scratch)}
-
-
-def image(tree: Path, wheel: Path, tidegate: Path, scratch: Path) -> float:
-    """Of what the image adds to its base."""
-    libraries, layouts = scratch / "libraries", scratch / "images"
-    small_base(scratch / "layout")
-    into = (UV, "pip", "install", "--quiet", "--python", sys.executable, "--target", libraries)
-    run(*into, "--require-hashes", "-r", tree / "runtime.lock")
-    run(*into, "--no-deps", wheel)
-    base = f"{scratch / 'layout'}:base"
-    run(tidegate / "bin/tidegate", "workflow", "image", libraries, "--base", base, "--layout", layouts, cwd=scratch)
-    return megabytes(layouts)
+    return {name: megabytes(place) for name, place in places.items()}
 
 
 def slo(tree: Path, scratch: Path) -> dict[str, Any]:

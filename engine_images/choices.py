@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+VLLM = "0.32.0"
+"""The version with which engines are built here."""
+
 
 class EnginePlatform(StrEnum):
     """What a build of vLLM and torch computes with."""

@@ -14,9 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.pinned import PinnedVllm, known_versions, pinned_vllm
 from engine_images.arguments.serving import LOADERS
-from engine_images.arguments.validation import wrong_arguments
 from engine_images.arguments.values import ArgumentValue, command_line
 from engine_images.choices import CompileMode
 from engine_images.errors import EnvironmentMissing, VersionMismatch
@@ -96,7 +94,7 @@ def _spec_arguments(settings: EngineSettings) -> tuple[str, ...]:
         args["compilation-config"] = _autotuned(args.get("compilation-config"))
     if settings.sampling.said:
         args["override-generation-config"] = settings.sampling.generation_config
-    return command_line(args, pinned_vllm(settings.vllm.version))
+    return command_line(args)
 
 
 def _autotuned(config: ArgumentValue) -> dict[str, ArgumentValue]:
@@ -120,25 +118,14 @@ class ModelPlace(Value):
         return self.model.startswith("/")
 
 
-def nearest_catalogue(version: str) -> PinnedVllm:
-    """What is known of this vLLM, or else of the one whose number is nearest."""
-    wanted = _number(version)
-    nearest = min(known_versions(), key=lambda known: [abs(a - b) for a, b in zip(_number(known), wanted, strict=True)])
-    found = pinned_vllm(nearest)
-    assert found is not None, "what is known is there"
-    return found
-
-
-def _number(version: str) -> tuple[int, int, int]:
-    parts = [int(part) for part in re.findall(r"\d+", version)[:3]]
-    major, minor, patch = [*parts, 0, 0, 0][:3]
-    return major, minor, patch
+ENDS_ITS_ANSWERS = (0, 32)
+"""The first vLLM of which it is known here that `--shutdown-timeout` lets it finish its answers."""
 
 
 def ends_its_answers(vllm: VllmSpec) -> bool:
     """Whether this vLLM is known to finish its answers when it is told to stop, and how it is told to."""
-    known = pinned_vllm(vllm.version)
-    return known is not None and "shutdown-timeout" in known.options
+    found = re.match(r"(\d+)\.(\d+)", vllm.version)
+    return found is not None and (int(found[1]), int(found[2])) >= ENDS_ITS_ANSWERS
 
 
 def prebuilt_arguments(
@@ -157,23 +144,10 @@ def prebuilt_arguments(
         *(("--load-format", str(loader)) if loader else ()),
         *(("--shutdown-timeout", str(drain_seconds)) if ends_its_answers(vllm) else ()),
         *(("--enforce-eager",) if settings.compile.mode is CompileMode.NONE else ()),
-        *command_line(args, nearest_catalogue(vllm.version)),
+        *command_line(args),
     )
 
 
 def prebuilt_environment(place: ModelPlace) -> dict[str, str]:
     """Variables that are no secrets."""
     return ENVIRONMENT if place.is_folder else {name: ENVIRONMENT[name] for name in ("VLLM_NO_USAGE_STATS",)}
-
-
-def argument_warnings(vllm: VllmSpec) -> Iterator[str]:
-    """What is passed although nobody here knows whether this vLLM takes it; nothing for a catalogued version."""
-    if pinned_vllm(vllm.version) is not None:
-        return
-    known = nearest_catalogue(vllm.version)
-    yield (
-        f"vLLM {vllm.version} is not catalogued here ({', '.join(known_versions())}): its arguments are passed as they "
-        "are, and what it refuses shows when it starts"
-    )
-    for wrong in wrong_arguments(vllm.args, known):
-        yield f"engine.vllm.args.{wrong.name}: vLLM {known.vllm} would want {wrong.expected}; found {wrong.found}"

@@ -27,17 +27,17 @@ HOW_TO_MAKE_A_KEY = "make one: openssl ecparam -name prime256v1 -genkey -noout -
 class SigningKey:
     """A private key; its text never leaves this object."""
 
-    def __init__(self, pem: bytes, password: bytes | None = None) -> None:
+    def __init__(self, pem: bytes) -> None:
         """Read the key from PEM.
 
         Raises:
-            BadKey: not PEM, another kind of key, or another password.
+            BadKey: not PEM, with a password, or another kind of key.
         """
         try:
-            key = load_pem_private_key(pem, password)
+            key = load_pem_private_key(pem, None)
         # What is wrong with a secret is not repeated: libraries quote what they could not read.
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise BadKey("the signing key is no PEM, or has another password", hint=HOW_TO_MAKE_A_KEY) from None
+            raise BadKey("the signing key is no PEM, or has a password", hint=HOW_TO_MAKE_A_KEY) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
             raise BadKey("the signing key is of another kind than ECDSA on P-256", hint=HOW_TO_MAKE_A_KEY)
         self._key = key

@@ -16,7 +16,6 @@ from pydantic import (
     JsonValue,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     field_validator,
 )
 from pydantic_core import CoreSchema, InitErrorDetails
@@ -24,11 +23,10 @@ from pydantic_core import CoreSchema, InitErrorDetails
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.image import Prebuilt, WeightsSpec
-from engine_images.arguments.pinned import known_versions, pinned_vllm
 from engine_images.arguments.serving import FAILS_ON_CPU, ONLINE, QUANTIZATION, Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
 from engine_images.arguments.values import ArgumentValue
-from engine_images.choices import CompileMode, KeyPolicy
+from engine_images.choices import VLLM, CompileMode, KeyPolicy
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
 PARAMETERS = {
@@ -84,11 +82,10 @@ _MAPPING = TypeAdapter(dict[str, JsonValue])
 
 
 class _ArgumentsSchema:
-    """Shows editors the options of the newest vLLM that is known here."""
+    """Shows editors what is known of arguments."""
 
     def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        vllm = pinned_vllm(known_versions()[-1])
-        return arguments_schema(vllm) if vllm else {"type": "object"}
+        return arguments_schema()
 
 
 class VllmSpec(SpecModel):
@@ -102,10 +99,10 @@ class VllmSpec(SpecModel):
 
     @field_validator("args", mode="before")
     @classmethod
-    def _as_vllm_takes_them(cls, args: object, info: ValidationInfo) -> object:
+    def _as_vllm_takes_them(cls, args: object) -> object:
         """Each wrong argument is a problem of its own, with its own line."""
         values = _MAPPING.validate_python(args)
-        wrong = list(wrong_arguments(values, pinned_vllm(str(info.data.get("version")))))
+        wrong = list(wrong_arguments(values))
         if wrong:
             problems = [
                 InitErrorDetails(type=at_odds(one.found, one.expected), loc=(one.name,), input=values[one.name])
@@ -192,7 +189,6 @@ class EngineSettings(SpecModel):
     def contradictions(self) -> Iterator[SpecConflict]:
         """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
         yield from _known(self, self.vllm)
-        yield from _taken_there(self, self.vllm)
         yield from _prebuilt(self)
         yield from _parallelism(self, self.vllm)
         yield from _loading(self, self.vllm)
@@ -204,18 +200,10 @@ class EngineSettings(SpecModel):
 
 
 def _known(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    """A vLLM that nobody has described, in an engine that is built here: what keys its compile cache is not known."""
-    if settings.image is None and pinned_vllm(vllm.version) is None:
-        expected = f"{', '.join(known_versions())}, whose arguments are known here; `engine.image` serves with any"
+    """Another vLLM than engines are built with here: what keys its compile cache is not known."""
+    if settings.image is None and vllm.version != VLLM:
+        expected = f"{VLLM}, with which engines are built here; `engine.image` serves with any"
         yield SpecConflict(("vllm", "version"), f"vLLM {vllm.version}", expected)
-
-
-def _taken_there(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    """What vLLM takes on other platforms than the accelerator's."""
-    for wrong in wrong_arguments(vllm.args, pinned_vllm(vllm.version, settings.accelerator.platform)):
-        yield SpecConflict(
-            ("vllm", "args", wrong.name), f"{wrong.found} on {settings.accelerator.platform}", wrong.expected
-        )
 
 
 def _prebuilt(settings: EngineSettings) -> Iterator[SpecConflict]:

@@ -13,14 +13,13 @@ from benchmarks.gpu.task import Task
 from engine_images.accelerators import Accelerator
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
-from engine_images.arguments.pinned import known_versions
 from engine_images.arguments.values import ArgumentValue
 from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_root import serve, write_root
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
-from engine_images.choices import CompileMode
+from engine_images.choices import VLLM, CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
 from engine_images.ports import StartAttempt
@@ -50,7 +49,7 @@ def servers() -> BuildServers:
 def settings_of(accelerator: Accelerator, mode: CompileMode, arguments: Mapping[str, ArgumentValue]) -> EngineSettings:
     """As a spec would have them; `arguments` are added to those of every engine."""
     args = {**ARGUMENTS[accelerator is Accelerator.CPU], **arguments}
-    vllm = {"version": known_versions()[-1], "args": args}
+    vllm = {"version": VLLM, "args": args}
     return EngineSettings.model_validate({"vllm": vllm, "accelerator": accelerator, "compile": {"mode": mode}})
 
 

@@ -1,38 +1,37 @@
-"""Puts an engine, or tidegate itself, on a base image and into a layout on this disk; no container daemon is asked.
-
-What is installed is read from the distributions' own metadata: no other Python is started.
-"""
+"""Puts an engine on a base image and into a layout on this disk; no container daemon is asked."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import Distribution, distributions
-from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from pathlib import Path
+from platform import machine
+from types import MappingProxyType
 
-from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
+from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.adapters.oci_layout import OciLayout, places_in, split_layout, write_layer
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
+from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.choices import EnginePlatform
+from engine_images.environment.recipe import DISTRIBUTION
 from engine_images.errors import BadReference, BrokenImage, RegistryUnavailable
-from engine_images.manifest import CACHE_FOLDER, ENTRYPOINT_FOLDER, MANIFEST_FILE, MODEL_FOLDER, EngineManifest
-from engine_images.model import EngineEnvironment
-from engine_images.oci.compose import Contents, PlannedLayer, annotations_of, labels_of, manifest_bytes, planned_layers
-from engine_images.oci.environment import (
-    environment_layers,
-    environment_runtime,
-    lacking,
-    lacking_environment,
-    other_environment,
+from engine_images.manifest import (
+    CACHE_FOLDER,
+    ENTRYPOINT_FOLDER,
+    MANIFEST_FILE,
+    MODEL_FOLDER,
+    ROOT,
+    EngineManifest,
 )
+from engine_images.model import EngineEnvironment
+from engine_images.oci.compose import Contents, annotations_of, labels_of, manifest_bytes, planned_layers
+from engine_images.oci.entrypoint_files import PACKAGE
 from engine_images.oci.model import (
     CONFIG,
     INDEXES,
@@ -50,57 +49,17 @@ from engine_images.oci.model import (
     manifest_of,
 )
 from engine_images.oci.reference import ImageReference
-from engine_images.oci.toolchain import (
-    COMMAND,
-    HOME,
-    US,
-    missing,
-    toolchain_layers,
-    toolchain_runtime,
-)
-from engine_images.sbom import Package
+from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
+from engine_images.spec import EngineSettings
 
-COMPILE = """
-import sys
-from py_compile import PycInvalidationMode, PyCompileError, compile
-
-for line in sys.stdin.read().splitlines():
-    source, place, target = line.split("\\t")
-    try:
-        compile(source, target, place, doraise=True, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
-    except (PyCompileError, SyntaxError, ValueError):
-        continue  # Such as a template: the one who imports it meets the error.
-"""
+GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""How images name what Python calls a machine."""
 
 
-def with_bytecode(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
-    """The files, by their absolute places in the image, and the bytecode of all modules among them.
-
-    `folder` gets the bytecode.
-
-    Raises:
-        BrokenImage: Python could not be run.
-    """
-    made = {place: _cached(place) for place in sorted(files) if place.endswith(".py")}
-    targets = {cached: folder / cached.lstrip("/") for cached in made.values()}
-    lines = [f"{files[place]}\t{place}\t{targets[cached]}" for place, cached in made.items()]
-    environment = {"PATH": os.environ.get("PATH", ""), "PYTHONHASHSEED": "0"}
-    ended = subprocess.run(
-        [sys.executable, "-s", "-S", "-W", "ignore", "-c", COMPILE],
-        input="\n".join(lines),
-        env=environment,
-        text=True,
-        check=False,
-    )
-    if ended.returncode != 0:
-        raise BrokenImage(f"{sys.executable} could not compile the modules", hint="its output is above")
-    return {**files, **{cached: path for cached, path in targets.items() if path.exists()}}
-
-
-def _cached(place: str) -> str:
-    path = PurePosixPath(place)
-    return str(path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc")
+def this_platform() -> Platform:
+    """What images that are built on this machine run on."""
+    return Platform(architecture=GO_NAMES.get(machine(), machine()))
 
 
 def base_at(text: str, platform: Platform, access: Callable[[ImageReference], RegistryAccess]) -> Base:
@@ -200,19 +159,19 @@ def build_image(
     signature = key.sign(manifest_bytes(contents.manifest)) if key else None
     planned = planned_layers(contents, signature)
     copy_base(base, layout)
-    layers = [write_layer(layout, layer.title, layer.files, executable=frozenset()) for layer in planned]
+    layers = [write_layer(layout, layer.title, layer.files) for layer in planned]
     labelled = runtime.model_copy(update={"labels": labels_of(contents.manifest) | dict(runtime.labels)})
-    return _put_image(layout, name, base, layers, runtime=labelled, annotations=annotations_of(contents.manifest, base))
+    return put_image(layout, name, base, layers, runtime=labelled, annotations=annotations_of(contents.manifest, base))
 
 
-def _put_image(
+def put_image(
     layout: OciLayout,
     name: str,
     base: Base,
     layers: Sequence[Layer],
     *,
     runtime: Runtime,
-    annotations: Mapping[str, str],
+    annotations: Mapping[str, str] = MappingProxyType({}),
 ) -> Descriptor:
     """Keep the documents of an image whose layers are there, and let `name` name it."""
     config = layout.put(canonical(config_of(base.config, layers, runtime, base.platform)), CONFIG)
@@ -272,158 +231,81 @@ def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
             raise BrokenImage(f"{blob} is not what its name says: it was changed", hint="build it again")
 
 
-OF_THE_SYSTEM = (Path("/"), Path("/usr"), Path("/usr/local"))
-"""Where a Python lies that is the operating system's, or an image's of Python: the base brings it."""
-NOT_OF_PYTHON = frozenset({"__pycache__", "site-packages", "test", "tests", "idlelib"})
-"""Folders of an interpreter: what tests it, an editor, and what somebody installed next to it."""
-
-FOR_A_TERMINAL = ("_tkinter", "_curses", "readline", "_dbm", "_gdbm")
-"""Modules of Python that no server imports: what they load need not be there."""
+COMPILERS = ("gcc", "cc", "clang")
+"""One of them is asked for: vLLM links compiled code at every start."""
+PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
-def require_environment(base: Base, environment: EngineEnvironment) -> bool:
-    """Whether an engine that was built with this environment finds it in a base; False where nothing can tell.
+def require_base_for(settings: EngineSettings, base: Base, tell: Callable[[str], None]) -> None:
+    """Look whether engines of these settings find the environment that they are built with in a base.
+
+    Raises:
+        BrokenImage: they do not; says what is missing.
+        EnvironmentMissing: there is none here to build with.
+    """
+    # What makes an environment is no part of the core.
+    from engine_images.adapters.environment import find_engine_environment
+
+    require_environment(base, find_engine_environment(settings.accelerator.platform), tell)
+
+
+def require_environment(base: Base, environment: EngineEnvironment, tell: Callable[[str], None]) -> None:
+    """Look whether an engine that was built with this environment finds it in a base.
+
+    In a registry nobody looks into gigabytes: there `tell` gets what an engine needs.
 
     Raises:
         BrokenImage: it does not; says what is missing.
     """
-    hint = "`tidegate engine base` makes one with the engine environment of this machine"
-    other = other_environment(base, environment)
-    if other:
-        raise BrokenImage(f"the base has another engine environment: {other}", hint=hint)
-    if other is None and base.layout is not None:
-        missing_there = ", ".join(lacking_environment(_places_in(base), environment))
-        if missing_there:
-            raise BrokenImage(f"the base lacks {missing_there}", hint=hint)
-    return other is not None or base.layout is not None
-
-
-def _places_in(base: Base) -> frozenset[str]:
-    """What the layers of a base on this disk hold."""
-    assert base.layout is not None, "only of a base on this disk"
+    hint = "build the engine in that image, or name a base with the environment of this machine"
+    python = base.variables.get(PYTHON_VARIABLE, environment.python)
+    if python != environment.python:
+        raise BrokenImage(f"the base has its Python at {python}; the engine's is {environment.python}", hint=hint)
+    if base.layout is None:
+        tell(f"the base does not tell what it has; an engine needs vLLM {environment.vllm} at {environment.python}")
+        return
     source = OciLayout(base.layout)
-    return frozenset[str]().union(*(places_in(source.path(each)) for each in base.layers))
+    places = frozenset[str]().union(*(places_in(source.path(each)) for each in base.layers))
+    if missing := ", ".join(lacking_environment(places, environment)):
+        raise BrokenImage(f"the base lacks {missing}", hint=hint)
 
 
-def build_environment(layout: OciLayout, *, name: str, base: Base, environment: EngineEnvironment) -> Descriptor:
-    """Put the engine environment of this machine on an operating system, at the same places; `name` names the image.
-
-    Raises:
-        BrokenImage: `base` lies on this disk and lacks what an engine environment needs.
-        DiskFull: no room; the name points at what it pointed at before.
-    """
-    home, python = Path(environment.python).parents[1], Path(environment.python).resolve()
-    prefix = python.parents[1]
-    foreign = prefix in OF_THE_SYSTEM
-    if base.layout is not None:
-        libraries = frozenset() if foreign else _libraries_of(python)
-        own_python = str(python) if foreign else ""
-        missing_there = ", ".join(lacking(_places_in(base), python=own_python, libraries=libraries))
-        if missing_there:
-            raise BrokenImage(f"the base lacks {missing_there}", hint="install it there, as a layer")
-    files, links = _tree(home, frozenset())
-    with TemporaryDirectory(prefix="tidegate-") as folder:
-        if not foreign:
-            own, own_links = _tree(prefix, NOT_OF_PYTHON)
-            files, links = {**files, **with_bytecode(own, Path(folder))}, {**links, **own_links}
-        executable = frozenset(place for place, path in files.items() if os.access(path, os.X_OK))
-        copy_base(base, layout)
-        layers = [
-            write_layer(layout, each.title, each.files, executable=executable, links=each.links)
-            for each in environment_layers(str(home), files, links)
-        ]
-    runtime, annotations = environment_runtime(base, environment), base.continued_as("engine environment")
-    return _put_image(layout, name, base, layers, runtime=runtime, annotations=annotations)
+def lacking_environment(places: frozenset[str], environment: EngineEnvironment) -> Iterator[str]:
+    """What an image whose layers hold files at `places` lacks of the environment that engines are built with."""
+    if environment.python not in places:
+        yield environment.python
+    if not any(f"{folder}/{name}" in places for folder in PROGRAMS for name in COMPILERS):
+        yield f"a C compiler ({', '.join(COMPILERS)})"
+    names = DISTRIBUTION.values() if environment.platform is EnginePlatform.CPU else ("vllm",)
+    metadata = {
+        f"{folder}/{name.replace('-', '_')}-{environment.vllm}.dist-info/METADATA"
+        for folder in environment.site_packages
+        for name in names
+    }
+    if metadata and not places & metadata:
+        yield f"vLLM {environment.vllm} for {environment.platform} in {', '.join(environment.site_packages)}"
 
 
-def _libraries_of(python: Path) -> frozenset[str]:
-    """The shared libraries that an interpreter and its own modules load from outside of its folder, by name."""
-    prefix = python.parents[1]
-    modules = [python, *prefix.glob("lib/python3*/lib-dynload/*.so")]
-    modules = [module for module in modules if not module.name.startswith(FOR_A_TERMINAL)]
-    told = subprocess.run(["ldd", *map(str, modules)], capture_output=True, text=True, check=False).stdout
-    found = (Path(line.split("=> ")[1].split()[0]) for line in told.splitlines() if "=> /" in line)
-    return frozenset(path.name for path in found if not path.is_relative_to(prefix))
-
-
-def _tree(root: Path, without: frozenset[str]) -> tuple[dict[str, Path], dict[str, str]]:
-    """Files and symbolic links below a folder, by absolute path; folders of the names `without` are left out."""
-    files: dict[str, Path] = {}
-    links: dict[str, str] = {}
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(set(folders) - without)
-        for path in (Path(folder, name) for name in sorted([*names, *folders])):
-            if path.is_symlink():
-                links[str(path)] = str(path.readlink())
-            elif path.is_file():
-                files[str(path)] = path
-    return files, links
-
-
-def build_toolchain(layout: OciLayout, *, name: str, base: Base, files: Mapping[str, Path]) -> Descriptor:
-    """Write the image and let `name` name it; the same files, by their places, give the same descriptor.
-
-    Raises:
-        BrokenImage: tidegate is not among them.
-        DiskFull: no room; the name points at what it pointed at before.
-    """
-    planned = toolchain_layers(files)
-    executable = {f"{HOME}/{place}" for place, path in files.items() if os.access(path, os.X_OK)} | {COMMAND}
-    copy_base(base, layout)
-    with TemporaryDirectory(prefix="tidegate-") as folder:
-        compiled = [_compiled(each, Path(folder, each.title)) for each in planned]
-        layers = [write_layer(layout, each.title, each.files, executable=frozenset(executable)) for each in compiled]
-    return _put_image(layout, name, base, layers, runtime=toolchain_runtime(base), annotations=base.continued_as(US))
-
-
-def _compiled(layer: PlannedLayer, folder: Path) -> PlannedLayer:
-    sources = {place: source for place, source in layer.files.items() if isinstance(source, Path)}
-    return replace(layer, files={**layer.files, **with_bytecode(sources, folder)})
-
-
-LEFT_OUT = frozenset({"__pycache__", "tests"})
-"""Folders that nobody imports: what Python made while it ran, and what tests a library."""
-SOURCES = (".c", ".cpp", ".f90", ".h", ".pxd", ".pyi", ".pyx")
-"""Of what was compiled, and of types: nobody reads them while a program runs."""
-
-
-def distribution_files(
-    folder: Path, chosen: Callable[[Mapping[str, list[str]]], frozenset[str]], *, leaves: Sequence[str] = ()
-) -> dict[str, Path]:
-    """Files by their places in the folder: ours, and those of the distributions that `chosen` picks.
-
-    `chosen` gets what each distribution requires; what lies below one of `leaves` stays out.
-
-    Raises:
-        BrokenImage: tidegate itself was not installed there.
-    """
-    there: dict[str, Distribution] = {canonicalize_name(each.name): each for each in distributions(path=[str(folder)])}
-    if US not in there:
-        raise missing(US)
-    wanted = chosen({name: each.requires or [] for name, each in there.items()})
-    found: dict[str, Path] = {}
-    for name in sorted(wanted):
-        found |= _files_of(folder, there[name])
-    below = tuple(f"{leaf}/" for leaf in leaves)
-    found = {place: path for place, path in found.items() if not place.startswith(below)}
-    return dict(sorted(found.items()))
-
-
-def every_file(folder: Path) -> dict[str, Path]:
-    """All files by their places in the folder, without what Python makes of them while it runs."""
-    found = ((path.relative_to(folder), path) for path in sorted(folder.rglob("*")) if path.is_file())
-    return {place.as_posix(): path for place, path in found if "__pycache__" not in place.parts}
-
-
-def _files_of(folder: Path, distribution: Distribution) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for file in distribution.files or []:
-        place, path = PurePosixPath(file), folder / file
-        # A record names scripts by their way out of the folder that it describes.
-        out = ".." in place.parts or LEFT_OUT & set(place.parts) or place.suffix in SOURCES
-        if not out and path.is_file():
-            found[place.as_posix()] = path
-    return found
+def pack_engine(
+    layout: Path,
+    name: str,
+    base: Base,
+    order: BuildRequest,
+    built: BuiltEngine,
+    *,
+    with_weights: bool,
+    key: SigningKey | None,
+) -> Descriptor:
+    """Put an engine on its base, with the SBOM of the environment that it was built in; `name` names the image."""
+    sbom = sbom_of(installed_packages(order.environment.site_packages), order.model)
+    contents = contents_in(built.root, with_weights=with_weights, sbom=sbom)
+    # The first process is the entrypoint, on the Python of the engine environment that the base has.
+    runtime = Runtime(
+        entrypoint=(order.environment.python, "-m", PACKAGE, "serve"),
+        environment={"PYTHONPATH": f"{ROOT}/{ENTRYPOINT_FOLDER}", "PYTHONSAFEPATH": "1"},
+        workdir=ROOT,
+    )
+    return build_image(OciLayout(layout), name=name, base=base, contents=contents, runtime=runtime, key=key)
 
 
 LONGEST_LICENCE = 80

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import IO, Any, BinaryIO, cast
 
 from engine_images.errors import BrokenImage, DiskFull
@@ -215,6 +214,21 @@ def split_layout(text: str) -> tuple[Path, str | None] | None:
     return None
 
 
+def image_in_layout(source: str) -> tuple[OciLayout, Descriptor]:
+    """The image of a layout on this disk that is called `PATH[:NAME]`.
+
+    Raises:
+        BrokenImage: no layout is there, or it has no such image.
+    """
+    found = split_layout(source)
+    if found is None:
+        raise BrokenImage(
+            f"{source} is no OCI layout", hint="name FOLDER:NAME of what `tidegate engine build --layout` wrote"
+        )
+    layout = OciLayout(found[0])
+    return layout, layout.manifest(found[1])
+
+
 def _json(content: bytes, path: Path) -> dict[str, Any]:
     try:
         document: Document = json_of(content)
@@ -240,8 +254,7 @@ def write_layer(
     title: str,
     files: Mapping[str, Source],
     *,
-    executable: frozenset[str],
-    links: Mapping[str, str] = MappingProxyType({}),
+    executable: frozenset[str] = frozenset(),
 ) -> Layer:
     """Keep a layer in `layout`.
 
@@ -250,18 +263,13 @@ def write_layer(
         title: what the layer is, for people.
         files: by absolute path in the image. Links are read through.
         executable: the paths among them that may be run.
-        links: symbolic links by absolute path in the image, and where each leads.
 
     Raises:
         DiskFull: when there is no room; no part of the layer is left.
     """
     with layout.writing() as blob, tarfile.open(mode="w|", fileobj=_stream(blob), format=tarfile.PAX_FORMAT) as tar:
-        for folder in _folders([*files, *links]):
+        for folder in _folders(files):
             tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
-        for path in sorted(links):
-            link = _entry(path, tarfile.SYMTYPE, 0o777)
-            link.linkname = links[path]
-            tar.addfile(link)
         for path in sorted(files):
             _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
     return Layer(title=title, descriptor=Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size))

@@ -14,9 +14,8 @@ from pathlib import PurePosixPath
 from pydantic import JsonValue
 
 from engine_images.arguments.conflicts import argument_conflicts
-from engine_images.arguments.pinned import Option, OptionKind, PinnedVllm
 from engine_images.arguments.validation import external_references, owner_of, wrong_arguments
-from engine_images.arguments.values import ArgumentValue
+from engine_images.arguments.values import KIND_OF, REPEATED, SEVERAL, ArgumentValue
 from tidegate.core.errors import without_credentials
 from tidegate.core.model import Value
 
@@ -59,17 +58,13 @@ class VllmCommand(Value):
     left: tuple[LeftArgument, ...] = ()
 
 
-def read_vllm_command(
-    command: Sequence[str], args: Sequence[str], *, image: str, vllm: PinnedVllm, version: str
-) -> VllmCommand:
+def read_vllm_command(command: Sequence[str], args: Sequence[str], *, image: str) -> VllmCommand:
     """What a container is told to run.
 
     Args:
         command: of the container; empty for the image's own entrypoint.
         args: of the container.
         image: whose entrypoint it is; one with vllm in its name starts the server.
-        vllm: whose options these are, or those of the nearest version that is catalogued.
-        version: of the vLLM in the image; where it is not catalogued, options that are not known here are kept.
     """
     words = [*command, *args]
     behind = _behind_server(_unwrapped(words))
@@ -77,9 +72,9 @@ def read_vllm_command(
         behind = list(args)
     if behind is None:
         return VllmCommand(recognized=False)
-    given = dict(_options(behind, vllm))
+    given = dict(_options(behind))
     model = _plain(given.get("model") or given.get("model-tag"))
-    kept, left = _sorted_out(given, vllm if vllm.vllm == version else None)
+    kept, left = _sorted_out(given)
     served = given.get("served-model-name")
     return VllmCommand(
         recognized=True,
@@ -139,7 +134,7 @@ def _behind_server(words: Sequence[str]) -> list[str] | None:
     return None
 
 
-def _options(words: Sequence[str], vllm: PinnedVllm) -> Iterator[tuple[str, JsonValue]]:
+def _options(words: Sequence[str]) -> Iterator[tuple[str, JsonValue]]:
     """Each option with its value; the model that stands alone by the name of its option."""
     rest = list(words)
     if rest and not rest[0].startswith("-"):
@@ -147,59 +142,52 @@ def _options(words: Sequence[str], vllm: PinnedVllm) -> Iterator[tuple[str, Json
     while rest:
         word = rest.pop(0)
         if not word.startswith("-") or word == "--":
+            # Behind a flag nothing else stands alone.
+            yield "model-tag", word
             continue
         name, said, inline = word.partition("=")
         short = name.removeprefix("-O") if re.fullmatch(r"-O\d", name) else ""
         name = "optimization-level" if short else _SHORT.get(name, name.removeprefix("--").replace("_", "-"))
-        option = vllm.options.get(name, vllm.options.get(name.partition(".")[0]) if "." in name else None)
-        values = [inline] if said else [short] if short else _values(name, option, rest)
-        yield _read(name, option, values, vllm)
+        values = [inline] if said else [short] if short else _values(name, rest)
+        yield _read(name, values)
 
 
-def _values(name: str, option: Option | None, rest: list[str]) -> list[str]:
+def _values(name: str, rest: list[str]) -> list[str]:
     """Take from the rest what belongs to an option."""
-    if option is not None and option.kind is OptionKind.FLAG:
-        return []
-    if name.startswith("no-"):
+    if _FLAG.match(name) or KIND_OF.get(name) == "flag":
         return []
     taken: list[str] = []
-    several = option is not None and option.many
+    several = name in SEVERAL | REPEATED | {"served-model-name"}
     while rest and not _is_option(rest[0]) and (several or not taken):
         taken.append(rest.pop(0))
     return taken
+
+
+_FLAG = re.compile(r"(no|enable|disable|enforce|trust|return|skip|fully|language)-")
+"""How the names of flags begin, behind which a word is none of theirs."""
 
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and not re.fullmatch(r"-[\d.]+", word)
 
 
-def _read(name: str, option: Option | None, values: list[str], vllm: PinnedVllm) -> tuple[str, JsonValue]:
+def _read(name: str, values: list[str]) -> tuple[str, JsonValue]:
     positive = name.removeprefix("no-")
     if not values:
-        negated = positive != name and name not in vllm.options
-        return (positive, False) if negated else (name, True)
-    read = [_value(option, text) if option else _number(text) for text in values]
+        return (positive, False) if positive != name else (name, True)
+    read = [_value(text) for text in values]
     return name, read[0] if len(read) == 1 else read
 
 
-def _value(option: Option, text: str) -> JsonValue:
-    if option.kind is OptionKind.FLAG and text.lower() in {"true", "false"}:
+def _value(text: str) -> JsonValue:
+    """As YAML has it, where vLLM gets the same text back."""
+    if text.lower() in {"true", "false"}:
         return text.lower() == "true"
-    if re.fullmatch(r"-?\d+", text) and option.kind is not OptionKind.TEXT:
+    if re.fullmatch(r"-?\d+", text) and str(int(text)) == text:
         return int(text)
-    if option.choices and re.fullmatch(r"-?\d+", text) and int(text) in option.choices:
-        return int(text)
-    if option.kind is OptionKind.NUMBER:
-        return _number(text)
-    if text[:1] in {"{", "["}:
-        return _parsed(text)
-    return text
-
-
-def _number(text: str) -> JsonValue:
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    return float(text) if re.fullmatch(r"-?\d*\.\d+", text) else text
+    if re.fullmatch(r"-?\d*\.\d+", text):
+        return float(text)
+    return _parsed(text) if text[:1] in {"{", "["} else text
 
 
 def _parsed(text: str) -> JsonValue:
@@ -210,13 +198,11 @@ def _parsed(text: str) -> JsonValue:
     return found
 
 
-def _sorted_out(
-    given: dict[str, JsonValue], vllm: PinnedVllm | None
-) -> tuple[dict[str, ArgumentValue], list[LeftArgument]]:
+def _sorted_out(given: dict[str, JsonValue]) -> tuple[dict[str, ArgumentValue], list[LeftArgument]]:
     kept: dict[str, ArgumentValue] = {}
     left = []
     for name, value in given.items():
-        why = "" if name in _READ else _why_left(name, value, vllm)
+        why = "" if name in _READ else _why_left(name, value)
         if why:
             left.append(LeftArgument(name=name, why=why))
         elif name not in _READ:
@@ -232,7 +218,7 @@ _READ = {"model", "model-tag", "served-model-name", "revision", "host", "port"}
 """Arguments whose place in a spec is another one."""
 
 
-def _why_left(name: str, value: JsonValue, vllm: PinnedVllm | None) -> str:
+def _why_left(name: str, value: JsonValue) -> str:
     owner = owner_of(name)
     if owner:
         return f"it follows from the {owner}"
@@ -240,7 +226,7 @@ def _why_left(name: str, value: JsonValue, vllm: PinnedVllm | None) -> str:
         return "its value may hold a secret"
     if _VARIABLE.search(json.dumps(value)):
         return "its value is a variable's, which was not read"
-    wrong = next(iter(wrong_arguments({name: value}, vllm)), None)
+    wrong = next(iter(wrong_arguments({name: value})), None)
     if wrong:
         return f"expected {wrong.expected}"
     beyond = next(iter(external_references({name: value})), None)

@@ -61,7 +61,7 @@ class WeightsSpec(SpecModel):
     revision: str | None = Field(default=None, pattern=r"^[\w.{}/-]+$")
     """Of `model`: a commit, or a branch or tag, behind which other files may be tomorrow; `{version}` as in `path`."""
     image: str | None = Field(default=None, pattern=r"^\S+@sha256:[0-9a-f]{64}$")
-    """What brings files from the registry: an image with tidegate, as `tidegate workflow image` makes it; that of
+    """What brings files from the registry: an image with tidegate, as tidegate's Containerfile makes it; that of
     `workflow` when absent."""
     tracking_uri: str | None = Field(default=None, pattern=_URL)
     """MLflow, as pods reach it; that of `workflow` when absent."""

@@ -1,8 +1,9 @@
 """Which arguments a spec may set: every problem with them at once, and their JSON schema for editors.
 
-Three kinds are refused or restricted: what this vLLM does not know, what follows from something else in the delivery,
-and what is not among the harmless (`ALLOWED`). Where a spec comes from a pull request, an argument that loads code or
-reads files would run on GPU nodes what nobody reviewed; who operates the machines may allow each by name and value.
+Refused is what follows from something else in the delivery, and what tidegate cannot reason about because it has
+another type or name; what is not among the harmless (`ALLOWED`) is restricted. Where a spec comes from a pull request,
+an argument that loads code or reads files would run on GPU nodes what nobody reviewed; who operates the machines may
+allow each by name and value.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from engine_images.arguments.pinned import Option, OptionKind, PinnedVllm
 from engine_images.arguments.serving import LOADERS
-from engine_images.arguments.values import AUTO, Arguments, complaint, nearest
+from engine_images.arguments.values import KIND_OF, Arguments, complaint, schema_of
 
 RESERVED = {
     "address": ("host", "port", "uds", "root-path", "api-server-count", "headless", "served-model-name", "grpc"),
@@ -32,12 +32,19 @@ RESERVED = {
 }
 """By what they follow from. A spec that set one would contradict it."""
 
+OTHER_NAMES = {"device-memory-utilization": "gpu-memory-utilization"}
+"""What vLLM takes for an argument that tidegate reasons about, besides the beginnings of its name."""
+
 _OWNERS = {argument: owner for owner, arguments in RESERVED.items() for argument in arguments}
 
 
 def owner_of(name: str) -> str | None:
-    """What the argument `name`, or its negation, follows from; None for one that a spec may set."""
-    return _OWNERS.get(name.removeprefix("no-"))
+    """What the argument `name`, its negation, or what vLLM completes it to follows from; None for what a spec may set.
+
+    argparse takes `--por` for `--port`.
+    """
+    written = name.removeprefix("no-")
+    return next((owner for argument, owner in _OWNERS.items() if argument.startswith(written)), None)
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -52,12 +59,13 @@ class WrongArgument:
     expected: str
 
 
-def wrong_arguments(args: Mapping[str, JsonValue], vllm: PinnedVllm | None) -> Iterator[WrongArgument]:
-    """Every argument that is wrong; without a known vLLM only the names can be judged."""
+def wrong_arguments(args: Mapping[str, JsonValue]) -> Iterator[WrongArgument]:
+    """Every argument that is wrong, as far as that is known without vLLM."""
     for name, value in args.items():
-        wrong = _wrong_name(name) or _unsafe_loader(name, value) or (vllm and _not_of(vllm, name, value))
-        if wrong:
+        if wrong := _wrong_name(name) or _unsafe_loader(name, value):
             yield wrong
+        elif expected := complaint(name, value):
+            yield WrongArgument(name, repr(value), expected)
 
 
 def _wrong_name(name: str) -> WrongArgument | None:
@@ -70,82 +78,33 @@ def _wrong_name(name: str) -> WrongArgument | None:
         )
     owner = owner_of(name)
     if owner is None:
-        return None
+        if name.startswith("no-"):
+            return WrongArgument(name, repr(name), f"{name.removeprefix('no-')}: false")
+        meant = OTHER_NAMES.get(name) or next((known for known in KIND_OF if known.startswith(name)), name)
+        return None if name in KIND_OF or meant == name else WrongArgument(name, repr(name), meant)
     return WrongArgument(
         name, repr(name), f"an argument of vLLM that tidegate does not set itself; this one follows from the {owner}"
     )
 
 
+_LOADER = "load-format"
+
+
 def _unsafe_loader(name: str, value: JsonValue) -> WrongArgument | None:
-    if name != "load-format" or (isinstance(value, str) and value in LOADERS):
+    if not _LOADER.startswith(name) or (name == _LOADER and isinstance(value, str) and value in LOADERS):
         return None
     return WrongArgument(name, repr(value), f"one of {', '.join(LOADERS)}: no pickle of a model version is read")
 
 
-def _not_of(vllm: PinnedVllm, name: str, value: JsonValue) -> WrongArgument | None:
-    option = vllm.options.get(name)
-    if option is None:
-        return WrongArgument(name, "an unknown argument", _did_you_mean(vllm, name))
-    if option.deprecated:
-        return WrongArgument(name, "a deprecated argument", "one that the next vLLM will know too")
-    expected = complaint(option, value)
-    return WrongArgument(name, repr(value), expected) if expected else None
-
-
-def _did_you_mean(vllm: PinnedVllm, name: str) -> str:
-    positive = name.removeprefix("no-")
-    if positive != name and positive in vllm.options and vllm.options[positive].negatable:
-        return f"{positive}: false"
-    free = (option for option in vllm.options if owner_of(option) is None)
-    near = nearest(name, free)
-    return f"an argument of vLLM {vllm.vllm}" + (f": did you mean {near}?" if near else "")
-
-
-Schema = dict[str, Any]
-
-_COUNT: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": r"^(\d+(\.\d+)?[kmgt]|\d+[KMGT]?)$"}
-
-_KINDS: dict[OptionKind, Schema] = {
-    OptionKind.TEXT: {"type": ["string", "number"]},
-    OptionKind.FLAG: {"type": "boolean"},
-    OptionKind.INTEGER: {"type": "integer"},
-    OptionKind.COUNT: _COUNT,
-    OptionKind.LENGTH: {"anyOf": [_COUNT, {"const": AUTO}]},
-    OptionKind.NUMBER: {"type": "number"},
-    OptionKind.JSON: {"type": ["object", "array"]},
-    OptionKind.OBJECT: {"type": "object"},
-    OptionKind.TEXT_OR_JSON: {"type": ["string", "object"]},
-    OptionKind.TEXT_OR_FLAG: {"anyOf": [{"type": "string"}, {"const": True}]},
-}
-
-
-def arguments_schema(vllm: PinnedVllm) -> Schema:
-    """What `engine.vllm.args` may hold."""
-    free = {name: option for name, option in vllm.options.items() if owner_of(name) is None and not option.deprecated}
+def arguments_schema() -> dict[str, Any]:
+    """What `engine.vllm.args` may hold, as far as that is known without vLLM."""
+    known: dict[str, Any] = {name: schema_of(name) for name in KIND_OF}
+    known[_LOADER] = {"enum": list(LOADERS), "default": next(iter(LOADERS))}
     return {
         "type": "object",
-        "additionalProperties": False,
-        "properties": {name: _property(option) for name, option in sorted(free.items())}
-        | {"load-format": {"enum": list(LOADERS), "default": next(iter(LOADERS))}},
+        "properties": dict(sorted(known.items())) | dict.fromkeys(sorted(_OWNERS), False),
+        "propertyNames": {"pattern": f"^{_NAME.pattern}$"},
     }
-
-
-def _property(option: Option) -> Schema:
-    one = _value(option)
-    if option.many:
-        one = {"allOf": [one, {"not": {"type": "string", "pattern": "^-"}}]}
-    described = {"anyOf": [one, {"type": "array", "items": one}]} if option.many else one
-    return described if option.default is None else {**described, "default": option.default}
-
-
-def _value(option: Option) -> Schema:
-    if option.choices:
-        return {"enum": list(option.choices)}
-    if option.kind is OptionKind.FLAG and not option.negatable:
-        return {"const": True}
-    if option.fields:
-        return {"type": "object", "propertyNames": {"enum": list(option.fields)}}
-    return _KINDS[option.kind]
 
 
 ALLOWED = frozenset(

@@ -1,18 +1,16 @@
-"""The values of vLLM's arguments: whether an option takes one, what it means, and how the command line has it.
+"""The values of vLLM's arguments: what those are that tidegate reasons about, and how the command line has them.
 
-Names are those of vLLM's command line, values are as YAML has them.
+Names are those of vLLM's command line, values are as YAML has them. Any other argument passes as it is: what is wrong
+with it vLLM says itself when it starts.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import JsonValue
-
-from engine_images.arguments.pinned import Option, OptionKind, PinnedVllm
 
 ArgumentValue = JsonValue
 """Text, a number, true or false; a list for an option that takes several; a mapping where vLLM wants JSON."""
@@ -40,90 +38,100 @@ def read_count(value: ArgumentValue) -> int | None:
     return int(match[3]) * (1024 ** _POWER[match[4].lower()] if match[4] else 1)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+def _is_integer(value: ArgumentValue) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def complaint(option: Option, value: ArgumentValue) -> str | None:
-    """What the option would take instead of `value`; None when it takes it."""
-    if not option.many:
-        return _complaint_about_one(option, value)
-    values = value if isinstance(value, list) else [value]
-    wrong = next((text for item in values if (text := _complaint_about_one(option, item))), None)
-    if wrong is None and any(isinstance(item, str) and item.startswith("-") for item in values):
-        # With several values there is no `--name=value`, so vLLM would take it for an option.
-        wrong = "no text that begins with a dash"
-    return f"a list of: {wrong}" if wrong else None
-
-
-def _complaint_about_one(option: Option, value: ArgumentValue) -> str | None:
-    if option.choices and value not in option.choices:
-        return _choices(option, value)
-    takes, expected = _TAKES[option.kind]
-    if not takes(value):
-        return expected
-    if value is False and option.kind is OptionKind.FLAG and not option.negatable:
-        return "true, or nothing at all: vLLM cannot be told the opposite"
-    if isinstance(value, dict) and option.fields:
-        return _unknown_key(option, value)
-    return None
-
-
-def _choices(option: Option, value: ArgumentValue) -> str:
-    near = nearest(str(value), [str(choice) for choice in option.choices])
-    return f"{near} (the nearest choice)" if near else "one of " + ", ".join(str(choice) for choice in option.choices)
-
-
-def _unknown_key(option: Option, value: dict[str, ArgumentValue]) -> str | None:
-    unknown = next((key for key in value if key not in option.fields), None)
-    if unknown is None:
-        return None
-    near = nearest(unknown, option.fields)
-    instead = f"{near}?" if near else "one of " + ", ".join(option.fields)
-    return f"only keys that vLLM knows: {unknown} is none, did you mean {instead}"
-
-
-def _is_number(value: ArgumentValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_TAKES: dict[OptionKind, tuple[Callable[[ArgumentValue], bool], str]] = {
-    # A model's name may be all digits; YAML then makes a number of it.
-    OptionKind.TEXT: (lambda value: isinstance(value, str) or _is_number(value), "text"),
-    OptionKind.FLAG: (lambda value: isinstance(value, bool), "true or false"),
-    OptionKind.INTEGER: (lambda value: isinstance(value, int) and _is_number(value), "a whole number"),
-    OptionKind.COUNT: (
+_DTYPES = ("auto", "bfloat16", "float", "float16", "float32", "half")
+_KINDS: Mapping[str, tuple[Callable[[ArgumentValue], bool], str, dict[str, JsonValue]]] = {
+    "text": (lambda value: isinstance(value, str), "text", {"type": "string"}),
+    "flag": (lambda value: isinstance(value, bool), "true or false", {"type": "boolean"}),
+    "integer": (_is_integer, "a whole number", {"type": "integer"}),
+    "count": (
         lambda value: read_count(value) is not None,
         "a whole number, or one such as 8k (8000) or 8K (8192)",
+        {"type": ["integer", "string"]},
     ),
-    OptionKind.LENGTH: (
+    "length": (
         lambda value: value == AUTO or read_count(value) is not None,
         "a whole number, one such as 8k (8000) or 8K (8192), or auto",
+        {"type": ["integer", "string"]},
     ),
-    OptionKind.NUMBER: (_is_number, "a number"),
-    OptionKind.JSON: (lambda value: isinstance(value, dict | list), "a mapping or a list"),
-    OptionKind.OBJECT: (lambda value: isinstance(value, dict), "a mapping"),
-    OptionKind.TEXT_OR_JSON: (lambda value: isinstance(value, str | dict), "text or a mapping"),
-    OptionKind.TEXT_OR_FLAG: (lambda value: isinstance(value, str) or value is True, "text or true"),
+    "number": (lambda value: isinstance(value, float) or _is_integer(value), "a number", {"type": "number"}),
+    "mapping": (lambda value: isinstance(value, dict), "a mapping", {"type": "object"}),
+    "dtype": (lambda value: value in _DTYPES, f"one of {', '.join(_DTYPES)}", {"enum": list(_DTYPES)}),
 }
-"""What each kind takes, and in words."""
+"""What each kind takes, in words, and for editors."""
+
+KIND_OF = {
+    "max-model-len": "length",
+    **dict.fromkeys(("kv-cache-memory-bytes", "max-num-batched-tokens"), "count"),
+    **dict.fromkeys(("gpu-memory-utilization", "cpu-offload-gb"), "number"),
+    **dict.fromkeys(("compilation-config", "speculative-config"), "mapping"),
+    "dtype": "dtype",
+    **dict.fromkeys(("kv-cache-dtype", "quantization", "runner", "spec-method", "spec-model"), "text"),
+    **dict.fromkeys(
+        (
+            *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local"),
+            *("prefill-context-parallel-size", "max-num-seqs", "max-num-active-seqs", "block-size", "spec-tokens"),
+            *("long-prefill-token-threshold", "max-loras", "max-cpu-loras", "max-lora-rank"),
+            "max-cudagraph-capture-size",
+        ),
+        "integer",
+    ),
+    **dict.fromkeys(
+        (
+            *("enable-expert-parallel", "enable-eplb", "enable-chunked-prefill", "enable-lora", "enable-sleep-mode"),
+            *("async-scheduling", "disable-log-stats", "enable-auto-tool-choice", "enable-log-outputs"),
+            *("enable-log-requests", "enable-per-request-metrics", "numa-bind"),
+        ),
+        "flag",
+    ),
+}
+"""The arguments that tidegate reasons about."""
+
+SEVERAL = frozenset(
+    {
+        *("allowed-media-domains", "collect-detailed-traces", "cpu-offload-params", "cudagraph-capture-sizes"),
+        *("ignore-patterns", "kv-cache-dtype-skip-layers", "logits-processors", "lora-modules", "lora-target-modules"),
+        *("numa-bind-cpus", "numa-bind-nodes", "offload-params", "sleep-preserve-parameter-names"),
+    }
+)
+"""Take several words behind one name. A list for any other is one word of JSON: behind the name of a flag, a word of
+its own would be the model."""
+REPEATED = frozenset({"middleware"})
+"""Several values are the argument several times."""
 
 
-def command_line(args: Arguments, vllm: PinnedVllm | None) -> tuple[str, ...]:
+def complaint(name: str, value: ArgumentValue) -> str | None:
+    """What the argument would take instead of `value`; None when it takes it, or when only vLLM knows."""
+    if value is None:
+        return "a value, or no such line"
+    if name in SEVERAL and isinstance(value, list) and any(str(item).startswith("-") for item in value):
+        # With several values there is no `--name=value`, so vLLM would take it for an option.
+        return "a list without text that begins with a dash"
+    takes, expected, _ = _KINDS.get(KIND_OF.get(name, ""), (lambda _: True, "", {}))
+    return None if takes(value) else expected
+
+
+def schema_of(name: str) -> dict[str, JsonValue]:
+    """What an editor is told of an argument of `KIND_OF`."""
+    return _KINDS[KIND_OF[name]][2]
+
+
+def command_line(args: Arguments) -> tuple[str, ...]:
     """The words behind the server's name; two specs that say the same give the same words."""
-    options = vllm.options if vllm else {}
-    return tuple(word for name in sorted(args) for word in _words(name, args[name], options.get(name, Option())))
+    return tuple(word for name in sorted(args) for word in _words(name, args[name]))
 
 
-def _words(name: str, value: ArgumentValue, option: Option) -> Iterator[str]:
+def _words(name: str, value: ArgumentValue) -> Iterator[str]:
     if value is True:
         yield f"--{name}"
     elif value is False:
         yield f"--no-{name}"
-    elif isinstance(value, list) and option.repeated:
+    elif isinstance(value, list) and name in REPEATED:
         yield from (f"--{name}={_text(item)}" for item in value)
-    elif isinstance(value, list) and option.many:
+    elif isinstance(value, list) and name in SEVERAL:
         yield f"--{name}"
         yield from (_text(item) for item in value)
     else:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine_images.arguments.pinned import PinnedVllm, Purpose
 from engine_images.arguments.serving import ONLINE, Serving
-from engine_images.arguments.values import nearest
 from engine_images.checks.files import (
     ADAPTER_FILE,
     ARGS,
@@ -20,42 +18,21 @@ from engine_images.manifest import MODEL_FOLDER
 from engine_images.shape import JsonObject, ModelShape, longest_input, text_config
 
 
-def configuration_obstacles(
-    files: VersionFiles, shape: ModelShape, wanted: Serving, vllm: PinnedVllm
-) -> Iterator[Obstacle]:
+def configuration_obstacles(files: VersionFiles, shape: ModelShape, wanted: Serving) -> Iterator[Obstacle]:
     """Everything in `config.json` that vLLM would refuse, alone or with these arguments."""
     if CONFIG_FILE not in files.documents:
         return
-    yield from _architecture(files, wanted, vllm)
+    yield from _architecture(files)
     yield from _sizes(files, shape)
     yield from _length(files, wanted)
-    yield from _quantization(files, wanted, vllm)
+    yield from _quantization(files, wanted)
     yield from _parallelism(shape, wanted)
 
 
-def _architecture(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:
-    said, where = files.document(CONFIG_FILE).get("architectures"), f"{CONFIG_FILE} architectures"
+def _architecture(files: VersionFiles) -> Iterator[Obstacle]:
+    said = files.document(CONFIG_FILE).get("architectures")
     if not isinstance(said, list) or not said:
-        yield Obstacle(where=where, found=repr(said), expected="the name of the model's class")
-        return
-    names = [str(name) for name in said]
-    known = [name for name in names if name in vllm.architectures]
-    purpose = Purpose.POOL if wanted.pools else Purpose.GENERATE
-    if not known:
-        yield Obstacle(where=where, found=", ".join(names), expected=_instead(names[0], vllm))
-    elif vllm.architectures[known[0]] is not purpose:
-        yield Obstacle(
-            where=where,
-            found=f"{known[0]}, which vLLM {vllm.vllm} uses to {vllm.architectures[known[0]]}",
-            expected=f"one that it uses to {purpose}",
-        )
-
-
-def _instead(name: str, vllm: PinnedVllm) -> str:
-    if name in vllm.removed_architectures:
-        return f"an architecture of vLLM {vllm.vllm}; {vllm.removed_architectures[name]} was the last to have it"
-    near = nearest(name, vllm.architectures)
-    return f"an architecture that vLLM {vllm.vllm} has" + (f", such as {near}" if near else "")
+        yield Obstacle(where=f"{CONFIG_FILE} architectures", found=repr(said), expected="the name of the model's class")
 
 
 def _sizes(files: VersionFiles, shape: ModelShape) -> Iterator[Obstacle]:
@@ -99,20 +76,9 @@ def quantization_of(config: JsonObject) -> str | None:
     return None
 
 
-def _quantization(files: VersionFiles, wanted: Serving, vllm: PinnedVllm) -> Iterator[Obstacle]:
-    method = quantization_of(files.document(CONFIG_FILE))
-    if method is not None and method not in vllm.quantization:
-        near = nearest(method, vllm.quantization)
-        yield Obstacle(
-            where=f"{CONFIG_FILE} quantization_config",
-            found=f"the method {method or 'without a name'}",
-            expected=f"one that vLLM {vllm.vllm} has" + (f", such as {near}" if near else ""),
-        )
-    asked = wanted.quantization
-    if asked is not None and asked not in vllm.quantization:
-        expected = nearest(asked, vllm.quantization) or "one of " + ", ".join(vllm.quantization)
-        yield Obstacle(where=f"{ARGS}.quantization", found=asked, expected=expected)
-    elif asked in ONLINE and method not in (None, asked):
+def _quantization(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
+    method, asked = quantization_of(files.document(CONFIG_FILE)), wanted.quantization
+    if asked in ONLINE and method not in (None, asked):
         found = f"{asked} for weights that are stored as {method}"
         yield Obstacle(where=f"{ARGS}.quantization", found=found, expected="nothing: the version says it itself")
     elif asked is not None and asked not in ONLINE and method is None:

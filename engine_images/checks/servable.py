@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
 from engine_images.accelerators import DEVICES, Accelerator
-from engine_images.arguments.pinned import pinned_vllm
 from engine_images.arguments.serving import Serving
 from engine_images.checks.configuration import (
     companion_obstacles,
@@ -37,15 +36,10 @@ ASSUMED_LENGTH = 2048
 
 def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int) -> Iterator[Obstacle]:
     """Everything that stands in the way of serving `files`; `machine_bytes` is the memory of a CPU's machine."""
-    wanted, vllm = settings.vllm.serving, pinned_vllm(settings.vllm.version)
+    wanted = settings.vllm.serving
     model = _model(files, "")
     yield from file_obstacles(files)
-    if vllm is None:
-        yield Obstacle(
-            where="engine.vllm.version", found=settings.vllm.version, expected="a version that is known here"
-        )
-    else:
-        yield from configuration_obstacles(files, model.shape, wanted, vllm)
+    yield from configuration_obstacles(files, model.shape, wanted)
     yield from companion_obstacles(files, wanted)
     if model.tensors and model.shape.layers:
         whole, tokens = _with_draft(files, model, wanted), _tokens(files, wanted)

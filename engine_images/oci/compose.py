@@ -54,8 +54,6 @@ class PlannedLayer:
     title: str
     files: Mapping[str, Source]
     """By absolute path in the image."""
-    links: Mapping[str, str] = field(default_factory=dict)
-    """Symbolic links, by absolute path in the image, and where each leads."""
 
 
 def manifest_bytes(manifest: EngineManifest) -> bytes:

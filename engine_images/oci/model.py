@@ -115,8 +115,6 @@ class Runtime(Value):
     entrypoint: tuple[str, ...]
     environment: Mapping[str, str] = {}
     workdir: str = "/"
-    user: str = ""
-    """Empty: as the base image says."""
     labels: Mapping[str, str] = {}
 
 
@@ -140,9 +138,6 @@ DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 """Docker's word and the specification's for the same bytes; an OCI manifest is to hold the second."""
 
-USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Of an image that says nothing."""
-
 
 class Base(Value):
     """What an engine's image continues. Only documents: the layers stay where they are until somebody needs them."""
@@ -158,16 +153,9 @@ class Base(Value):
     """The layout on this machine that holds its layers; None when they are in a registry."""
 
     @property
-    def search_path(self) -> str:
-        """Where a container of it looks for programs."""
-        variables = (self.config.get("config") or {}).get("Env") or ()
-        found: dict[str, str] = dict(entry.split("=", 1) for entry in variables)
-        return found.get("PATH", USUAL_PATH)
-
-    def continued_as(self, title: str) -> dict[str, str]:
-        """What an image on it says of itself, and by which a push finds the layers of the base."""
-        said = {TITLE: title, BASE_DIGEST: self.digest, BASE_NAME: self.reference}
-        return {name: text for name, text in said.items() if text}
+    def variables(self) -> dict[str, str]:
+        """The environment of a container of it."""
+        return _variables((self.config.get("config") or {}).get("Env") or ())
 
 
 def platform_of(config: Document) -> Platform:
@@ -255,15 +243,17 @@ def _container(before: Document, runtime: Runtime) -> dict[str, Any]:
         "Env": _environment(before.get("Env") or (), runtime.environment),
         "WorkingDir": runtime.workdir,
         "Labels": {**(before.get("Labels") or {}), **runtime.labels},
-        "User": runtime.user or before.get("User"),
     }
     return {key: value for key, value in container.items() if value}
 
 
 def _environment(before: Sequence[str], ours: Mapping[str, str]) -> list[str]:
     """`NAME=value`, the base's first; ours win."""
-    merged = dict(entry.split("=", 1) for entry in before if "=" in entry) | dict(sorted(ours.items()))
-    return [f"{name}={value}" for name, value in merged.items()]
+    return [f"{name}={value}" for name, value in (_variables(before) | dict(sorted(ours.items()))).items()]
+
+
+def _variables(entries: Sequence[str]) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
 def _history(layer: Layer) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from engine_images.oci.reference import ImageReference
 from engine_images.spec import EngineSettings
 from pipelines.errors import NoImage, UntrustedImage
 from pipelines.spec.trust import EngineTrust, SpecTrust
-from registry.conventions import ENGINE_IMAGE
+from registry.conventions import ENGINE_IMAGE, SERVING_TAG
 from registry.model import EngineRecord, ModelVersion
 from tidegate.core.text import foreign
 
@@ -71,7 +71,7 @@ def recorded_settings(version: ModelVersion, record: EngineRecord, trust: SpecTr
     def refused(why: str) -> UntrustedImage:
         return UntrustedImage(
             f"{version.uri}: its recorded engine {record.name}: {why}",
-            hint="see who wrote it; `tidegate engine record SPEC` records the spec's engine in its place",
+            hint=f"see who wrote it; without the tag {SERVING_TAG} the spec's engine is taken",
         )
 
     with foreign(refused):

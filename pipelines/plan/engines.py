@@ -66,7 +66,7 @@ def planned_engines(
     if serving is None:
         raise UsageError(
             f"{version.uri} is the champion, and nobody has recorded which engine serves it",
-            hint="`tidegate engine record SPEC`, with the spec that it was delivered with",
+            hint="deliver another version: from then on it is recorded",
         )
     if serving.fingerprint == wanted.fingerprint:
         raise UsageError(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from engine_images.arguments.image import WeightsSpec
 from engine_images.launch import (
     ModelPlace,
-    argument_warnings,
     ends_its_answers,
     prebuilt_arguments,
     prebuilt_environment,
@@ -106,7 +105,6 @@ def engine_notes(spec: Delivery) -> Iterator[str]:
     if not ends_its_answers(settings.vllm):
         drain = format_duration(spec.fleet.pod.drain)
         yield f"every engine that goes takes all of fleet.pod.drain ({drain}) for it, with open answers or without"
-    yield from argument_warnings(settings.vllm)
 
 
 def _told(weights: WeightsSpec) -> str:

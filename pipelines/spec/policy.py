@@ -8,9 +8,11 @@ from __future__ import annotations
 import ipaddress
 import stat
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engine_images.arguments.validation import ALLOWED
 from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
@@ -66,7 +68,8 @@ def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     for argument, named in trust.refused_arguments(spec.engine):
         where = ("engine", "vllm", "args", *argument.split("."))
         found = f"{named!r} of an argument that a spec may not set by itself"
-        expected = f"none, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
+        meant = next(iter(get_close_matches(argument, ALLOWED, n=1, cutoff=0.8)), "none")
+        expected = f"{meant}, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
         yield SpecConflict(where, found, expected)
 
 

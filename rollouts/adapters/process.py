@@ -19,8 +19,8 @@ from tidegate.core.children import Child, variables_for
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 
-_EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): .{1,300})|\bended code=\d+ reason=(.{1,300})")
-"""As a traceback ends, with or without a logger's prefix, not as words in a warning; or as an entrypoint ends."""
+_CAUSE = re.compile(r"(?:(?:^|\] )(?=[\w.]*(?:Error|Exception): )|\bended code=\d+ reason=|^[\w.]+: error: )(.{1,300})")
+"""As a traceback, an entrypoint, or a program that does not take its arguments ends; no words in a warning."""
 
 TAIL_LINES = 20
 """Of a log, in errors: enough for the end of a traceback."""
@@ -55,7 +55,7 @@ class ChildProcess:
     def first_error(self) -> str | None:
         """The first exception that its log names: what follows it is mostly other processes giving up."""
         with self.log.open(encoding="utf-8", errors="replace") as lines:
-            return next(((found[1] or found[2]).strip() for line in lines if (found := _EXCEPTION.search(line))), None)
+            return next((found[1].strip() for line in lines if (found := _CAUSE.search(line))), None)
 
     def hang_up(self) -> None:
         """SIGHUP, which many programs take as the request to read their configuration again."""

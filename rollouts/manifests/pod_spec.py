@@ -154,7 +154,7 @@ class GuardSpec(SpecModel):
     """One pod in each region, of the set-up: `tidegate rollout guard`."""
 
     image: PinnedImage | None = None
-    """An image with tidegate in it, as `tidegate workflow image` makes it; that of the spec's `workflow` when absent,
+    """An image with tidegate in it, as tidegate's Containerfile makes it; that of the spec's `workflow` when absent,
     and no guard where there is none either."""
     cpu: Cores = "20m"
     memory: Bytes = "192Mi"

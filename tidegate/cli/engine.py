@@ -19,11 +19,7 @@ from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from engine_images.adapters.oci_layout import OciLayout
-    from engine_images.adapters.oci_read import AccessOf
-    from engine_images.oci.model import Descriptor
     from engine_images.oci.reading import ImageProof
-    from engine_images.oci.reference import ImageReference
     from engine_images.oci.transfers import Transfer
 
 engine = typer.Typer(name="engine", help="Engines and their images: build, show, push.")
@@ -61,9 +57,8 @@ def build(
       tidegate engine build models:/support-llm/7
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
-    from engine_images.adapters.oci_build import base_at
+    from engine_images.adapters.oci_build import base_at, pack_engine, require_base_for, this_platform
     from engine_images.adapters.oci_read import docker_access
-    from engine_images.adapters.packing import pack_engine, require_base_for, this_platform
     from engine_images.build.told import as_data, in_lines
     from engine_images.signature import SigningKey
     from pipelines.adapters.engines import local_engines, require_machine_for
@@ -121,9 +116,9 @@ def push(
       tidegate engine push layout:support-llm:7 registry.example/team/support-llm:7 --mark
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
+    from engine_images.adapters.oci_layout import image_in_layout
     from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
     from engine_images.adapters.oci_read import InLayout, docker_access
-    from engine_images.adapters.packing import image_in_layout
     from engine_images.errors import BrokenImage
     from engine_images.manifest import ROOT, SBOM_FILE
     from engine_images.oci.inspect import manifest_in
@@ -209,85 +204,6 @@ def _covered(proof: ImageProof) -> Iterator[str]:
     looked = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
     image = ("image", f"signed by {proof.image_by}", whole) if proof.image_by else ("image", "not signed", looked)
     yield from aligned([("engine's manifest", f"signed by {proof.manifest_by}", files), image])
-
-
-@engine.command("record", hidden=True)
-def engine_record(spec: Spec = SPEC) -> int:
-    """Record that the champion is served by the spec's engine, so that a change of it alone can be delivered.
-
-    Deliveries and `fleet up` record it themselves; use it for a champion of an older tidegate. Changes no region.
-
-    \b
-    Examples:
-      tidegate engine record delivery-as-it-serves.yaml
-    """
-    from pipelines.adapters.specs import read_spec
-    from pipelines.adapters.stores import open_registry
-    from pipelines.plan.engines import record_of
-    from registry.model import Serving
-
-    read, registry = read_spec(spec), open_registry(given().state, given().tracking_uri)
-    champion = registry.resolve(read.model.name, read.model.target)
-    record = record_of(read, champion, registry.tags(champion))
-    registry.mark(champion, Serving(now=record).tag)
-    say(f"{champion.uri} is served by engine {record.name}, {record.fingerprint[:8]}")
-    return 0
-
-
-@engine.command("base", hidden=True)
-@prints(Output.JSON, Output.YAML)
-def base_image(
-    base: Annotated[
-        str,
-        typer.Argument(
-            help="Image with the operating system and a C compiler: a layout's PATH[:NAME], or "
-            "REGISTRY/REPOSITORY@DIGEST.",
-            show_default=False,
-        ),
-    ],
-    layout: Annotated[Path, typer.Option("--layout", help="OCI layout to write the image to.")] = Path("images"),
-    push: Annotated[
-        str | None, typer.Option(metavar="REFERENCE", help="Also push the image: REGISTRY/REPOSITORY:TAG.")
-    ] = None,
-    insecure: Insecure = False,
-) -> int:
-    """Build the base image of engines, without a container daemon, and print its name.
-
-    Packs the engine environment that `tidegate setup` made here (TIDEGATE_ENGINE_HOME) and its Python, at the same
-    paths: engines that are built on this machine find it there. The same environment gives the same digest.
-
-    \b
-    Examples:
-      tidegate engine base registry.example.com/debian-gcc@sha256:... --push registry.example.com/engine-base:1
-      tidegate engine base debian-layout --layout images
-    """
-    from engine_images.adapters.oci_build import base_at, build_environment
-    from engine_images.adapters.oci_layout import OciLayout
-    from engine_images.adapters.oci_read import docker_access
-    from engine_images.adapters.packing import environment_made_here, this_platform
-    from engine_images.oci.reference import ImageReference
-
-    target, access = ImageReference.parse(push) if push else None, docker_access(insecure=insecure)
-    environment, stored = environment_made_here(), OciLayout(layout)
-    name = f"engine-base:{environment.vllm}-{environment.platform}"
-    system = base_at(base, this_platform(), access)
-    given().note(f"packing vLLM {environment.vllm} for {environment.platform}, {environment.python}")
-    image = build_environment(stored, name=name, base=system, environment=environment)
-    return print_packed(stored, name, image, target, access)
-
-
-def print_packed(
-    layout: OciLayout, name: str, image: Descriptor, target: ImageReference | None, access: AccessOf
-) -> int:
-    """Push an image that was packed, where a registry is named, and print where it is."""
-    from engine_images.adapters.oci_push import push_image
-
-    pushed = push_image(layout, image, target, access, _tell, _wait).reference if target else None
-    if given().output.is_data:
-        print_data({"image": f"{layout.root}:{name}", "digest": image.digest, "pushed": pushed}, given().output)
-    else:
-        print(pushed or f"{layout.root}:{name}, {image.digest}")
-    return 0
 
 
 def _read_key(path: Path) -> bytes:

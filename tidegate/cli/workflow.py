@@ -1,18 +1,17 @@
 """`tidegate workflow`: deliveries as Argo Workflows."""
 
 # click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
+# ruff: noqa: D301
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Insecure, Spec
+from tidegate.cli.options import SPEC, Spec
 from tidegate.cli.output import Output, print_data
 from tidegate.core.errors import ExitCode
 
@@ -60,53 +59,3 @@ def submit(
     else:
         print(name)
     return ExitCode.DELIVERED
-
-
-@workflow.command("image", hidden=True)
-@prints(Output.JSON, Output.YAML)
-def image(
-    installed: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder into which tidegate was installed.")],
-    base: Annotated[
-        str,
-        typer.Option(
-            help="Base image with the same version of Python: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST.",
-            show_default=False,
-        ),
-    ],
-    layout: Annotated[Path, typer.Option(help="OCI layout to write the image to.")] = Path("images"),
-    push: Annotated[
-        str | None, typer.Option(metavar="REFERENCE", help="Also push the image: REGISTRY/REPOSITORY:TAG.")
-    ] = None,
-    insecure: Insecure = False,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Pack all that is installed, not only what steps need.")
-    ] = False,
-    extra: Annotated[
-        list[str] | None,
-        typer.Option(help="Also pack what this extra needs, such as s3, gcs or azure; repeatable."),
-    ] = None,
-) -> int:
-    """Build the image that steps run in, without a container daemon, and print its name.
-
-    FOLDER is what `uv pip install --target FOLDER '.[deliver,server]'` leaves in a clone. The image gets what steps
-    need of it, compiled, with the libraries in a layer of their own. The same folder gives the same digest.
-
-    \b
-    Examples:
-      tidegate workflow image installed --base registry.example.com/python@sha256:...
-      tidegate workflow image installed --base base-layout --push registry.example.com/tidegate:1
-    """
-    from engine_images.adapters.oci_build import base_at, build_toolchain
-    from engine_images.adapters.oci_layout import OciLayout
-    from engine_images.adapters.oci_read import docker_access
-    from engine_images.adapters.packing import this_platform, toolchain_files
-    from engine_images.oci.reference import ImageReference
-    from tidegate import __version__
-    from tidegate.cli.engine import print_packed
-
-    target, access = ImageReference.parse(push) if push else None, docker_access(insecure=insecure)
-    # Before a registry is asked for anything.
-    files = toolchain_files(installed, whole=whole, extras=tuple(extra or ()))
-    beneath, stored, name = base_at(base, this_platform(), access), OciLayout(layout), f"tidegate:{__version__}"
-    packed = build_toolchain(stored, name=name, base=beneath, files=files)
-    return print_packed(stored, name, packed, target, access)

@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine_images import entrypoint
-from engine_images.adapters.oci_build import base_in_layout, build_image, copy_base
+from engine_images.adapters.oci_build import base_in_layout, build_image, copy_base, put_image, this_platform
 from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_registry import RegistryAccess
-from engine_images.adapters.packing import this_platform
 from engine_images.manifest import EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
-from engine_images.oci.model import CONFIG, MANIFEST, Base, Runtime, canonical, config_of, manifest_of
+from engine_images.oci.model import Base, Descriptor, Runtime
 from engine_images.oci.reference import ImageReference
 from slo.metrics import vllm
 from slo.metrics.model import TARGET
@@ -38,15 +37,35 @@ ROOT = Path(__file__).parents[3]
 
 def with_libraries(base: str, layout: OciLayout, work: Path) -> Base:
     """The base image `LAYOUT:NAME` with the stand-in's libraries on top."""
-    path, name = split_layout(base) or (Path(base), None)
-    below = base_in_layout(path, name, this_platform())
-    copy_base(below, layout)
-    layer = write_layer(layout, "stand-in", _site(work), executable=frozenset())
     runtime = Runtime(entrypoint=(PYTHON,), environment={"PYTHONUNBUFFERED": "1"})
-    config = layout.put(canonical(config_of(below.config, [layer], runtime, below.platform)), CONFIG)
-    image = layout.put(canonical(manifest_of(config, below.layers, [layer], {})), MANIFEST)
-    layout.name(image, "base")
+    append_layer(layout, "base", base_at(base), _site(work), runtime)
     return base_in_layout(layout.root, "base", this_platform())
+
+
+def base_at(named: str) -> Base:
+    """The image `LAYOUT:NAME`."""
+    path, name = split_layout(named) or (Path(named), None)
+    return base_in_layout(path, name, this_platform())
+
+
+def append_layer(
+    layout: OciLayout,
+    name: str,
+    base: Base,
+    files: Files,
+    runtime: Runtime,
+    *,
+    executable: frozenset[str] = frozenset(),
+) -> Descriptor:
+    """An image called `name`: the base with one more layer, of files by their absolute places."""
+    copy_base(base, layout)
+    layers = [write_layer(layout, name, files, executable=executable)] if files else []
+    return put_image(layout, name, base, layers, runtime=runtime)
+
+
+def push(layout: OciLayout, image: Descriptor, target: str) -> str:
+    """Send it in the clear: to a registry of tests, on this machine or next to the cluster."""
+    return push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True)).reference
 
 
 def push_engine(layout: OciLayout, base: Base, *, name: str, version: str, model: Path, target: str) -> str:
@@ -61,8 +80,7 @@ def push_engine(layout: OciLayout, base: Base, *, name: str, version: str, model
             environment={"PYTHONPATH": f"/engine/entrypoint:{SITE}", "PYTHONUNBUFFERED": "1"},
         ),
     )
-    # Pushed in the clear: a registry of tests, on this machine or next to the cluster.
-    return push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True)).reference
+    return push(layout, image, target)
 
 
 def push_server(layout: OciLayout, base: Base, target: str) -> None:
@@ -70,10 +88,7 @@ def push_server(layout: OciLayout, base: Base, target: str) -> None:
     runtime = Runtime(
         entrypoint=(PYTHON, "-m", "standin"), environment={"PYTHONPATH": SITE, "PYTHONUNBUFFERED": "1"}, workdir="/tmp"
     )
-    config = layout.put(canonical(config_of(base.config, [], runtime, base.platform)), CONFIG)
-    image = layout.put(canonical(manifest_of(config, base.layers, [], {})), MANIFEST)
-    layout.name(image, "server")
-    push_image(layout, image, ImageReference.parse(target), lambda _: RegistryAccess(insecure=True))
+    push(layout, append_layer(layout, "server", base, {}, runtime), target)
 
 
 def _site(work: Path) -> dict[str, Path]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +25,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from engine_images import entrypoint
-from engine_images.adapters.oci_build import build_image
+from engine_images.adapters.oci_build import build_image, put_image
 from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
 from engine_images.oci.entrypoint_files import entrypoint_files
-from engine_images.oci.model import (
-    CONFIG,
-    MANIFEST,
-    Base,
-    Descriptor,
-    Platform,
-    Runtime,
-    canonical,
-    config_of,
-    manifest_of,
-)
+from engine_images.oci.model import Base, Descriptor, Platform, Runtime
 from engine_images.signature import SigningKey
 from rollouts.adapters.sockets import free_port
 
@@ -90,15 +80,12 @@ def small_base(root: Path) -> Descriptor:
     return base_with(root, *({f"/base/base-{number}": b"b" * 1000} for number in range(2)))
 
 
-def base_with(root: Path, *layers: Files, executable: Iterable[str] = (), platform: Platform = AMD64) -> Descriptor:
+def base_with(root: Path, *layers: Files, platform: Platform = AMD64) -> Descriptor:
     """An image named `base`, of layers with these files, in the layout `root`."""
     layout = OciLayout(root)
-    made = [write_layer(layout, "base", files, executable=frozenset(executable)) for files in layers]
+    made = [write_layer(layout, "base", files) for files in layers]
     runtime = Runtime(entrypoint=("/bin/sh",), environment={"PATH": "/opt/venv/bin:/usr/bin"})
-    config = layout.put(canonical(config_of({}, made, runtime, platform)), CONFIG)
-    image = layout.put(canonical(manifest_of(config, (), made, {})), MANIFEST)
-    layout.name(image, "base")
-    return image
+    return put_image(layout, "base", Base(platform=platform), made, runtime=runtime)
 
 
 def real_engine(root: Path, *, runtime: Runtime | None = None, **other: object) -> Descriptor:

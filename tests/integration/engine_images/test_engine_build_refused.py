@@ -1,4 +1,4 @@
-"""What keeps `engine build` and `engine base` from beginning is said before anything is downloaded or compiled."""
+"""What keeps `engine build` from beginning is said before anything is downloaded or compiled."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fakes.engines.vllm_home import STOCK
 from fakes.services.http import QuietHandler, answering
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
-from engine_images.adapters.packing import environment_made_here, this_platform
+from engine_images.adapters.oci_build import this_platform
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
-from engine_images.errors import BrokenImage, EnvironmentMissing
+from engine_images.errors import BrokenImage, EnvironmentMissing, RegistryUnavailable
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
 from tidegate.cli import engine as command
-from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.errors import OutsideError
 
 SITE = STOCK.site_packages[0]
 
@@ -78,7 +78,7 @@ def test_an_engine_is_built_where_its_accelerator_is(tmp_path: Path, monkeypatch
 def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, stock_python: Path, other: str) -> None:
     places = ("/usr/bin/gcc", str(stock_python))
     base = system(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
-    with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; `tidegate engine base`"):
+    with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; build the engine in"):
         build(tmp_path, H100, base=base)
 
 
@@ -91,10 +91,13 @@ def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_py
         build(tmp_path, H100, base=system(tmp_path / "os", *places))
 
 
-@pytest.mark.usefixtures("stock_python")
-def test_an_environment_of_somebody_else_is_not_packed() -> None:
-    with pytest.raises(UsageError, match=f"{PYTHON_VARIABLE} names an environment that tidegate did not make"):
-        environment_made_here()
+def test_a_base_without_a_registry_may_have_been_meant_as_a_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for proxy in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+    with pytest.raises(RegistryUnavailable, match=r"^no OCI layout is in bases/python here, and "):
+        build(tmp_path, H100, base="bases/python")
 
 
 def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:

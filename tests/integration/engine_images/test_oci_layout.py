@@ -104,8 +104,8 @@ def test_links_are_read_through(layout: OciLayout, tmp_path: Path) -> None:
     (tmp_path / "blob").write_text("weights")
     (tmp_path / "link").symlink_to(tmp_path / "blob")
 
-    linked = write_layer(layout, "weights", {"/engine/w": tmp_path / "link"}, executable=frozenset())
-    direct = write_layer(layout, "weights", {"/engine/w": tmp_path / "blob"}, executable=frozenset())
+    linked = write_layer(layout, "weights", {"/engine/w": tmp_path / "link"})
+    direct = write_layer(layout, "weights", {"/engine/w": tmp_path / "blob"})
 
     assert linked.descriptor == direct.descriptor
 

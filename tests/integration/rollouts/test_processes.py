@@ -86,6 +86,13 @@ async def test_the_first_exception_of_a_log_is_its_cause_and_a_warning_is_none(t
     await child.stop(grace_seconds=5)
 
 
+async def test_an_argument_that_a_program_does_not_take_is_the_cause_of_its_end(tmp_path: Path) -> None:
+    lines = ["usage: entry.py [-h] [--headless]", "entry.py: error: unrecognized arguments: --max-modl-len=5", "up"]
+    child = await started(f"print({chr(10).join(lines)!r}, flush=True)", tmp_path / "log")
+    assert child.first_error() == "unrecognized arguments: --max-modl-len=5"
+    await child.stop(grace_seconds=5)
+
+
 async def test_the_tail_of_a_log_is_its_end(tmp_path: Path) -> None:
     child = await started("for i in range(100): print(i)\nprint('up')", tmp_path / "log")
     assert child.tail().splitlines()[-2:] == ["99", "up"]

@@ -6,6 +6,7 @@ steps that need them: scipy's statistics by gates, openai by what asks an engine
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,9 +14,8 @@ from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import yaml
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from engine_images.oci.toolchain import PackingList, packed_distributions
 
 LATER = (
     "hera",
@@ -47,6 +47,16 @@ MODULES = [
 """Every command and every use case."""
 OF_AN_EXTRA = "engine_images.adapters.oci_build"
 """All of `MODULES` must load with what `pip install tidegate` brings; this one does not."""
+IN_STEPS = (
+    *("tidegate.approving", "tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
+    *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.mlflow"),
+    *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
+    *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.identities"),
+    *("pipelines.adapters.image_engines", "pipelines.adapters.load.prompts"),
+    *("openai", "scipy.optimize", "scipy.stats", "wordllama"),
+)
+OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
+"""Which distributions bring each module."""
 WITHOUT_EXTRAS = """
 import importlib, sys
 allowed, installed, modules = (line.split() for line in sys.stdin.read().splitlines())
@@ -121,15 +131,31 @@ def loaded_by(words: list[str], names: list[str], *, ends_with: int) -> list[str
 
 def test_core_commands_load_nothing_of_an_extra() -> None:
     requires = {canonicalize_name(each.name): each.requires or [] for each in distributions()}
-    core = packed_distributions(PackingList(extras=(), without=frozenset()), requires)
-    of = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
-    allowed = {module for module, names in of.items() if names & core} | {"tidegate"}
+    core: set[str] = set()
+    left = ["tidegate"]
+    while left:
+        if (name := left.pop()) not in core:
+            core.add(name)
+            needed = map(Requirement, requires[name])
+            left += [canonicalize_name(each.name) for each in needed if not each.marker or each.marker.evaluate()]
+    allowed = {module for module, names in OF.items() if names & core} | {"tidegate"}
     assert not {"openai", "sqlalchemy", "matplotlib", "gevent", "tokenizers", "kubernetes", "uv"} & allowed
-    lines = (" ".join(names) for names in (allowed, of, [*MODULES, OF_AN_EXTRA]))
+    lines = (" ".join(names) for names in (allowed, OF, [*MODULES, OF_AN_EXTRA]))
     command = [sys.executable, "-c", WITHOUT_EXTRAS]
     ended = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == [OF_AN_EXTRA]
+
+
+def test_steps_load_with_what_their_image_has() -> None:
+    lock = (ROOT / "runtime.lock").read_text(encoding="utf-8")
+    packed = {canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)} | {"tidegate"}
+    allowed = {module for module, names in OF.items() if names & packed}
+    assert not {"sqlalchemy", "kubernetes", "matplotlib", "pandas", "locust", "gevent", "uv", "torch"} & allowed
+    lines = (" ".join(names) for names in (allowed, OF, IN_STEPS))
+    command = [sys.executable, "-c", WITHOUT_EXTRAS]
+    ended = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")
 
 
 def test_a_step_in_a_cluster_asks_a_server_with_mlflows_client_alone(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.engines.engine_image import STARTED, new_signing_key, real_engine
+from fakes.engines.engine_image import AMD64, STARTED, new_signing_key, real_engine
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey, BadSignature
 from engine_images.oci.entrypoint_files import entrypoint_files
-from engine_images.oci.model import MANIFEST, Descriptor
+from engine_images.oci.model import MANIFEST, Base, Descriptor
 from engine_images.oci.reading import prove_image
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.signatures import (
@@ -141,18 +141,18 @@ def test_a_good_manifest_with_another_entrypoint_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("runtime", "words"),
+    ("other", "words"),
     [
-        (STARTED.model_copy(update={"entrypoint": ("/bin/sh", "-c", "miner")}), "the first process is"),
-        (STARTED.model_copy(update={"user": "root"}), "the user is root"),
-        (STARTED.model_copy(update={"user": "0:0"}), "the user is 0:0"),
+        ({"runtime": STARTED.model_copy(update={"entrypoint": ("/bin/sh", "-c", "miner")})}, "the first process is"),
+        ({"base": Base(platform=AMD64, config={"config": {"User": "root"}})}, "the user is root"),
+        ({"base": Base(platform=AMD64, config={"config": {"User": "0:0"}})}, "the user is 0:0"),
     ],
 )
 def test_a_good_manifest_with_another_first_process_or_user_is_refused(
-    tmp_path: Path, runtime: object, words: str
+    tmp_path: Path, other: dict[str, object], words: str
 ) -> None:
     with pytest.raises(BadSignature, match=words):
-        prove_image(in_layout(tmp_path, runtime=runtime), KEYS)
+        prove_image(in_layout(tmp_path, **other), KEYS)
 
 
 def test_a_manifest_of_nobody_is_refused(tmp_path: Path) -> None:

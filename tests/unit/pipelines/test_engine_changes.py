@@ -54,9 +54,8 @@ class TestNames:
 
     def test_an_engine_that_nobody_recorded_cannot_be_compared(self) -> None:
         version = a_version(CHAMPION)
-        with pytest.raises(UsageError, match="nobody has recorded which engine serves it") as caught:
+        with pytest.raises(UsageError, match="nobody has recorded which engine serves it"):
             planned_engines(a_spec(), version, version, {CHAMPION: {}})
-        assert "tidegate engine record" in str(caught.value.hint)
 
     def test_another_model_version_keeps_its_number_for_a_name(self) -> None:
         tags = {CHAMPION: {}, CHALLENGER: {}}

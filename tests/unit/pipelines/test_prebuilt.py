@@ -11,7 +11,7 @@ from fakes.clusters.admission import Refusing
 from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
 
-from engine_images.launch import nearest_catalogue
+from engine_images.launch import ends_its_answers
 from pipelines.adapters.engines import engine_provider
 from pipelines.plan.prebuilt import engine_notes, image_launch
 from pipelines.plan.region_objects import rendering
@@ -72,7 +72,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "claim": {"weights": {"claim": "models", "path": "support-llm/{version}"}},
     "image": {"weights": {"path": "/models/support-llm"}},
     "hub": {"weights": {"model": "acme/support-llm", "revision": "v{version}"}},
-    "uncatalogued": {"vllm": {"version": "0.31.2", "args": {"max-num-seqs": 64}}},
+    "older": {"vllm": {"version": "0.31.2", "args": {"max-num-seqs": 64}}},
 }
 
 
@@ -110,7 +110,7 @@ def test_a_vllm_that_ends_its_answers_is_told_to_stop_once_gateways_know() -> No
 
 
 def test_one_that_is_not_known_to_do_so_is_left_alone_for_all_of_the_drain() -> None:
-    spec = pod(spec_of(WAYS["uncatalogued"]))["spec"]
+    spec = pod(spec_of(WAYS["older"]))["spec"]
     assert "--shutdown-timeout" not in spec["containers"][0]["args"]
     assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 120}}}
 
@@ -181,7 +181,6 @@ def test_a_tag_that_is_allowed_is_taken_and_told() -> None:
         ({"weights": {"model": "a/b", "path": "/c"}}, "found a model of the hub next to a folder"),
         ({"weights": {"path": "/c", "secrets": ["x"]}}, "expected nothing: no container brings the files"),
         ({"compile": {"warm": [1, 8]}}, "engine.compile: found more than `mode` with `engine.image`"),
-        ({"vllm": {"version": "0.32.0", "args": {"max-model-length": 1}}}, "did you mean max-model-len?"),
         ({"vllm": {"version": "0.31.2", "args": {"port": 1}}}, "this one follows from the address"),
     ],
 )
@@ -211,12 +210,8 @@ def test_a_plan_says_what_is_given_up() -> None:
     assert others == []
 
 
-def test_a_plan_says_what_the_nearest_catalogue_would_refuse() -> None:
+def test_what_only_vllm_knows_is_passed() -> None:
     spec = spec_of({"vllm": {"version": "0.31.2", "args": {"max-num-seqs": 64, "brand-new": True}}})
-    notes = list(engine_notes(spec))
-    assert any("vLLM 0.31.2 is not catalogued here (0.32.0)" in note for note in notes)
-    (warning,) = [note for note in notes if "brand-new" in note]
-    assert warning.startswith("engine.vllm.args.brand-new: vLLM 0.32.0 would want an argument of vLLM 0.32.0")
     assert "--brand-new" in launch(spec).arguments
 
 
@@ -228,9 +223,11 @@ def test_an_engine_that_is_built_here_is_told_nothing_of_that() -> None:
     assert list(engine_notes(parse_spec(EXAMPLE, Delivery, file="delivery.yaml"))) == []
 
 
-@pytest.mark.parametrize("version", ["0.31.2", "0.99.0", "nightly", "1.0.0rc1"])
-def test_any_version_has_a_nearest_catalogue(version: str) -> None:
-    assert nearest_catalogue(version).vllm == "0.32.0"
+@pytest.mark.parametrize(
+    ("version", "ends"), [("0.31.2", False), ("0.32.1", True), ("1.0.0rc1", True), ("nightly", False)]
+)
+def test_a_vllm_of_which_nothing_is_known_is_not_told_to_end_its_answers(version: str, ends: bool) -> None:
+    assert ends_its_answers(spec_of({"vllm": {"version": version}}).engine.vllm) is ends
 
 
 @pytest.mark.parametrize("way", WAYS)

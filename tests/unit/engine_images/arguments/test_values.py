@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from engine_images.arguments.pinned import Option, OptionKind
 from engine_images.arguments.values import complaint, read_count
 
 
@@ -27,52 +26,35 @@ def test_a_plain_number_is_itself_in_both_spellings(number: int) -> None:
     assert read_count(number) == read_count(str(number)) == number
 
 
-GOOD: list[tuple[Option, JsonValue]] = [
-    (Option(), "text"),
-    (Option(), 7),
-    (Option(kind=OptionKind.FLAG, negatable=True), False),
-    (Option(kind=OptionKind.FLAG), True),
-    (Option(kind=OptionKind.INTEGER), 3),
-    (Option(kind=OptionKind.INTEGER, choices=(8, 16)), 16),
-    (Option(kind=OptionKind.LENGTH), "auto"),
-    (Option(kind=OptionKind.NUMBER), 0.5),
-    (Option(kind=OptionKind.NUMBER), 1),
-    (Option(kind=OptionKind.JSON), ["*"]),
-    (Option(kind=OptionKind.OBJECT, fields=("mode",)), {"mode": 3}),
-    (Option(kind=OptionKind.TEXT_OR_JSON), {"a": 1}),
-    (Option(kind=OptionKind.TEXT_OR_FLAG), True),
-    (Option(many=True), ["a", "b"]),
-    (Option(many=True), "a"),
-]
-
-BAD: list[tuple[Option, JsonValue, str]] = [
-    (Option(), True, "text"),
-    (Option(), ["a"], "text"),
-    (Option(), None, "text"),
-    (Option(kind=OptionKind.FLAG, negatable=True), 1, "true or false"),
-    (Option(kind=OptionKind.FLAG), False, "true, or nothing at all: vLLM cannot be told the opposite"),
-    (Option(kind=OptionKind.INTEGER), True, "a whole number"),
-    (Option(kind=OptionKind.INTEGER), 1.5, "a whole number"),
-    (Option(kind=OptionKind.INTEGER), "3", "a whole number"),
-    (Option(kind=OptionKind.INTEGER, choices=(8, 16)), 9, "one of 8, 16"),
-    (Option(choices=("fcfs", "priority")), "fcfz", "fcfs (the nearest choice)"),
-    (Option(kind=OptionKind.NUMBER), "0.5", "a number"),
-    (Option(kind=OptionKind.OBJECT), '{"mode": 3}', "a mapping"),
-    (
-        Option(kind=OptionKind.OBJECT, fields=("mode",)),
-        {"mod": 3},
-        "only keys that vLLM knows: mod is none, did you mean mode?",
-    ),
-    (Option(many=True), ["a", 1.5, True], "a list of: text"),
-    (Option(many=True), ["a", "--port=1"], "a list of: no text that begins with a dash"),
-]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max-model-len", "auto"),
+        ("kv-cache-memory-bytes", "2G"),
+        ("gpu-memory-utilization", 1),
+        ("enable-lora", False),
+        ("speculative-config", {"method": "ngram"}),
+        ("dtype", "half"),
+        ("anything-else", ["*"]),
+    ],
+)
+def test_an_argument_takes_what_it_is_for(name: str, value: JsonValue) -> None:
+    assert complaint(name, value) is None
 
 
-@pytest.mark.parametrize(("option", "value"), GOOD)
-def test_an_option_takes_what_it_is_for(option: Option, value: JsonValue) -> None:
-    assert complaint(option, value) is None
-
-
-@pytest.mark.parametrize(("option", "value", "expected"), BAD)
-def test_an_option_says_what_it_would_take_instead(option: Option, value: JsonValue, expected: str) -> None:
-    assert complaint(option, value) == expected
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("max-num-seqs", True, "a whole number"),
+        ("max-num-seqs", "3", "a whole number"),
+        ("max-model-len", "long", "a whole number, one such as 8k (8000) or 8K (8192), or auto"),
+        ("gpu-memory-utilization", "0.5", "a number"),
+        ("enable-lora", 1, "true or false"),
+        ("compilation-config", '{"mode": 3}', "a mapping"),
+        ("dtype", "bfloat61", "one of auto, bfloat16, float, float16, float32, half"),
+        ("quantization", ["fp8"], "text"),
+        ("anything-else", None, "a value, or no such line"),
+    ],
+)
+def test_an_argument_says_what_it_would_take_instead(name: str, value: JsonValue, expected: str) -> None:
+    assert complaint(name, value) == expected

@@ -105,24 +105,10 @@ def _with_stray() -> dict[str, tuple[Tensor, ...]]:
     return {"model.safetensors": tuple(tensors_of(LLAMA_8B)), "stray.safetensors": stray}
 
 
-@pytest.mark.parametrize(
-    ("architectures", "told"),
-    [
-        (
-            ["LamaForCausalLM"],
-            "LamaForCausalLM; expected an architecture that vLLM 0.32.0 has, such as LlamaForCausalLM",
-        ),
-        (
-            ["MptForCausalLM"],
-            "MptForCausalLM; expected an architecture of vLLM 0.32.0; 0.28.0 was the last to have it",
-        ),
-        (["BertModel"], "BertModel, which vLLM 0.32.0 uses to pool; expected one that it uses to generate"),
-        ([], "[]; expected the name of the model's class"),
-        (None, "None; expected the name of the model's class"),
-    ],
-)
-def test_an_architecture_that_vllm_does_not_have_is_refused(architectures: object, told: str) -> None:
-    assert found(version(LLAMA_8B | {"architectures": architectures})) == [f"config.json architectures: found {told}"]
+@pytest.mark.parametrize("architectures", [[], None])
+def test_a_version_without_the_name_of_its_class_is_refused(architectures: object) -> None:
+    told = f"config.json architectures: found {architectures}; expected the name of the model's class"
+    assert found(version(LLAMA_8B | {"architectures": architectures})) == [told]
 
 
 def test_an_answer_longer_than_the_positions_is_refused() -> None:
@@ -157,17 +143,13 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
 
 
 def test_unknown_and_doubled_quantization_is_refused() -> None:
-    quantized = {"quantization_config": {"quant_method": "bitsandbytes"}}
-    assert found(version(LLAMA_8B | quantized)) == [
-        "config.json quantization_config: found the method bitsandbytes; expected one that vLLM 0.32.0 has"
-    ]
     assert found(version(LLAMA_8B | {"quantization_config": {"quant_method": "awq"}}), quantization="fp8") == [
         "engine.vllm.args.quantization: found fp8 for weights that are stored as awq; "
         "expected nothing: the version says it itself"
     ]
-    assert found(version(), quantization="fp_8") == ["engine.vllm.args.quantization: found fp_8; expected fp8"]
-    (told,) = found(version(), quantization="awq")
-    assert told.split("; ")[0] == "engine.vllm.args.quantization: found awq for weights that are not quantized so"
+    for asked in ("awq", "fp_8"):
+        (told,) = found(version(), quantization=asked)
+        assert told.startswith(f"engine.vllm.args.quantization: found {asked} for weights that are not quantized so; ")
 
 
 def test_a_model_that_cannot_be_cut_so_is_told_how_it_can() -> None:
@@ -255,9 +237,7 @@ def test_an_adapter_of_too_high_a_rank_is_refused() -> None:
 
 
 def test_all_obstacles_are_told_at_once() -> None:
-    broken = version(
-        LLAMA_70B | {"architectures": ["NoSuchModel"]}, sizes=without("tokenizer.json"), pickles=("training_args.bin",)
-    )
+    broken = version(LLAMA_70B | {"architectures": []}, sizes=without("tokenizer.json"), pickles=("training_args.bin",))
     assert [line.split(":")[0] for line in found(broken)] == [
         "training_args.bin",
         "tokenizer.json",
