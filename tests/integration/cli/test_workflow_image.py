@@ -60,12 +60,6 @@ def test_it_is_built_and_pushed_without_a_daemon(tidegate: Tidegate, installed: 
     assert json.loads(shown.stdout)["config"]["Entrypoint"] == ["tidegate"]
 
 
-def test_a_folder_without_tidegate_is_refused(tidegate: Tidegate, installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    said = tidegate("workflow", "image", "other", "--base", "base:base")
-    assert (said.code, "tidegate is not in that folder" in said.err) == (2, True)
-
-
 def test_a_bucket_that_steps_read_is_an_extra_to_pack(tidegate: Tidegate, installed: Path, tmp_path: Path) -> None:
     def packed(*extras: str) -> set[str]:
         options = [word for extra in extras for word in ("--extra", extra)]
