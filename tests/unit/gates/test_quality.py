@@ -125,6 +125,13 @@ def test_the_chance_is_that_of_every_way_to_swap_answers(drops: list[float]) -> 
 
 
 @pytest.mark.long
+def test_the_same_scores_give_the_same_verdict() -> None:
+    rng = np.random.default_rng(3)
+    canary, stable = rng.uniform(0, 0.9, 60).tolist(), rng.uniform(0.1, 1, 60).tolist()
+    assert judged(canary, stable) == judged(canary, stable)
+
+
+@pytest.mark.long
 def test_a_version_that_is_as_good_is_seldom_taken_back() -> None:
     """Both answer each prompt alike often; at most one set in a hundred may look worse enough."""
     rng = np.random.default_rng(8)

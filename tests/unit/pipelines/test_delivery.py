@@ -74,6 +74,14 @@ async def test_a_mirror_that_never_arrives_cannot_pass(world: World) -> None:
     assert "no requests of the canary" in result.reason or "0 copies of" in result.reason
 
 
+async def test_evidence_that_is_gone_for_good_ends_it_with_exit_4(world: World) -> None:
+    world.when("canary@eu-west-1/10", "started", lambda: setattr(world.evidence, "gone", True))
+    result = await world.deliver()
+    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
+    assert "Prometheus is not there" in result.reason
+    assert world.stable_versions() == NOWHERE
+
+
 async def test_a_canary_that_dies_takes_it_back_with_its_last_words(world: World) -> None:
     world.when("canary@eu-west-1/50", "started", lambda: world.fleets["eu-west-1"].kill(CHALLENGER, last_words="OOM"))
     result = await world.deliver()
