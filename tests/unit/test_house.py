@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 18736,
     "slo": 4376,
     "tidegate": 11772,
-    "tests": 83641,
+    "tests": 81806,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -104,19 +104,3 @@ def test_a_version_that_is_not_the_champion_is_refused(there: Clusters, tidegate
     assert said.code == 2
     assert f"--version: found 2; models:/{name}@champion is version 1" in said.err
     assert not [call for call in there.servers.api(REGION).calls if call.verb in WRITES]
-
-
-def test_what_is_in_the_way_is_told_and_nothing_written(there: Clusters, tidegate: Tidegate, tmp_path: Path) -> None:
-    spec = yaml.safe_load((tmp_path / "delivery.yaml").read_text())
-    spec["fleet"]["replicas"] = 2
-    (tmp_path / "delivery.yaml").write_text(yaml.safe_dump(spec))
-    said = tidegate(*ADOPT)
-    assert said.code == 2
-    assert "it has 4 pods, and the spec wants 2: set `fleet.replicas`" in said.err
-    assert not [call for call in there.servers.api(REGION).calls if call.verb in WRITES]
-
-
-def test_objects_of_others_name_the_command(there: Clusters, tidegate: Tidegate) -> None:
-    said = tidegate("deliver", "delivery.yaml")
-    assert said.code == 2
-    assert "take them over with `tidegate rollout adopt`" in said.err

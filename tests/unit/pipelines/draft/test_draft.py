@@ -214,10 +214,3 @@ async def test_what_becomes_of_the_traffic_router_is_said_for_who_adopts_and_who
     draft = draft_delivery(lead, adopting=adopting)
     notes = [each for each in draft.notes if each.subject == "traffic router"]
     assert [str(said) in each.action for each in notes] == ([True] if said else [])
-
-
-async def test_the_next_steps_name_the_file_and_todays_way_to_move_users() -> None:
-    lead = await surveyed("helm_rollout")
-    steps = list(next_steps(draft_delivery(lead), lead, Path("d.yaml")))
-    assert "tidegate doctor d.yaml" in [each.command for each in steps]
-    assert "take its host from HTTPRoute support-llm" in steps[-1].what

@@ -11,7 +11,7 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
 from rollouts.kube.resources import GATEWAYS, NODES, ROLLOUTS
-from rollouts.survey import Router, ServingSurvey, survey
+from rollouts.survey import ServingSurvey, survey
 from tidegate.core.errors import UsageError
 
 pytestmark = pytest.mark.long
@@ -47,34 +47,12 @@ async def test_a_rollout_of_a_chart() -> None:
     assert {"Rollout support-llm", "Service support-llm-stable", "HTTPRoute support-llm"} <= found.taken
 
 
-async def test_a_route_of_another_namespace_and_keda() -> None:
-    found = await look(Api(existing("scaled")), "scaled")
-    assert (found.traffic.router, found.traffic.gateway_namespace) == (Router.HTTP_ROUTE, "gateways")
-    assert found.traffic.entry == "http://coder.example.com:8080"
-    assert found.scaler
-    assert (found.scaler.kind, found.scaler.min_replicas, found.scaler.max_replicas) == ("ScaledObject", 2, 9)
-    assert (found.unavailable, found.prometheus[0].asked_by) == (2, "keda")
-
-
-async def test_istio_and_an_ingress() -> None:
-    istio = await look(Api(existing("istio")), "istio")
-    assert (istio.traffic.router, istio.traffic.gateway) == (Router.VIRTUAL_SERVICE, "public")
-    assert istio.traffic.gateway_namespace == "istio-ingress"
-    ingress = await look(Api(existing("sidecars")), "sidecars")
-    assert (ingress.traffic.router, ingress.traffic.entry) == (Router.INGRESS, "https://chat.example.com")
-
-
 async def test_the_container_with_vllm_serves_unless_another_is_named() -> None:
     api = Api(existing("sidecars"))
     assert (await look(api, "sidecars")).pod.engine.name == "vllm"
     assert (await look(api, "sidecars", container="logs")).pod.engine.name == "logs"
     with pytest.raises(UsageError, match="--container: found 'web'; expected one of logs, vllm"):
         await look(api, "sidecars", container="web")
-
-
-async def test_a_rollout_that_borrows_a_deployments_pods() -> None:
-    found = await look(Api(existing("workload_ref")), "workload_ref")
-    assert found.pod.engine.image == "registry.example.com/team/vllm:nightly"
 
 
 async def test_what_may_not_be_read_is_named_and_the_rest_is_told() -> None:
