@@ -70,13 +70,6 @@ def test_a_dry_run_makes_nothing(tidegate: Tidegate, delivery: Path, tmp_path: P
     assert not (tmp_path / "fresh").exists()
 
 
-def test_the_champion_is_not_delivered_again(tidegate: Tidegate, registered: Path, name: str) -> None:
-    for words in (["deliver"], ["deliver", "--dry-run"]):
-        said = tidegate(*words, "delivery.yaml", "--version", "1")
-        assert (said.code, said.out) == (2, "")
-        assert f"models:/{name}/1 is the champion, and nobody has recorded which engine serves it" in said.err
-
-
 def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registered: Path, state: Path) -> None:
     uri = embedded_uri(state)
     plan = plan_for(read_delivery(registered), registered.parent, MlflowRegistry(uri))
@@ -176,18 +169,6 @@ def test_without_a_fleet_there_is_nothing_to_roll_back(tidegate: Tidegate, deliv
 def test_stopping_a_fleet_that_is_not_there_is_no_error(tidegate: Tidegate) -> None:
     said = tidegate("fleet", "down")
     assert (said.code, said.out) == (0, "no fleet runs here\n")
-
-
-@pytest.mark.parametrize("command", ["deliver", "rollback", "fleet up"])
-def test_a_wrong_spec_stops_a_command_before_it_does_anything(
-    tidegate: Tidegate, delivery: Path, tmp_path: Path, command: str
-) -> None:
-    delivery.write_text(delivery.read_text().replace("kind: Delivery", "kind: Pipeline"))
-    there = set(tmp_path.iterdir())
-    said = tidegate(*command.split(), "delivery.yaml", "--state", str(tmp_path / "fresh"))
-    assert (said.code, said.out) == (2, "")
-    assert said.err == "delivery.yaml:4: kind: found 'Pipeline'; expected 'Delivery'\n"
-    assert set(tmp_path.iterdir()) == there
 
 
 def test_a_wrong_address_for_metrics_stops_a_delivery_before_it_does_anything(

@@ -73,14 +73,6 @@ def test_a_plan_and_a_dry_run_say_what_a_delivery_refuses(
     mark_images(registry, name)
 
 
-@pytest.mark.long
-def test_a_dry_run_says_that_a_region_is_away(tidegate: Tidegate, servers: FakeServers) -> None:
-    servers.vanish("us-east-1")
-    told = tidegate("deliver", "delivery.yaml", "--dry-run")
-    assert told.code == 4
-    assert f"`deliver` would not begin: {servers.urls['us-east-1']} cannot be reached" in told.out
-
-
 @pytest.mark.slow(reason="a process for each command; a region that is away is waited for")
 def test_a_delivery_to_clusters_and_back(
     tidegate: Tidegate, servers: FakeServers, heard: Posted, name: str, page: Path
@@ -117,16 +109,6 @@ def test_a_plan_names_what_others_have_there_as_data_too(tidegate: Tidegate, ser
     assert said.code == 2
     (there,) = said.json["foreign_objects"].items()
     assert (there[0], {each["kind"] for each in there[1]}) == ("us-east-1", {"Rollout", "Service", "HTTPRoute"})
-
-
-@pytest.mark.slow(reason="a process for each command; a region that is away is waited for")
-def test_a_region_that_is_away_does_not_hide_the_others(tidegate: Tidegate, servers: FakeServers) -> None:
-    servers.vanish("us-east-1")
-    said = tidegate("status", "delivery.yaml")
-    assert said.code == 4
-    told = said.out.splitlines()
-    assert told[1] == "eu-west-1: empty, empty, at https://llm.example"
-    assert told[2].startswith("us-east-1: cannot be seen: ")
 
 
 def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_anything_is_opened(

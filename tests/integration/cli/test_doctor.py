@@ -117,8 +117,3 @@ def test_regions_that_are_well_a_finding_in_one_and_one_that_is_away(
     assert said.code == 4
     assert "us-east-1: 1 error\n" in said.out
     assert "eu-west-1: https://127.0.0.1:" in said.out
-
-
-def test_a_fleet_on_this_machine_has_no_cluster(tidegate: Tidegate) -> None:
-    said = tidegate("doctor", str(EXAMPLE.parents[1] / "demo/delivery.yaml"))
-    assert (said.code, "set `fleet.kind: argo`" in said.err) == (2, True)

@@ -107,16 +107,6 @@ def test_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Pa
     )
 
 
-def test_a_path_without_a_layout_is_one_line(tidegate: Tidegate) -> None:
-    said = tidegate("engine", "show", "./nowhere:7")
-
-    assert (said.code, said.err) == (
-        2,
-        "tidegate: ./nowhere is no OCI layout: it has no file `oci-layout`;"
-        " name the folder that `tidegate engine build --layout` wrote\n",
-    )
-
-
 def test_push_says_the_digest_and_how_each_layer_went(
     tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None, key: Path
 ) -> None:

@@ -57,31 +57,6 @@ def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path
     assert case is not None and "that it is worse than allowed" in str(case.get("message"))
 
 
-def test_a_small_set_that_is_known_ends_the_comparison_and_the_wrong_answers_are_named(
-    tidegate: Tidegate, tmp_path: Path
-) -> None:
-    golden = tmp_path / "golden.jsonl"
-    prompts = [f"how long is {'x' * number}" for number in range(1, 13)]
-    golden.write_text("".join(json.dumps({"prompt": each, "expected": right(each)}) + "\n" for each in prompts))
-
-    def mostly_wrong(prompt: str) -> str:
-        return right(prompt) if prompt in prompts[:4] else "no idea"
-
-    with endpoint_server(right) as stable, endpoint_server(mostly_wrong) as canary:
-        ends = [golden, "--stable", stable.url, "--canary", canary.url]
-        said = tidegate("gate", "compare", *ends)
-        asked = len(stable.asked)
-        data = tidegate("gate", "compare", *ends, "-o", "json").json
-        few = tmp_path / "few.jsonl"
-        few.write_text("".join(golden.read_text().splitlines(keepends=True)[:8]))
-        small = tidegate("gate", "compare", few, *ends[1:])
-    assert (said.code, asked < 30) == (1, True), said.err
-    assert "prompts whose scores differ:\n0.00 instead of 1.00  how long is xxxxx" in said.out
-    assert {each["prompt"] for each in data["differing"]} <= set(prompts[4:])
-    assert small.code == 2
-    assert "found 8 prompts; gate quality needs 10 (min_prompts); add 2" in small.err
-
-
 def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
     tidegate: Tidegate, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

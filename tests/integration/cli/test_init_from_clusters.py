@@ -45,12 +45,6 @@ def test_a_draft_is_written_told_and_read_by_every_command(
     assert "secrets" not in {call.plural for call in clusters.api(CONTEXTS[0]).calls}
 
 
-def test_what_it_writes_renders_for_its_region(clusters: FakeServers, tidegate: Tidegate) -> None:
-    assert tidegate(*FROM).code == 0
-    said = tidegate("rollout", "render", "delivery.yaml", "--region", "eu-west-1", "--version", "7")
-    assert (said.code, "kind: Rollout" in said.out, "kind: HTTPRoute" in said.out) == (0, True, True)
-
-
 def test_another_container_as_data_to_another_file(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
     words = ("--context", "stage", "--namespace", NAMESPACE, "--container", "vllm", "--name", "talk", "-o", "json")
     said = tidegate("init", "new/spec.yaml", "--from-rollout", "chat", *words)
@@ -89,14 +83,4 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(
 ) -> None:
     said, (code, message) = tidegate("init", *words), answer
     assert (said.code, message in said.err, said.err.count("\n")) == (code, True, 1), said.err
-    assert not (tmp_path / "delivery.yaml").exists()
-
-
-@pytest.mark.long
-def test_a_cluster_that_is_away_is_4_and_writes_nothing(
-    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
-) -> None:
-    clusters.vanish(CONTEXTS[0])
-    said = tidegate(*FROM)
-    assert (said.code, "cannot be reached" in said.err) == (4, True)
     assert not (tmp_path / "delivery.yaml").exists()

@@ -100,17 +100,6 @@ def test_where_others_have_our_names_nothing_is_taken_back_and_nobody_is_said_to
         assert writes(found) == []
 
 
-def test_a_wave_that_was_promoted_goes_back_to_what_the_others_serve(spec: Path, there: Clusters) -> None:
-    """The ledger is away; what eu-west-1 keeps as its way back is what us-east-1 serves still."""
-    region = there.region("eu-west-1")
-    there.try_out("2", 50)
-    there.servers.run(region.fleet.promote())
-    assert there.versions() == ["2", "1"]
-    said = rollback(spec, there)
-    assert (said.returncode, there.versions()) == (0, ["1", "1"]), said.stderr
-    assert there.splits() == [(0, 0), (0, 0)]
-
-
 @pytest.mark.long
 def test_further_back_has_to_be_said_confirmed_and_where_it_is_cold_started(
     spec: Path, there: Clusters, mute: str

@@ -53,14 +53,6 @@ def test_a_delivery_names_its_version(tidegate: Tidegate, registered: Path) -> N
     assert said.json["version"] == "2"
 
 
-def test_a_step_needs_a_fleet_that_stays(tidegate: Tidegate, opened: str) -> None:
-    for step in (["build"], ["step", "build"]):
-        said = tidegate("stage", *step, "--delivery", opened)
-        assert (said.code, said.err) == (
-            2, "tidegate: no fleet runs here; start it with `tidegate fleet up --detach`\n",
-        )  # fmt: skip
-
-
 def test_a_step_that_is_not_there_is_told_next_to_those_that_are(tidegate: Tidegate, opened: str) -> None:
     for step, complaint in (
         ("canary@mars/10", "`canary@mars/10` is no step of this delivery; one of: canary@eu-west-1/50,"),

@@ -91,10 +91,6 @@ def test_submit_without_a_template_says_what_brings_it(tidegate: Tidegate, hub: 
     assert hub.workflows() == []
 
 
-def test_submit_wants_a_number(tidegate: Tidegate, hub: Hub) -> None:
-    assert tidegate("workflow", "submit", SPEC, "--version", "challenger").code == 2
-
-
 def test_a_spec_without_a_workflow_says_so(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("rollout", "render", str(delivery), "--as", "workflow")
     assert (said.code, "has no `workflow`" in said.err) == (2, True)

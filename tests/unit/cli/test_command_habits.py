@@ -34,14 +34,6 @@ def groups() -> list[str]:
     return [name for name, command in root().commands.items() if hasattr(command, "commands")]
 
 
-def leaves() -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for name, command in root().commands.items():
-        inner = getattr(command, "commands", None)
-        found += [(name, verb) for verb in inner] if inner else [(name,)]
-    return found
-
-
 NOISY = ["completion", "bash"]
 
 
@@ -66,12 +58,6 @@ def logs() -> Iterator[None]:
     yield
     logger.handlers[:] = before
     logger.setLevel(level)
-
-
-def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert main(["-q", "--version"]) == 0
-    assert capsys.readouterr().out == f"tidegate {__version__}\n" * 2
 
 
 def test_commands_that_are_made_one_by_one_are_those_that_are_made_together() -> None:
@@ -120,12 +106,6 @@ def test_the_top_help_is_in_sections_and_cuts_nothing_in_eighty_columns(
         (line,) = (line for line in lines if line.startswith(f"  {name} "))
         assert line.endswith(".")
     assert not any(line.startswith("  stage ") for line in lines)
-
-
-@pytest.mark.parametrize("name", ["schema", "stage"])
-def test_what_machines_call_works_though_the_top_help_leaves_it_out(name: str) -> None:
-    assert name in root().commands
-    assert name not in {each for names in SECTIONS.values() for each in names}
 
 
 @pytest.mark.parametrize("arguments", [["-q", *NOISY], [*NOISY, "-q"], ["--quiet", *NOISY, "--debug"]])
@@ -198,13 +178,6 @@ def test_a_format_that_a_command_does_not_print_is_refused_before_it_begins(
         "tidegate: -o: found junit; `tidegate model list` prints text, json, yaml, name\n"
     )
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("words", leaves(), ids=" ".join)
-def test_o_is_the_format_wherever_a_command_prints_data(words: tuple[str, ...]) -> None:
-    command = root().commands[words[0]]
-    command = command.commands[words[1]] if len(words) > 1 else command
-    assert not command.formats or command.formats[0] is Output.TEXT
 
 
 def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.specs import read_delivery
 from pipelines.adapters.stores import mlflow_addresses
 from pipelines.adapters.this_machine import start_users
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from tidegate.cli import main
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 
 NO_PROMPTS = """\
 apiVersion: tidegate/v1
@@ -34,42 +32,9 @@ class NoHost:
         raise AssertionError("no user may be sent before the prompts are known")
 
 
-@pytest.fixture
-def started(tmp_path: Path) -> Path:
-    """The folder that `tidegate init` filled."""
-    assert main(["init", str(tmp_path)]) == 0
-    return tmp_path
-
-
 def test_without_a_registry_of_its_own_a_team_gets_one_in_the_state_folder(tmp_path: Path) -> None:
     assert mlflow_addresses(tmp_path, None).tracking == f"sqlite:///{tmp_path}/mlflow.db"
     assert mlflow_addresses(tmp_path, "http://mlflow:5000").tracking == "http://mlflow:5000"
-
-
-def test_versions_may_be_in_another_store_than_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not mlflow_addresses(tmp_path, "http://mlflow:5000").are_two
-    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://ann:s3cret@versions:5000")
-    at = mlflow_addresses(tmp_path, "http://mlflow:5000")
-    assert (at.tracking, at.registry) == ("http://mlflow:5000", "http://ann:s3cret@versions:5000")
-    said = "MLflow: runs and artifacts in http://mlflow:5000, model versions in http://versions:5000"
-    assert str(at) == said
-
-
-def test_a_golden_set_that_is_wrong_is_told_when_the_spec_is_read(started: Path) -> None:
-    with (started / "golden.jsonl").open("a") as file:
-        file.write('{"prompt": "What?"}\n')
-    with pytest.raises(SpecError) as caught:
-        read_delivery(started / "delivery.yaml")
-    (problem,) = caught.value.problems
-    assert (Path(problem.file).name, problem.path, problem.found) == ("golden.jsonl", "expected", "nothing")
-
-
-def test_prompts_that_are_missing_are_told_when_the_spec_is_read(started: Path) -> None:
-    (started / "prompts.txt").unlink()
-    with pytest.raises(
-        SpecError, match=r"traffic.prompts: found prompts.txt: no such file; expected the path of a file"
-    ):
-        read_delivery(started / "delivery.yaml")
 
 
 def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:

@@ -99,14 +99,6 @@ def test_what_cannot_be_asked_is_a_usage_error(
     assert err.removeprefix("tidegate: ").startswith(problem)
 
 
-ARMS = ["--region", "eu-west-1", "--stable", "6", "--canary", "7"]
-
-
-def test_a_prometheus_that_is_not_there_is_outside(capsys: pytest.CaptureFixture[str], gates: str) -> None:
-    assert main(["gate", "check", gates, "--prometheus", "http://127.0.0.1:9", *ARMS]) == 4
-    assert "Prometheus at http://127.0.0.1:9 does not answer" in capsys.readouterr().err
-
-
 def test_gates_of_a_delivery_that_need_more_than_evidence_are_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

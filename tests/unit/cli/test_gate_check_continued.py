@@ -14,11 +14,9 @@ from gates.model import ArmKey, GateOutcome
 from gates.reports.check_report import CheckReport
 from gates.reports.gate_file import GateFile
 from gates.sessions.continued import continued
-from gates.sessions.model import SessionKey, SessionLimits
-from gates.sessions.registry import Sessions, SessionTerms
 from gates.transcript import BatchLine, read, replay
 from tidegate.cli import main
-from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.testing import FakeClock, FakeEvidence
 
@@ -90,20 +88,6 @@ def test_however_often_it_is_called_it_judges_the_same_batches(tmp_path: Path, e
             assert replay(read(lines, file=str(each.file))) == []
 
 
-def test_calls_say_what_one_session_of_the_server_says(tmp_path: Path) -> None:
-    calls, server = Calls(tmp_path / "calls"), Calls(tmp_path / "server")
-    limits = SessionLimits(within=timedelta(hours=1))
-    terms = SessionTerms(parse_spec(GATES, GateFile, file="gates.yaml").terms(counted_by="proxy"), LOOK)
-    sessions = Sessions(terms, server.evidence, tmp_path / "sessions", server.clock, limits=limits)
-    key = SessionKey(name="support-llm", stable="6", canary="7", region="eu")
-    said = sessions.ask(key)
-    for _ in range(4):
-        server.clock.elapsed += 60
-        said = sessions.ask(key)
-    report = calls.called_every(60, 240, within=timedelta(hours=1))
-    assert (report.verdicts, report.batches, report.until) == (said.verdicts, said.batches, said.until)
-
-
 def test_a_second_call_in_the_same_window_changes_nothing(calls: Calls) -> None:
     first = calls.called_every(60, 120)
     kept, windows = calls.file.read_bytes(), len(calls.evidence.windows)
@@ -111,13 +95,6 @@ def test_a_second_call_in_the_same_window_changes_nothing(calls: Calls) -> None:
     assert [calls.call() for _ in range(2)] == [first] * 2
     assert calls.file.read_bytes() == kept
     assert len(calls.evidence.windows) == windows
-
-
-def test_windows_touch_and_none_is_read_twice(calls: Calls) -> None:
-    calls.called_every(3, 60)
-    windows = calls.evidence.windows
-    assert len(windows) == 6
-    assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
 
 
 def test_the_first_call_begins_in_the_past_and_later_ones_go_on(calls: Calls) -> None:
@@ -197,31 +174,6 @@ def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
     calls.file.write_text("".join([*lines[:3], "{}\n", *lines[4:]]))
     with pytest.raises(SpecError, match=r"canary-7.jsonl:4"):
         calls.call()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cut", [1, 40])
-def test_a_line_that_was_torn_with_its_process_is_read_again(calls: Calls, tmp_path: Path, cut: int) -> None:
-    whole = Calls(tmp_path / "whole").called_every(60, 240)
-    calls.called_every(60, 120)
-    calls.file.write_bytes(calls.file.read_bytes()[:-cut])
-    for _ in range(2):
-        calls.clock.elapsed += 60
-        report = calls.call()
-    assert report == whole
-
-
-@pytest.mark.long
-def test_what_was_read_before_prometheus_went_away_is_not_lost(calls: Calls, tmp_path: Path) -> None:
-    whole = Calls(tmp_path / "whole").called_every(60, 240)
-    calls.called_every(60, 120)
-    calls.evidence.gone = True
-    calls.clock.elapsed += 60
-    with pytest.raises(OutsideError):
-        calls.call()
-    calls.evidence.gone = False
-    calls.clock.elapsed += 60
-    assert calls.call() == whole
 
 
 def test_options_that_need_a_state_or_a_prometheus_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

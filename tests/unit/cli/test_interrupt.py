@@ -59,22 +59,6 @@ async def test_a_second_signal_does_not_stop_what_takes_regions_back(caplog: pyt
     assert "".join(f"{line}\n" for line in caplog.messages) == HEARD + 2 * PATIENCE
 
 
-async def test_only_the_task_that_delivers_is_cancelled() -> None:
-    async def other() -> str:
-        await asyncio.sleep(0.05)
-        return "untouched"
-
-    async def work() -> None:
-        async with cancelled_by_signals():
-            send(signal.SIGINT)
-            await asyncio.Event().wait()
-
-    other = asyncio.create_task(other())
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(work())
-    assert await other == "untouched"
-
-
 async def test_afterwards_signals_mean_what_they_meant_before() -> None:
     async with cancelled_by_signals():
         pass

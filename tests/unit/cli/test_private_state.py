@@ -37,10 +37,6 @@ def test_a_folder_that_others_may_read_is_closed_and_so_is_what_comes_into_it(tm
     ]
 
 
-def test_a_folder_that_is_not_there_is_nobodys(tmp_path: Path) -> None:
-    assert kept_private(tmp_path / "nowhere") == tmp_path / "nowhere"
-
-
 def test_another_users_folder_is_refused_and_roots_is_not() -> None:
     with pytest.raises(Refused, match=r"belongs to user 4711, who could change .* --state"):
         require_own(Path("state"), owner=4711, user=4712)

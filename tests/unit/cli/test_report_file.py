@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.delivery.records import bad_answers, delivered, users
+from fakes.delivery.records import delivered, users
 from fakes.delivery.world import a_spec
 
 from pipelines.events.listeners import EventFile
@@ -25,17 +25,6 @@ def events(state: StateFolder) -> EventFile:
     for event in delivered():
         file.on_event(event)
     return file
-
-
-@pytest.mark.long
-def test_several_deliveries_are_one_page_in_their_order(state: StateFolder, events: EventFile, tmp_path: Path) -> None:
-    second = EventFile(state.delivery("8") / "events.jsonl")
-    for event in bad_answers():
-        second.on_event(event)
-    write_report(a_spec(), state, [("7", events), ("8", second)], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    assert "<title>support-llm: 2 deliveries</title>" in page
-    assert page.index("support-llm 2 is in production") < page.index("support-llm 3 was taken back")
 
 
 def test_a_delivery_has_its_page_and_what_users_saw_meanwhile_is_drawn(

@@ -48,13 +48,6 @@ def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="tidegate")
 
 
-async def test_a_warm_previous_takes_over_without_a_start(fleet: FakeFleet) -> None:
-    started = len(fleet.engines.started)
-    await back(fleet, "1")
-    assert len(fleet.engines.started) == started
-    assert fleet.engines.running() == ["1"]
-
-
 async def test_a_region_that_serves_it_already_only_loses_its_trial(fleet: FakeFleet) -> None:
     await fleet.deploy(an_engine("3"))
     await fleet.shift(50)
@@ -88,16 +81,6 @@ async def test_one_that_does_not_start_leaves_users_where_they_are(fleet: FakeFl
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
-
-
-async def test_users_go_back_to_whatever_is_stable_and_nothing_else_changes(fleet: FakeFleet) -> None:
-    await fleet.deploy(an_engine("3"))
-    await fleet.shift(50)
-    for _ in range(2):
-        (state,) = (await rollback_of(fleet).now()).values()
-        assert not isinstance(state, Exception)
-        assert state.stable
-        assert (state.stable.version, state.canary, state.weight) == ("2", None, 0)
 
 
 async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,6 @@ from tidegate.cli.views.status import (
     _region_line,
     _taken_away_line,
     carrier_line,
-    history_data,
     history_lines,
     other_version_lines,
     status_data,
@@ -100,31 +99,29 @@ def test_a_delivery_runs_is_over_or_died(last: DeliverySummary | None, alive: bo
     assert _delivery_line(last, alive=alive) == line
 
 
-def test_a_region_without_engines_is_empty() -> None:
-    assert _region_line(a_region(phase=RegionPhase.EMPTY)) == "eu-west-1: empty, empty, at http://127.0.0.1:8080"
-
-
-def test_a_steady_region_names_what_serves_and_what_is_warm() -> None:
-    state = a_region(stable=an_arm(Role.STABLE, "3"), previous=an_arm(Role.PREVIOUS, "2"))
-    assert _region_line(state) == "eu-west-1: steady, stable 3, previous 2, at http://127.0.0.1:8080"
-
-
-def test_a_trial_says_how_many_users_are_on_it() -> None:
-    state = a_region(
-        phase=RegionPhase.TRIAL, stable=an_arm(Role.STABLE, "2"), canary=an_arm(Role.CANARY, "3"), weight=10, mirror=100
-    )
-    assert _region_line(state) == (
-        "eu-west-1: trial, stable 2, canary 3, 10 % on the canary, 100 % mirrored, at http://127.0.0.1:8080"
-    )
-
-
-def test_an_engine_that_is_down_is_marked_and_the_problem_comes_last() -> None:
-    state = a_region(
-        phase=RegionPhase.DEGRADED, stable=an_arm(Role.STABLE, "2", ready=False), problem="stable (version 2) is down"
-    )
-    assert _region_line(state) == (
-        "eu-west-1: degraded, stable 2 (not ready), at http://127.0.0.1:8080: stable (version 2) is down"
-    )
+@pytest.mark.parametrize(
+    ("phase", "seen", "line"),
+    [
+        (RegionPhase.EMPTY, {}, "empty, empty, at http://127.0.0.1:8080"),
+        (
+            RegionPhase.STEADY,
+            {"stable": an_arm(Role.STABLE, "3"), "previous": an_arm(Role.PREVIOUS, "2")},
+            "steady, stable 3, previous 2, at http://127.0.0.1:8080",
+        ),
+        (
+            RegionPhase.TRIAL,
+            {"stable": an_arm(Role.STABLE, "2"), "canary": an_arm(Role.CANARY, "3"), "weight": 10, "mirror": 100},
+            "trial, stable 2, canary 3, 10 % on the canary, 100 % mirrored, at http://127.0.0.1:8080",
+        ),
+        (
+            RegionPhase.DEGRADED,
+            {"stable": an_arm(Role.STABLE, "2", ready=False), "problem": "stable (version 2) is down"},
+            "degraded, stable 2 (not ready), at http://127.0.0.1:8080: stable (version 2) is down",
+        ),
+    ],
+)
+def test_a_region_is_a_line(phase: RegionPhase, seen: dict[str, object], line: str) -> None:
+    assert _region_line(a_region(phase=phase, **seen)) == f"eu-west-1: {line}"
 
 
 SERVES = a_region(stable=an_arm(Role.STABLE, "1"))
@@ -236,11 +233,6 @@ def test_the_history_is_a_table_newest_first() -> None:
         "0123456789abcdef  3           2026-01-01 12:00  7 min 00 s  rolled-back: gate latency: too slow",
         "89abcdef01234567  2-5ac3f1d2  2025-12-31 12:00  -           died at its start",
     ]
-
-
-def test_the_history_of_nothing_says_so() -> None:
-    assert list(history_lines([])) == ["no delivery yet"]
-    assert history_data([]) == []
 
 
 def a_report(region: RegionState, *, alive: bool = False, champion: str | None = "3") -> StatusReport:

@@ -123,14 +123,6 @@ def test_a_report_may_go_to_what_is_no_file(tmp_path: Path) -> None:
     assert (tmp_path / "pipe.md").is_fifo()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-@pytest.mark.parametrize("command", ["plan {}", "plan {} --weight 5", "slo export {} out"])
-def test_a_file_of_somebody_else_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "spec.yaml").touch(mode=0o000)
-    assert main(command.format("spec.yaml").split()) == 2
-    assert "spec.yaml:1: found permission denied; expected " in capsys.readouterr().err
-
-
 WHY = ("not a directory", "file exists")
 GATES = "apiVersion: tidegate/v1\nkind: Gates\ngates: {errors: {max_increase: 0.5pp}}\n"
 SLO = """\

@@ -109,11 +109,3 @@ def test_a_region_whose_context_is_there_is_still_looked_at(
     out = capsys.readouterr().out
     assert "eu-west-1: cannot be seen: http://127.0.0.1:1 cannot be reached" in out
     assert "us-east-1: cannot be seen: no context prod-us-east-1" in out
-
-
-def test_a_context_option_that_the_kubeconfig_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", "kind-a")))
-    assert main(["init", str(tmp_path / "new.yaml"), "--from-rollout", "llm", "--context", "kind-b"]) == 2
-    assert capsys.readouterr().err == f"tidegate: no context kind-b in {tmp_path}/config; it has kind-a\n"

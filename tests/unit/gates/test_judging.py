@@ -15,10 +15,9 @@ from gates.evidence.batch import Dimension
 from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
 from gates.judge.controlled import composite, draw
 from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, drop, settle, unblind
-from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason, Opinion
+from gates.judge.rubric import JudgeClient, NoScore, NoScoreReason, Opinion
 from gates.judge.scored_pairs import ScoredPairs
 from gates.judge.spec import JudgeControl, JudgeGate
-from tidegate.core.errors import OutsideError
 
 EVEN = dict.fromkeys(Dimension, 1.0)
 GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", sample=1.0)
@@ -213,21 +212,6 @@ async def test_a_judge_that_leaves_out_what_it_does_not_like_is_not_trusted() ->
         await judge.judge(str(number), f"what is number{number}?", an_answer(0.8, f"number{number}"), canary)
     assert judge.control.ok is False
     assert "answers questions in" in judge.control.reason
-
-
-async def test_an_endpoint_that_is_not_there_is_no_score_and_is_named() -> None:
-    class Gone:
-        async def ask(self, request: JudgeRequest) -> JudgeReply:
-            raise OutsideError("the judge at judge.example does not answer")
-
-    judge, found = await judged(Gone(), pairs=25)
-    assert (
-        set(found) == {NoScore(why=NoScoreReason.UNREACHABLE)}
-        if False
-        else found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 25
-    )
-    assert judge.control.ok is False
-    assert "judge.example does not answer" in judge.control.reason
 
 
 async def test_the_order_of_arrival_changes_no_score() -> None:

@@ -111,11 +111,6 @@ def test_a_block_in_which_stable_served_nothing_is_no_evidence() -> None:
     assert verdict.reason == "no block of load in which stable served anything"
 
 
-def test_a_canary_that_serves_nothing_fails() -> None:
-    _, verdict = judged([a_block(0.0)] * 40)
-    assert verdict.outcome is GateOutcome.FAIL
-
-
 def test_cost_needs_a_price_and_knows_that_arms_may_have_another() -> None:
     _, verdict = judged(blocks(1.0, seed=0, most=10), cost={})
     assert verdict.outcome is GateOutcome.INCONCLUSIVE

@@ -145,14 +145,6 @@ def test_a_line_that_its_scorer_cannot_use_is_refused(tmp_path: Path, line: str,
     assert problem in str(caught.value)
 
 
-def test_a_golden_set_is_read_and_scored(tmp_path: Path) -> None:
-    path = tmp_path / "golden.jsonl"
-    path.write_text('{"prompt": "2+2?", "expected": "4", "scorer": "numeric"}\n\n{"prompt": "?", "expected": "yes"}\n')
-    golden = load_golden(path)
-    scores = score_answers(golden, {"2+2?": "it is 4"}, Scorer.CONTAINS)
-    assert scores.by_prompt == {"2+2?": 1.0}
-
-
 def test_every_problem_of_a_golden_set_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "golden.jsonl"
     lines = ['{"prompt": "a", "expected": "b"}', "{", '{"prompt": "c"}', '{"prompt": "a", "expected": "b"}']
@@ -161,13 +153,6 @@ def test_every_problem_of_a_golden_set_is_named_with_its_line(tmp_path: Path) ->
         load_golden(path)
     assert [problem.line for problem in caught.value.problems] == [2, 3, 4, 5, 6]
     assert "golden.jsonl:3: expected: found nothing" in str(caught.value)
-
-
-def test_an_empty_or_missing_golden_set_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").write_text("")
-    for name in ("empty.jsonl", "missing.jsonl"):
-        with pytest.raises(SpecError):
-            load_golden(tmp_path / name)
 
 
 def test_the_example_golden_set_is_valid() -> None:

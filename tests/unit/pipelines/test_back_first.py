@@ -177,15 +177,6 @@ async def test_with_the_ledger_there_regions_go_before_its_records(scene: Scene)
     assert list(scene.unwritten.iterdir()) == []
 
 
-async def test_a_ledger_that_blocks_for_a_while_keeps_no_user_on_the_canary(scene: Scene) -> None:
-    scene.at_verdict = scene.ledger.hang
-    scene.order.on_asked = scene.ledger.come_back
-    result = await scene.deliver()
-    is_rolled_back(scene, result)
-    regions_went_first(scene)
-    all_is_recorded_once(scene)
-
-
 @EVERYWHERE
 async def test_a_ledger_that_hangs_changes_nothing_but_its_own_records(scene: Scene) -> None:
     scene.limits, scene.at_verdict = IMPATIENT, scene.ledger.hang

@@ -59,25 +59,6 @@ async def test_a_version_that_is_slow_only_under_users_is_seen_in_canary(world: 
     assert world.stable_versions() == NOWHERE
 
 
-async def test_failed_requests_take_it_back(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, failed=0.2)
-    result = await world.deliver()
-    assert "canary@eu-west-1/10: gate errors: canary failed 40 of 200" in result.reason
-
-
-async def test_a_region_that_was_already_delivered_goes_back_too(world: World) -> None:
-    def turn_bad() -> None:
-        world.evidence.serves("canary", CHALLENGER, failed=0.2)
-
-    world.when("deploy@us-east-1", "started", turn_bad)
-    result = await world.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert world.stable_versions() == NOWHERE
-    undone = sorted(step for step in world.said("done") if step.startswith("undo"))
-    assert undone == ["undo@eu-west-1", "undo@us-east-1"]
-    assert world.registry.champion == CHAMPION
-
-
 async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: World) -> None:
     world.evidence.serves("canary", CHALLENGER, per_second=0.05)
     result = await world.deliver()
@@ -99,12 +80,6 @@ async def test_evidence_that_is_gone_for_good_ends_it_with_exit_4(world: World) 
     assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
     assert "Prometheus is not there" in result.reason
     assert world.stable_versions() == NOWHERE
-
-
-async def test_evidence_that_comes_back_in_time_is_no_reason_to_stop(world: World) -> None:
-    world.when("canary@eu-west-1/10", "started", lambda: setattr(world.evidence, "gone", True))
-    world.when("canary@eu-west-1/10", "verdict", lambda: setattr(world.evidence, "gone", False))
-    assert (await world.deliver()).ending is Ending.DELIVERED
 
 
 async def test_a_canary_that_dies_takes_it_back_with_its_last_words(world: World) -> None:
@@ -152,51 +127,6 @@ async def test_a_region_that_somebody_takes_back_elsewhere_is_no_bad_version(
     assert world.stable_versions() == NOWHERE
 
 
-async def test_an_engine_that_does_not_start_costs_nobody_anything(world: World) -> None:
-    world.fleets["eu-west-1"].refuse(CHALLENGER)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
-    assert "died while it started" in result.reason
-    assert world.fleets["eu-west-1"].engines.running() == [CHAMPION]
-
-
-async def test_a_cancelled_delivery_takes_every_region_back(world: World) -> None:
-    task = asyncio.create_task(world.deliver())
-    world.when("canary@us-east-1/50", "started", task.cancel)
-    result = await task
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
-    assert world.stable_versions() == NOWHERE
-    assert world.ledger.outcome == "interrupted"
-
-
-async def test_a_lost_region_does_not_keep_the_others_from_going_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from rollouts.errors import Unreachable
-
-    async def gone(*_: object) -> None:
-        raise Unreachable("us-east-1 does not answer")
-
-    def cut_off() -> None:
-        for operation in ("observe", "rollback"):
-            monkeypatch.setattr(world.fleets["us-east-1"], operation, gone)
-
-    world.when("deploy@us-east-1", "done", cut_off)
-    result = await world.deliver()
-    assert result.exit_code is ExitCode.OUTSIDE
-    assert world.stable_versions()["eu-west-1"] == CHAMPION
-    failed = [event for event in world.recorder.events if (event.step, event.kind) == ("undo@us-east-1", "failed")]
-    assert "keeps serving what it serves" in failed[0].message
-
-
-async def test_a_registry_that_is_gone_at_the_end_takes_it_back(world: World) -> None:
-    world.registry.gone = True
-    result = await world.deliver()
-    assert result.ending is Ending.FAILED
-    assert world.stable_versions() == NOWHERE
-    assert world.ledger.outcome == "failed"
-
-
 async def test_a_promotion_that_breaks_off_leaves_the_champion_that_serves(world: World) -> None:
     world.registry.breaks_off = True
     result = await world.deliver()
@@ -226,31 +156,12 @@ async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(
     assert world.ledger.outcome == "failed"
 
 
-async def test_what_an_earlier_delivery_left_half_done_is_mended_first(world: World) -> None:
-    from tidegate.testing import an_engine
-
-    left = world.fleets["eu-west-1"]
-    await left.deploy(an_engine(CHAMPION))
-    await left.deploy(an_engine("9"))
-    await left.shift(50)
-    world.chat.scripts["http://127.0.0.1:8003"] = world.chat.scripts[CHALLENGER_URL]
-    assert (await world.deliver()).ending is Ending.DELIVERED
-    assert "9" not in left.engines.running()
-
-
 async def test_regions_of_one_wave_go_side_by_side(tmp_path: Path) -> None:
     world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
     assert (await world.deliver()).ending is Ending.DELIVERED
     started = world.said("started")
     assert started.index("deploy@us-east-1") < started.index("promote@eu-west-1")
     assert world.stable_versions() == EVERYWHERE
-
-
-async def test_one_bad_region_of_a_wave_stops_the_others(tmp_path: Path) -> None:
-    world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
-    world.fleets["us-east-1"].refuse(CHALLENGER)
-    assert (await world.deliver()).ending is Ending.FAILED
-    assert world.stable_versions() == NOWHERE
 
 
 async def test_a_promoted_region_that_breaks_while_it_bakes_takes_it_back(world: World) -> None:

@@ -43,10 +43,6 @@ def delivery(path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def test_nobody_holds_a_lock_that_was_never_taken(path: Path) -> None:
-    assert holder(path) is None
-
-
 def test_the_lock_is_free_again_after_an_error(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), delivery_lock(path):
         raise ZeroDivisionError

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, Endpoints, an_image, moved_in
-from fakes.clusters.world import ClusterWorld, canary_url, demo_on_clusters
+from fakes.clusters.world import ClusterWorld, demo_on_clusters
 from fakes.delivery.world import CHALLENGER, CHAMPION
 from fakes.kube.requests import WRITES
 
-from pipelines.events.state import state_of
 from pipelines.model import Ending
-from pipelines.views.wording import at_the_end
 from rollouts.kube.resources import HTTP_ROUTES, LEASES
 from rollouts.manifests.conventions import lease
 from rollouts.model import RegionPhase
@@ -125,25 +122,6 @@ async def test_no_matter_who_stops_a_delivery_on_its_way_back_does_not_stop_the_
     assert world.ledger.outcome == "rolled-back"
 
 
-@pytest.mark.long
-async def test_regions_of_one_wave_go_together_and_fail_together(tmp_path: Path) -> None:
-    world = ClusterWorld(tmp_path, demo_on_clusters(REGIONS))
-    world.regions[REGIONS[1]].users.obeys_mirror = False
-    result = await world.deliver()
-    assert result.ending is Ending.FAILED
-    assert "none reached the canary" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
-@pytest.mark.long
-async def test_wrong_answers_are_found_before_any_user_met_them(world: ClusterWorld) -> None:
-    world.chat.scripts[canary_url(REGIONS[0])] = lambda prompt: "fast and wrong"
-    result = await world.deliver()
-    assert "offline@eu-west-1: gate quality" in result.reason
-    assert max(weight for weight, _ in world.regions[REGIONS[0]].splits) == 0
-    assert world.stable_versions()[REGIONS[0]] == CHAMPION
-
-
 async def test_an_engine_that_does_not_start_says_why_and_costs_nobody_anything(world: ClusterWorld) -> None:
     world.regions[REGIONS[0]].simulation.crash(CHALLENGER, last_words="torch.OutOfMemoryError: CUDA out of memory")
     result = await world.deliver()
@@ -172,35 +150,6 @@ async def test_a_trial_that_somebody_aborts_before_the_stop_is_heard_is_no_bad_v
     assert result.reason.endswith("somebody aborted the trial of version 2")
     assert world.registry.marks["tidegate.outcome"] == "interrupted"
     assert world.stable_versions() == NOWHERE
-
-
-@pytest.mark.long
-async def test_who_takes_the_rollout_away_from_a_trial_is_named_and_the_version_is_not_blamed(
-    world: ClusterWorld,
-) -> None:
-    region = world.regions[REGIONS[0]]
-    # A second try: the old manifests then ask for a pod template that neither version has.
-    for version in (CHAMPION, CHALLENGER):
-        await region.fleet.deploy(an_image(version))
-    await region.fleet.rollback(CHAMPION)
-    overruled_at: list[datetime] = []
-
-    def self_heal() -> None:
-        overruled_at.append(world.time.now())
-        region.apply_over(an_image(CHAMPION), manager="argocd-controller")
-
-    world.when(f"canary@{region.region}/50", "traffic", self_heal)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert result.reason == (
-        f"canary@{region.region}/50: somebody changed Rollout support-llm: "
-        f"argocd-controller at {overruled_at[0]:%H:%M:%S} UTC asks for version {CHAMPION} again"
-    )
-    assert world.stable_versions() == NOWHERE
-    assert region.splits[-1] == (0, 0)
-    assert world.registry.champion == CHAMPION
-    assert world.registry.marks["tidegate.outcome"] == "interrupted"
-    assert "rolled" not in world.registry.marks["tidegate.reason"]
 
 
 @pytest.mark.long
@@ -249,13 +198,6 @@ async def test_objects_of_others_in_any_region_end_it_before_anything_is_written
     for region in world.regions.values():
         assert [call for call in region.api.calls if call.verb in WRITES] == []
     assert (endpoints.of(f"{NAME}-stable"), endpoints.lost) == (PODS_OF_OTHERS, [])
-
-
-async def test_a_report_says_no_weight_that_nobody_saw(world: ClusterWorld) -> None:
-    moved_in(world.regions[REGIONS[0]].cluster, NAME, NAMESPACE)
-    await world.deliver()
-    story = state_of(world.recorder.events)
-    assert [at_the_end(region, story) for region in story.regions] == ["not looked at"] * len(REGIONS)
 
 
 async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWorld) -> None:

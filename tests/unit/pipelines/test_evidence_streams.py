@@ -60,10 +60,6 @@ def watched(tmp_path: Path) -> Eyes:
     return Eyes(tmp_path, users=True)
 
 
-async def test_without_users_the_proxies_and_engines_tell(alone: Eyes) -> None:
-    assert await alone.outcomes() == {"latency": GateOutcome.PASS, "errors": GateOutcome.PASS}
-
-
 async def test_users_own_times_are_what_counts_when_somebody_writes_them_down(watched: Eyes) -> None:
     watched.proxy.serves("canary", CHALLENGER, ttft=0.5)
     assert (await watched.outcomes())["latency"] is GateOutcome.PASS

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.evidence.batch import Dimension
 from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.views.metrics import families
@@ -142,8 +141,3 @@ def test_every_metric_is_on_its_page_with_its_labels() -> None:
 def test_every_metric_of_a_delivery_is_in_the_inventory_that_queries_are_checked_against() -> None:
     found = {metric: {*dict(labels), "instance"} for metric, labels in exported(delivered())}
     assert found == {metric.name: set(metric.labels) for metric in OF_DELIVERIES}
-
-
-def test_every_dimension_is_on_the_page() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert [dimension for dimension in (*Dimension, "overall", "golden") if f"`{dimension}`" not in text] == []

@@ -64,12 +64,6 @@ def test_a_region_that_could_not_be_taken_back_is_not_why_it_ended() -> None:
     assert first_failure(said("undo@a failed lost")) is None
 
 
-def test_failures_of_an_older_ledger_say_nothing_of_the_version() -> None:
-    found = first_failure(said("build failed no disk"))
-    assert found is not None
-    assert (found.ending, found.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
-
-
 def test_the_end_is_read_from_the_event_and_not_guessed() -> None:
     assert outcome_of(delivered()[:-1], "7") is None
     result = outcome_of(bad_answers(), "7")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 from fakes.delivery.ledger import FakeLedger
-from fakes.delivery.world import CHALLENGER, CHAMPION, Recorder, a_spec, a_version
+from fakes.delivery.world import Recorder
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.journal import RUNNING_INTERVAL_SECONDS, Journal
-from pipelines.events.payloads import Opening, StepDone, StepFailure, StepProgress, StepStarted, VerdictPayload
+from pipelines.events.payloads import StepDone, StepFailure, StepStarted, VerdictPayload
 from pipelines.events.state import state_of
 from pipelines.model import Ending, PlanStep, StageName
-from pipelines.plan.planner import make_plan
 from registry.model import Event
 from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
@@ -57,33 +56,6 @@ async def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -
     with pytest.raises(OutsideError):
         await desk.journal.say("build", StepStarted())
     assert desk.display.events == []
-
-
-async def test_events_carry_the_time_of_the_clock(desk: Desk) -> None:
-    desk.clock.elapsed = 42
-    await desk.journal.say("build", StepProgress(done=3, total=3), "all here")
-    await desk.written()
-    (event,) = desk.ledger.events
-    assert (event.at - START).total_seconds() == 42
-    assert (event.step, event.kind, event.message, event.data) == (
-        "build",
-        "evidence",
-        "all here",
-        {"done": 3, "total": 3},
-    )
-
-
-async def test_the_first_event_carries_the_whole_plan_as_displays_read_it(desk: Desk) -> None:
-    plan = make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
-    await desk.journal.opened(plan)
-    await desk.written()
-    (event,) = desk.ledger.events
-    opening = Opening.model_validate(event.data)
-    assert event.message == "models:/support-llm/2 to eu-west-1, us-east-1; champion is version 1"
-    assert (opening.model, opening.version, opening.champion) == ("support-llm", CHALLENGER, CHAMPION)
-    assert [step.id for step in opening.steps] == [step.id for step in plan.steps]
-    assert sum(step.expected_seconds for step in opening.steps) > 0
-    assert opening.regions == ("eu-west-1", "us-east-1")
 
 
 async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_seconds_only(desk: Desk) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from fakes.delivery.world import World
 
 from gates.model import GateOutcome
 from pipelines.events.payloads import VerdictPayload
@@ -50,14 +47,6 @@ def test_a_region_without_engines_has_no_arms_to_ask() -> None:
         "the proxy is down",
     )
     assert "`tidegate fleet up` starts the champion" in str(caught.value)
-
-
-def test_metrics_know_an_arm_by_its_region_role_and_version(tmp_path: Path) -> None:
-    context = World(tmp_path).context()
-    step = PlanStep(stage=StageName.SHADOW, wave=1, region="us-east-1")
-    stable, shadow = context.arms(step, canary_role="shadow")
-    assert str(stable) == "stable version 1 in us-east-1"
-    assert str(shadow) == "shadow version 2 in us-east-1"
 
 
 def test_a_verdict_is_read_back_from_its_name_and_from_its_number() -> None:

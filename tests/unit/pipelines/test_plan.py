@@ -58,12 +58,6 @@ def test_the_second_wave_starts_after_the_first_has_baked_and_is_not_asked_the_g
     assert [step.wave for step in plan.steps] == [0] + [1] * 8 + [2] * 7 + [0]
 
 
-def test_a_delivery_without_shadow_goes_from_the_golden_set_to_users() -> None:
-    planned = ids(plan_of(a_spec(regions=ONE_REGION, shadow="")))
-    assert "shadow@eu-west-1" not in planned
-    assert planned.index("offline@eu-west-1") + 1 == planned.index("canary@eu-west-1/10")
-
-
 def test_a_delivery_without_golden_set_and_canary_still_deploys_smokes_and_bakes() -> None:
     spec = a_spec(
         regions=ONE_REGION, offline="", canary="", traffic="traffic: {requests_per_second: 100, prompts: users.txt}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pipelines.spec.delivery import Delivery
-from slo.spec import CostSpec
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """\
@@ -29,19 +28,6 @@ cost: {per_engine_hour: 2.50, budget_per_month: 4000}
 
 def read(text: str) -> Delivery:
     return parse_spec(text, Delivery, file="delivery.yaml")
-
-
-def test_a_delivery_need_not_promise_anything() -> None:
-    assert (read(SPEC).slos, read(SPEC).cost) == ((), None)
-
-
-def test_promises_take_a_line_each() -> None:
-    spec = read(SPEC + PROMISES)
-    assert [(slo.name, slo.kind, slo.window.days) for slo in spec.slos] == [
-        ("availability", "errors", 30),
-        ("ttft", "ttft", 28),
-    ]
-    assert spec.cost == CostSpec(per_engine_hour=2.5, currency="USD", budget_per_month=4000)
 
 
 def test_every_problem_of_every_promise_is_told_at_its_line() -> None:

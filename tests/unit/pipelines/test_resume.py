@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World, a_spec, right
 
-from pipelines.events.history import done_steps
 from pipelines.model import Ending
 from tidegate.testing import FakeFleet
 
@@ -117,10 +116,3 @@ async def test_what_was_missing_is_tried_again(steps: Steps, world: World) -> No
     world.registry.gone = True
     assert (await steps.resume()).ending is Ending.FAILED
     assert world.stable_versions() == NOWHERE
-
-
-@pytest.mark.long
-async def test_a_delivery_that_died_after_its_last_step_is_closed(steps: Steps, world: World) -> None:
-    await steps.until("finalize")
-    assert (await steps.resume()).ending is Ending.DELIVERED
-    assert done_steps(world.ledger.events) == set(steps.ids)

@@ -75,11 +75,6 @@ async def test_no_step_goes_before_those_that_it_comes_after(steps: Steps) -> No
         await steps.take("promote@eu-west-1")
 
 
-async def test_a_step_that_the_plan_does_not_have_is_told_next_to_those_it_has(steps: Steps) -> None:
-    with pytest.raises(UsageError, match=r"`canary@eu-west-1/25` is no step.*canary@eu-west-1/10, canary@eu-west-1/50"):
-        await steps.take("canary@eu-west-1/25")
-
-
 async def test_a_verdict_takes_its_region_back_before_anybody_closes(steps: Steps, world: World) -> None:
     world.evidence.serves("canary", CHALLENGER, failed=0.2)
     *_, last = await steps.until("finalize")
@@ -99,15 +94,6 @@ async def test_after_a_verdict_no_step_is_tried_again(steps: Steps, world: World
     again = await steps.take("canary@eu-west-1/10")
     assert (again.done, again.exit_code) == (False, ExitCode.ROLLED_BACK)
     assert again.reason.startswith("the delivery goes no further: canary@eu-west-1/10: gate errors")
-
-
-async def test_a_verdict_in_the_second_wave_takes_the_first_back_too(steps: Steps, world: World) -> None:
-    await steps.until("bake@1")
-    world.evidence.serves("canary", CHALLENGER, failed=0.2)
-    await steps.until("finalize")
-    assert world.stable_versions()["eu-west-1"] == CHALLENGER
-    assert (await steps.close()).ending is Ending.ROLLED_BACK
-    assert world.stable_versions() == NOWHERE
 
 
 @pytest.mark.parametrize("at", ["deploy@eu-west-1", "canary@us-east-1/50"])

@@ -10,7 +10,6 @@ from fakes.clusters.region import a_fleet
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
-from gates.sequential_test import analysis_plan_of
 from pipelines.errors import PlanRefused
 from pipelines.plan.gates import GatedStage, burn_gate, gates_in
 from pipelines.plan.planner import make_plan
@@ -126,14 +125,6 @@ def test_what_gates_do_not_read_themselves_is_asked_of_prometheus(where: InStage
         selected = [query.count(each) for each in ('service="', 'region="{{.region}}"', 'version="{{.version}}"')]
         assert selected == [query.count("[")] * 3
         assert "{{.role}}" not in query
-
-
-def test_what_is_judged_can_be_written_down_and_read_again() -> None:
-    spec = a_spec("{slo: queue}")
-    assert spec.canary is not None
-    gates = gates_in(spec, spec.canary)
-    terms = analysis_plan_of(gates, ["burn_rate"], sources={}, share=1)
-    assert terms.settings["burn_rate"] == gates.burn_rate
 
 
 @pytest.mark.parametrize(

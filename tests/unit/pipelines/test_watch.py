@@ -138,10 +138,3 @@ async def test_a_weight_that_somebody_else_set_makes_the_evidence_worthless(worl
     stop = await stopped(world, Gate(GateOutcome.PASS))
     assert (stop.ending, stop.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE)
     assert stop.reason == "somebody else set the weight to 90 %; this delivery set 10 %"
-
-
-async def test_every_look_is_told(world: World) -> None:
-    await watch(
-        world.context(), STEP, WatchWindow(0, 60), Gate(GateOutcome.RUNNING, GateOutcome.RUNNING, GateOutcome.PASS)
-    )
-    assert [event.data["outcome"] for event in world.recorder.events] == ["running", "running", "pass"]

@@ -10,7 +10,7 @@ from rollouts.arms import Arms, state
 from rollouts.errors import NotPossible
 from rollouts.local.routes import routes
 from rollouts.model import RegionPhase, Role
-from tidegate.testing import FakeEngine, an_engine, digest_of
+from tidegate.testing import FakeEngine, an_engine
 
 
 def running(version: str, port: int = 8001, *, alive: bool = True, last_words: str = "") -> FakeEngine:
@@ -46,11 +46,6 @@ def test_a_new_trial_starts_without_users_whatever_the_last_one_had() -> None:
     assert arms.stable is STABLE
 
 
-def test_weight_and_mirror_do_not_touch_each_other() -> None:
-    assert TRIAL.shifted(weight=50) == Arms(stable=STABLE, canary=CANARY, weight=50, mirror=100)
-    assert TRIAL.mirrored(percent=0) == Arms(stable=STABLE, canary=CANARY, weight=25, mirror=0)
-
-
 def test_there_is_no_going_back_to_what_is_not_warm() -> None:
     error = refusal(lambda: STEADY.rolled_back("1"))
     assert error.message == "version 1 is not warm here, so there is no going back to it"
@@ -60,10 +55,6 @@ def test_there_is_no_going_back_to_what_is_not_warm() -> None:
 
 def test_a_canary_is_no_way_back() -> None:
     assert refusal(lambda: TRIAL.rolled_back("7")).hint == "warm: 6"
-
-
-def test_taking_traffic_away_needs_no_canary() -> None:
-    assert STEADY.shifted(weight=0).mirrored(percent=0) == STEADY
 
 
 def test_the_proxy_is_told_every_engine_by_role_version_and_port() -> None:
@@ -95,13 +86,6 @@ def test_everything_that_is_down_is_named_the_proxy_first() -> None:
     seen = state("eu-west-1", arms, entry="http://eu", proxy_alive=False)
     assert seen.phase is RegionPhase.DEGRADED
     assert seen.problem == "the proxy is down; canary (version 7) is down; previous (version 5) is down"
-
-
-def test_an_arm_says_where_it_is_and_what_it_serves() -> None:
-    seen = state("eu-west-1", TRIAL, entry="http://eu", proxy_alive=True)
-    assert seen.canary
-    assert (seen.canary.url, seen.canary.digest, seen.canary.ready) == ("http://127.0.0.1:8002", digest_of("7"), True)
-    assert (seen.entry, seen.weight, seen.mirror, seen.problem) == ("http://eu", 25, 100, None)
 
 
 @pytest.mark.parametrize(("last_words", "problem"), [("Killed", "Killed"), ("", "it died without a word")])

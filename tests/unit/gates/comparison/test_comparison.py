@@ -42,12 +42,6 @@ def outcomes(comparison: EndpointComparison) -> dict[str, GateOutcome]:
     return {verdict.gate: verdict.outcome for verdict in comparison.verdicts(deadline_passed=True)}
 
 
-def test_an_equal_endpoint_passes_every_gate_within_some_rounds() -> None:
-    comparison = compared("It is number {}")
-    assert set(outcomes(comparison).values()) == {GateOutcome.PASS}
-    assert (len(comparison.times) < 120, comparison.likeness, comparison.unanswered) == (True, 1.0, 0)
-
-
 def test_wrong_answers_fail_quality_and_a_slow_endpoint_latency() -> None:
     wrong = compared("I do not know")
     assert outcomes(wrong)["quality"] is GateOutcome.FAIL
@@ -89,10 +83,6 @@ def test_prompts_whose_scores_differ_are_named_worst_first() -> None:
         "0.00 instead of 1.00  What is 10?: expected number 10; stable number 10; canary number 99 number 99 "
     )
     assert str(first).endswith("...")
-
-
-def test_the_same_pairs_give_the_same_verdicts() -> None:
-    assert compared("number {}").verdicts() == compared("number {}").verdicts()
 
 
 GATES = """apiVersion: tidegate/v1

@@ -87,14 +87,6 @@ def test_however_often_it_is_asked_it_judges_the_same_batches(tmp_path: Path, ev
     assert (asked.verdicts, asked.batches) == (once.verdicts, once.batches) == (asked.verdicts, 35)
 
 
-def test_windows_touch_and_none_is_read_twice(ground: Ground) -> None:
-    ground.asked_every(3, 600)
-    windows = ground.evidence.windows[1:]
-    assert len(windows) == 60
-    assert all(end - start == LOOK for start, end in windows)
-    assert [start for start, _ in windows[1:]] == [end for _, end in windows[:-1]]
-
-
 def test_a_good_canary_passes_and_a_bad_one_fails_for_good(ground: Ground) -> None:
     assert ground.asked_every(60, 3600).outcome is GateOutcome.PASS
     bad = KEY.model_copy(update={"canary": "8"})
@@ -107,32 +99,6 @@ def test_a_good_canary_passes_and_a_bad_one_fails_for_good(ground: Ground) -> No
     answer = ground.sessions.ask(bad)
     assert answer.outcome is GateOutcome.FAIL
     assert answer.reason.startswith("errors: canary failed")
-
-
-@pytest.mark.long
-def test_who_waits_is_told_of_each_change_once(ground: Ground) -> None:
-    ground.asked_every(60, 3600)
-    assert [answer.outcome for answer in ground.told] == [GateOutcome.RUNNING, GateOutcome.PASS]
-
-
-@pytest.mark.long
-def test_another_server_goes_on_where_the_last_stopped(ground: Ground, tmp_path: Path) -> None:
-    whole = Ground(tmp_path / "whole").asked_every(60, 1800)
-    ground.asked_every(60, 900)
-    ground.sessions = ground.started()
-    for _ in range(15):
-        ground.pass_time(60)
-        answer = ground.sessions.ask(KEY)
-    assert answer == whole
-    assert len(ground.evidence.windows) == 1 + 180
-
-
-def test_what_it_wrote_can_be_judged_again_bit_for_bit(ground: Ground) -> None:
-    ground.asked_every(60, 600)
-    path = ground.folder / f"{KEY.digest}.jsonl"
-    assert path.stat().st_mode & 0o777 == 0o600
-    with path.open() as lines:
-        assert replay(read(lines, file="it")) == []
 
 
 def test_a_session_keeps_the_terms_with_which_it_began(ground: Ground) -> None:

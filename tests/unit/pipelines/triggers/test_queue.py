@@ -41,19 +41,6 @@ def compare(
     return inbox.compare("support-llm", "challenger", {str(each) for each in marked}, at, policy)
 
 
-def test_a_request_is_queued_once_however_often_it_is_said(inbox: RequestQueue) -> None:
-    assert [inbox.hear(id, request(), NOON) for id in "ab"] == [AcceptResult.QUEUED, AcceptResult.DUPLICATE]
-    assert [entry.request for entry in standing(inbox)] == [request()]
-
-
-def test_a_message_is_heard_once(inbox: RequestQueue) -> None:
-    assert [inbox.hear("a", each, NOON) for each in (request(), request(8), None)] == [
-        AcceptResult.QUEUED,
-        AcceptResult.REPLAYED,
-        AcceptResult.REPLAYED,
-    ]
-
-
 def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
     inbox.hear("a", None, NOON)
     assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is AcceptResult.REPLAYED
@@ -78,11 +65,6 @@ def test_what_was_answered_for_survives_the_process(inbox: RequestQueue, tmp_pat
 def test_an_inbox_has_one_owner(inbox: RequestQueue, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="another `tidegate serve`"):
         RequestQueue(tmp_path / "serve" / "inbox.db")
-
-
-def test_looking_finds_what_no_message_brought(inbox: RequestQueue) -> None:
-    assert compare(inbox, 7, at=NOON) == [request()]
-    assert compare(inbox, 7, at=NOON + MINUTE) == []
 
 
 def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: RequestQueue) -> None:

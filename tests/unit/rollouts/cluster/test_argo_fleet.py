@@ -14,7 +14,7 @@ from rollouts.cluster.model import version_labels
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
-from rollouts.manifests.conventions import PREVIOUS, TrafficRouter, stable_service
+from rollouts.manifests.conventions import TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
 from rollouts.model import Engine, RegionPhase
@@ -85,13 +85,6 @@ class TestWeights:
         await on_trial(region)
         await region.fleet.shift(50)
         assert weights_of(region) == [0, 5, 25, 50]
-
-    async def test_down_goes_at_once(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        await region.fleet.shift(0)
-        assert weights_of(region) == [0, 5, 25, 50, 0]
-        assert versions(await region.fleet.observe()) == ("1", "2", None)
 
     async def test_a_weight_without_a_step_is_refused_with_those_there_are(self, region: ClusterRegion) -> None:
         await on_trial(region)
@@ -188,12 +181,6 @@ class TestWaysBack:
         await region.time.sleep(60)
         assert versions(await region.fleet.observe()) == ("1", None, None)
 
-    async def test_the_way_back_is_noted_until_it_was_taken(self, region: ClusterRegion) -> None:
-        await promoted(region)
-        assert region.rollout["metadata"]["annotations"][PREVIOUS] == "1"
-        await region.fleet.rollback("1")
-        assert PREVIOUS not in region.rollout["metadata"]["annotations"]
-
     async def test_an_abort_leaves_no_rollout_that_asks_for_what_it_does_not_serve(self, region: ClusterRegion) -> None:
         await on_trial(region)
         serving = pods_of(region, "1")
@@ -278,17 +265,6 @@ class TestAControllerThatIsSilent:
         await region.time.sleep(300)
         assert (await region.fleet.observe()).problem == then.problem
 
-    async def test_it_finishes_once_it_is_back(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        region.simulation.controller_down = True
-        await region.fleet.rollback("1")
-        region.simulation.controller_down = False
-        await region.time.sleep(5)
-        assert region.splits[-1] == (0, 0)
-        state = await region.fleet.rollback("1")
-        assert (state.phase, versions(state), state.problem) == (RegionPhase.STEADY, ("1", None, None), None)
-
     async def test_the_next_version_can_be_tried_once_it_is_back(self, region: ClusterRegion) -> None:
         await on_trial(region)
         await region.fleet.shift(50)
@@ -306,13 +282,6 @@ class TestAControllerThatIsSilent:
         state = await region.fleet.rollback("1")
         assert (state.weight, state.phase) == (0, RegionPhase.DEGRADED)
         assert "all users are on version 1, and the Argo Rollouts controller has not reacted" in (state.problem or "")
-
-    async def test_one_that_lives_and_we_never_send_users_up_again(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        state = await region.fleet.rollback("1")
-        assert (state.phase, state.problem) == (RegionPhase.STEADY, None)
-        assert weights_of(region)[-2:] == [50, 0]
 
     @pytest.mark.parametrize(("traffic", "status"), [("gateway-api", 409), ("gateway-api", 503), ("istio", 500)])
     async def test_a_route_that_cannot_be_written_at_once_is_written_a_moment_later(
@@ -407,16 +376,6 @@ class TestEnginesThatDoNotCome:
         region.simulation.image_pull_fails("2")
         with pytest.raises(EngineDidNotStart, match="Back-off pulling image"):
             await region.fleet.deploy(an_image("2"))
-
-    async def test_a_canary_that_dies_later_is_seen_with_its_last_words(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        region.simulation.crash("2", last_words="Xid 79: GPU has fallen off the bus")
-        await region.time.sleep(5)
-        state = await region.fleet.observe()
-        assert state.phase is RegionPhase.DEGRADED
-        assert state.canary
-        assert not state.canary.ready
-        assert "fallen off the bus" in (state.canary.problem or "")
 
     async def test_a_canary_that_dies_on_its_way_to_a_weight_is_not_waited_for(self, region: ClusterRegion) -> None:
         await on_trial(region)

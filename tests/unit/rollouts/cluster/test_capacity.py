@@ -113,11 +113,6 @@ def test_a_refusal_says_what_would_fit() -> None:
     assert caught.value.hint == "bring nodes for 2 more, or serve with fewer `replicas`"
 
 
-def test_what_fits_is_not_refused() -> None:
-    refuse_without_headroom("2", EngineDemand(first=2, most=4), [Headroom(pods=4, bound_by="nodes")])
-    refuse_without_headroom("2", EngineDemand(first=2, most=4), [])
-
-
 def bring_nodes(region: ClusterRegion, number: int, *, cpu: str) -> None:
     for index in range(number):
         made = region.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{index}"}})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from fakes.clusters.doctor_region import GUARD_IMAGE, NAME, NAMESPACE, REGION, Region, canary, fleet
 from fakes.clusters.region import moved_in
 
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import Severity
 from rollouts.doctor.queries import EvidenceQuery, metrics_of
-from rollouts.errors import Unauthorized, Unreachable
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import guard
@@ -114,20 +112,6 @@ async def test_what_stays_wrong_is_reported_at_the_second_look() -> None:
     region = Region()
     region.api.clock_skew_seconds = 40
     assert await region.found(twice=True) == {"clock-skew"}
-
-
-async def test_a_region_that_does_not_answer() -> None:
-    region = Region()
-    region.api.vanish()
-    with pytest.raises(Unreachable):
-        await region.examined()
-
-
-async def test_a_region_that_does_not_know_us() -> None:
-    region = Region()
-    region.api.access.require("another-token")
-    with pytest.raises(Unauthorized):
-        await region.examined()
 
 
 def test_metrics_of_a_query() -> None:

@@ -312,13 +312,6 @@ def test_a_file_that_is_no_kubeconfig_is_wrong_usage(
     assert caught.value.exit_code == 2
 
 
-def test_a_context_is_looked_for_before_anybody_is_asked(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", both)
-    require_context("eu")
-    with pytest.raises(KubeconfigWrong, match=f"no context ap in {both}; it has eu, us"):
-        require_context("ap")
-
-
 def test_without_a_current_context_one_is_to_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = config(eu={}, us={}) | {"current-context": ""}
     monkeypatch.setenv("KUBECONFIG", written(tmp_path / "config", content))

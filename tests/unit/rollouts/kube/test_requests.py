@@ -44,12 +44,6 @@ def test_where_a_request_goes(request_: Request, path: str) -> None:
     assert request_.path("llm") == path
 
 
-def test_a_manifest_says_itself_where_it_goes() -> None:
-    asked = requests.apply(ROLLOUT | {"metadata": {"name": "a", "namespace": "b"}})
-    assert (asked.resource, asked.path("llm")) == (ROLLOUTS, "/apis/argoproj.io/v1alpha1/namespaces/b/rollouts/a")
-    assert requests.apply(ROLLOUT).path("llm").endswith("/namespaces/llm/rollouts/support-llm")
-
-
 def test_an_apply_is_strict_and_says_who_owns_the_fields() -> None:
     asked = requests.apply(ROLLOUT)
     assert (asked.method, asked.content_type) == ("PATCH", "application/apply-patch+yaml")

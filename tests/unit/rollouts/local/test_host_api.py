@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rollouts.errors import EngineDidNotStart, NotPossible, RulesRefused, error_from_json
+from rollouts.errors import NotPossible, RulesRefused, error_from_json
 from rollouts.local.host_api import FAILED, OPERATIONS, HostApp
 from rollouts.local.region import LocalRegion
 from rollouts.local.watchdog import HeartbeatMonitor
@@ -100,18 +100,6 @@ async def test_an_error_keeps_its_class_and_its_words(host: Host) -> None:
     error = error_from_json(reply.json())
     assert isinstance(error, NotPossible)
     assert (error.message, error.hint) == ("there is no canary to shift 25 % of users to", "deploy one first")
-
-
-async def test_an_engine_that_does_not_start_brings_its_log_along(host: Host) -> None:
-    host.engines.refusals["6"] = "RuntimeError: no kernel image"
-    error = error_from_json((await host.post("/regions/eu-west-1/deploy", a_body("6"))).json())
-    assert isinstance(error, EngineDidNotStart)
-    assert error.detail == "RuntimeError: no kernel image"
-
-
-async def test_a_region_that_is_not_here_is_told_with_those_that_are(host: Host) -> None:
-    error = error_from_json((await host.get("/regions/us-east-1")).json())
-    assert (error.message, error.hint) == ("there is no region us-east-1 here", "there are: eu-west-1")
 
 
 async def test_an_operation_that_is_no_json_of_ours_is_a_bug_and_not_an_answer(host: Host) -> None:

@@ -20,7 +20,6 @@ from rollouts.local.machine import (
     place,
 )
 from rollouts.model import Engine
-from tidegate.core.errors import ExitCode
 from tidegate.testing import an_engine
 
 MACHINE = Machine(available_bytes=8 * GIB, cores=2)
@@ -38,13 +37,6 @@ def test_the_reserve_is_not_given_away() -> None:
     with pytest.raises(CapacityError, match=r"version 7 needs 8\.0 GiB of memory and 7\.5 GiB are free"):
         check(engine(8), MACHINE, starting_bytes=0, engines=0)
     assert RESERVE_BYTES == GIB // 2
-
-
-def test_a_refusal_is_a_usage_error_that_says_what_to_do() -> None:
-    with pytest.raises(CapacityError) as caught:
-        check(engine(80), MACHINE, starting_bytes=0, engines=0)
-    assert caught.value.exit_code is ExitCode.USAGE
-    assert caught.value.hint
 
 
 def test_a_core_carries_a_handful_of_engines() -> None:

@@ -82,13 +82,6 @@ async def test_a_canary_whose_users_have_left_drains_all_the_same(trial: FakeFle
     assert not trial.engines.newest("7").abandoned
 
 
-async def test_a_promotion_stops_nobody(trial: FakeFleet) -> None:
-    await trial.promote()
-    assert trial.engines.running() == ["6", "7"]
-    stable, previous = trial.proxy.routes.stable, trial.proxy.routes.previous
-    assert (stable and stable.cluster, previous and previous.cluster) == ("stable_7", "previous_6")
-
-
 async def test_the_old_canary_is_gone_before_the_new_one_needs_memory(trial: FakeFleet) -> None:
     trial.refuse("8")
     with pytest.raises(Exception, match="version 8"):

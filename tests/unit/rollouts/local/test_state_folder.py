@@ -21,30 +21,8 @@ def test_paths_are_absolute_because_processes_elsewhere_read_them(
     assert layout.record == tmp_path / ".tidegate" / "fleet" / "host.json"
 
 
-def test_everything_of_the_host_is_in_one_folder(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    places = [layout.lock, layout.record, layout.failure, layout.log, layout.prometheus, layout.proxy("eu-west-1")]
-    assert all(place.is_relative_to(layout.fleet) for place in places)
-    assert layout.log.parent == layout.logs
-
-
-def test_regions_share_no_folder(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    assert layout.proxy("eu-west-1") != layout.proxy("us-east-1")
-
-
 def test_the_host_watches_the_lock_that_a_delivery_holds(tmp_path: Path) -> None:
     assert StateFolder(tmp_path).lock == tmp_path / LOCK
-
-
-def test_the_fleet_and_the_deliveries_share_no_folder(tmp_path: Path) -> None:
-    state, fleet = StateFolder(tmp_path), Layout(tmp_path).fleet
-    own = [state.engines, state.builds, state.run, state.traffic, state.delivery("7")]
-    assert not any(place.is_relative_to(fleet) or fleet.is_relative_to(place) for place in own)
-
-
-def test_a_delivery_leaves_its_things_under_its_own_id(tmp_path: Path) -> None:
-    assert StateFolder(tmp_path).delivery("7") == tmp_path / "deliveries" / "7"
 
 
 def test_a_file_that_is_replaced_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:

@@ -46,11 +46,6 @@ def test_little_has_to_be_written() -> None:
     assert fleet.previous is not None and fleet.autoscale is None and not fleet.canary.dynamic_stable
 
 
-def test_a_region_may_have_more_engines_than_the_others() -> None:
-    fleet = fleet_spec(regions={"a": region("a"), "b": region("b", replicas=7)}, replicas=3)
-    assert [fleet.replicas_in(name) for name in ("a", "b")] == [3, 7]
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -205,10 +200,6 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
 @pytest.mark.parametrize(("changes", "expected"), ALL_ODDS)
 def test_what_would_be_refused_or_silently_do_harm_is_told(changes: dict[str, Any], expected: dict[str, str]) -> None:
     assert odds(**changes) == expected
-
-
-def test_a_fleet_that_fits_its_delivery_has_no_odds() -> None:
-    assert said(conflicts_with(fleet_spec(), around())) == {}
 
 
 @pytest.mark.parametrize(

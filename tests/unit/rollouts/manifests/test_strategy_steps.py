@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rollouts.manifests.manifest import ReleaseCandidate
-from rollouts.manifests.objects.strategy import first_with_users, steps_of
+from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.spec import CanarySpec
 from tidegate.core.model import Json
 
@@ -51,11 +51,6 @@ def test_a_canary_of_few_engines_gets_more_before_it_gets_more_users() -> None:
 )
 def test_how_many_engines_a_canary_begins_with(mirror: int, canary: dict[str, int], first: Json) -> None:
     assert steps(5, mirror=mirror, **canary)[0] == {"setCanaryScale": first}
-
-
-def test_analysis_begins_with_the_first_user() -> None:
-    assert first_with_users(steps(5, 50)) == 2
-    assert first_with_users(steps()) == len(steps())
 
 
 def test_a_weight_is_held_by_the_pause_behind_its_step() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -28,31 +27,3 @@ def complaints(version: str, dashboard: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("version", ["10.1.9", "13.2.3"])
 def test_every_dashboard_fits_the_types_of_grafana(version: str) -> None:
     assert [complaint for dashboard in WRITTEN for complaint in complaints(version, dashboard)] == []
-
-
-@pytest.mark.parametrize("version", ["10.1.9", "13.2.3"])
-@pytest.mark.parametrize(
-    ("where", "wrong"),
-    [
-        ((), {"stile": "dark"}),
-        ((), {"schemaVersion": "36"}),
-        (("panels", 0, "options"), {"colourMode": "background"}),
-        (("panels", 0, "options"), {"colorMode": "bright"}),
-        (("panels", 0, "fieldConfig", "defaults", "thresholds"), {"mode": "relative"}),
-        (("panels", 0, "gridPos"), {"w": "9"}),
-        (("panels", 0, "targets", 0), {"query": "up"}),
-        (("templating", "list", 1), {"refresh": 7}),
-        (("annotations", "list", 0), {"expr": "ALERTS"}),
-    ],
-)
-def test_the_schemas_see_what_is_wrong(version: str, where: tuple[str | int, ...], wrong: dict[str, object]) -> None:
-    dashboard = copy.deepcopy(WRITTEN[0])
-    part: Any = dashboard
-    for step in where:
-        part = part[step]
-    part.update(wrong)
-    assert complaints(version, dashboard)
-
-
-def test_a_version_of_grafana_is_known_by_its_schema() -> None:
-    assert list(SCHEMAS) == ["10.1.9", "13.2.3"]

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 
-from fakes.metrics.slos import COST, SLOS
+from fakes.metrics.slos import SLOS
 from hypothesis import given
 from hypothesis import strategies as some
 
 from slo.dashboards import dashboards_of
 from slo.dashboards.grafana import grid_positions
 from slo.dashboards.model import COLUMNS, GridPosition, Panel, PanelKind, PanelRow, Query
-from slo.spec import CountedBy
 
 panels = some.builds(
     lambda width, height: Panel(
@@ -48,17 +47,6 @@ def test_nothing_stands_on_anything_else_or_next_to_the_grid(found: tuple[PanelR
 def test_what_is_read_first_stands_first(found: tuple[PanelRow, ...]) -> None:
     places = [place for _, place in grid_positions(found)]
     assert [(place.y, place.x) for place in places] == sorted((place.y, place.x) for place in places)
-
-
-def test_our_own_lines_are_full_and_even() -> None:
-    for slos, cost, counted_by in product((SLOS, ()), (COST, None), CountedBy):
-        for dashboard in dashboards_of(slos, service="chat", cost=cost, counted_by=counted_by):
-            lines: dict[int, list[GridPosition]] = {}
-            for _, place in grid_positions(dashboard.rows):
-                lines.setdefault(place.y, []).append(place)
-            for line in lines.values():
-                assert sum(place.width for place in line) == COLUMNS
-                assert len({place.height for place in line}) == 1
 
 
 def test_the_first_screen_of_on_call_is_a_screen() -> None:

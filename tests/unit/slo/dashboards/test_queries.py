@@ -87,20 +87,6 @@ def test_what_not_every_engine_exports_says_what_it_needs_and_nothing_else_does(
                 assert asks == (query.needs is needs), panel.title
 
 
-def test_all_that_needs_a_gpu_is_named_here() -> None:
-    assert [
-        f"{dashboard.title}: {panel.title}"
-        for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST)
-        for panel in dashboard.panels
-        if any(query.needs is Prerequisite.GPU for query in panel.queries)
-    ] == [
-        "chat · L1 on-call: GPU utilisation",
-        "chat · L3 cost and capacity: Engines provisioned, and engines' worth of GPU that is used",
-        "chat · L3 cost and capacity: GPU utilisation",
-        "chat · L3 cost and capacity: Headroom of each region",
-    ]
-
-
 def signals_of(only_with: str) -> set[str]:
     """Recorded series that rest on metrics which are exported only with that."""
     rules = [

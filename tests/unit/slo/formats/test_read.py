@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from slo.formats import read
-from slo.model import Alert, EventSli, KubernetesNames, RawSli, Slo, SloGroup
+from slo.model import SloGroup
 
 PLAIN = """
 version: prometheus/v1
@@ -63,48 +63,6 @@ PLUGIN = "{chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1, priori
 def one(text: str) -> SloGroup:
     (group,) = read(text, file="slos.yaml")
     return group
-
-
-def test_prometheus_v1() -> None:
-    assert one(PLAIN) == SloGroup(
-        mode="cli-gen-prom",
-        spec="prometheus/v1",
-        slos=(
-            Slo(
-                service="chat",
-                name="availability",
-                description="Answers come.",
-                objective=99.9,
-                labels={"owner": "serving", "tier": "2"},
-                sli=EventSli(
-                    error_query="sum(rate(failed_total[{{.window}}]))",
-                    total_query="sum(rate(all_total[{{ .window }}]))",
-                ),
-                page=Alert(
-                    name="ChatAvailability", labels={"team": "a", "severity": "high"}, annotations={"runbook": "two"}
-                ),
-            ),
-        ),
-    )
-
-
-def test_the_kubernetes_object_keeps_its_names() -> None:
-    group = one(OBJECT)
-    assert (group.mode, group.spec) == ("cli-gen-k8s", "sloth.slok.dev/v1")
-    assert group.kubernetes == KubernetesNames(name="chat-slos", namespace="monitoring", labels={"release": "a"})
-    (slo,) = group.slos
-    assert slo.sli == RawSli(error_ratio_query="1 - avg_over_time(score[{{.window}}])")
-    assert (slo.id, slo.page, slo.ticket) == ("chat-quality", None, None)
-
-
-def test_openslo_has_one_slo_for_each_objective_and_no_alerts() -> None:
-    group = one(OPENSLO)
-    assert (group.mode, group.spec) == ("cli-gen-openslo", "openslo/v1alpha")
-    assert [(slo.id, slo.objective) for slo in group.slos] == [("chat-ttft-0", 90), ("chat-ttft-1", 99)]
-    assert {(slo.description, slo.page, slo.ticket) for slo in group.slos} == {("First words come soon.", None, None)}
-    assert isinstance(group.slos[0].sli, RawSli)
-    lines = "1 - ( ( rate(a[{{.window}}]) ) / ( rate(a[{{.window}}]) ) )"
-    assert " ".join(group.slos[0].sli.error_ratio_query.split()) == lines
 
 
 def test_a_window_is_the_documents_own_or_the_default() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import promql_parser
 import pytest
-from fakes.metrics.queries import filled_in, outcome, together
+from fakes.metrics.queries import filled_in, outcome
 
 from slo.kubernetes.analysis import (
     BY_HASH,
@@ -20,7 +20,7 @@ from slo.kubernetes.analysis import (
     scaled,
 )
 from slo.model import EventSli, KubernetesNames, RawSli, Slo
-from slo.promql import count_of_arm, of_arm, series_of
+from slo.promql import count_of_arm, of_arm
 from slo.windows import windows_for
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.errors import UsageError
@@ -120,14 +120,6 @@ def test_what_cannot_be_judged_is_refused(change: dict[str, object], why: str) -
         template(slo=SLO.model_copy(update=change))
 
 
-def test_templates_of_several_slos_stand_in_one_step_of_a_rollout() -> None:
-    periods = [SLO, SLO.model_copy(update={"name": "monthly", "window": timedelta(days=28)})]
-    loose = SLO.model_copy(update={"name": "loose", "objective": 90.0})
-    names = [metric["name"] for metric in together([template(slo=slo) for slo in (*periods, loose)])]
-    assert names[:2] == ["availability-fast-burn", "availability-slow-burn"]
-    assert len(names) == 5
-
-
 def test_alerts_over_a_shorter_period_page_at_a_slower_burn_and_so_do_templates() -> None:
     monthly = metrics_of(slo=SLO.model_copy(update={"window": timedelta(days=28)}))
     assert [metric["failureCondition"].split("# ")[1] for metric in monthly] == ["> 13.44})", "> 5.6})"]
@@ -139,7 +131,3 @@ def test_an_arm_is_known_by_its_pods_hash_where_pods_counted_and_else_by_its_ver
     assert arm_of(counted_by_proxy) == BY_VERSION
     arguments = template(slo=SLO.model_copy(update={"sli": counted_by_proxy}))["spec"]["args"]
     assert [argument["name"] for argument in arguments if "value" not in argument] == ["region", "version"]
-
-
-def test_the_names_of_all_series_of_a_query_are_known() -> None:
-    assert series_of('sum(rate(a[{{.window}}])) / (b > 0 or {job="c"})') == {"a", "b", ""}

@@ -22,21 +22,6 @@ spec:
 """
 
 
-def test_a_month_has_the_factors_of_googles_workbook() -> None:
-    month = windows_for(timedelta(days=30))
-    pairs = (month.page.quick, month.page.slow, month.ticket.quick, month.ticket.slow)
-    assert [pair.factor for pair in pairs] == [14.4, 6, 3, 1]
-
-
-def test_four_weeks_spend_the_same_shares_more_slowly() -> None:
-    weeks = windows_for(timedelta(days=28))
-    assert [weeks.page.quick.factor, weeks.page.slow.factor] == pytest.approx([13.44, 5.6])
-
-
-def test_a_window_is_recorded_once_however_often_it_is_used() -> None:
-    assert len(windows_for(timedelta(days=30)).lengths) == 8
-
-
 def test_a_period_without_windows_is_refused_with_those_that_have_some() -> None:
     with pytest.raises(UsageError, match=r"no alert windows for an SLO period of 90d; there are windows for: 4w, 30d"):
         windows_for(timedelta(days=90))

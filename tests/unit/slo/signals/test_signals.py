@@ -60,9 +60,3 @@ def test_every_rule_reads_what_is_exported_or_was_recorded_before_it_of_its_serv
     for name, rule in rules(counted_by).items():
         promql.transform(promql.parse(rule.expr), None, known)
         recorded.add(f"tidegate:{name}")
-
-
-def test_signals_of_two_services_are_series_and_groups_of_their_own() -> None:
-    one, other = (signal_groups(service=name, counted_by=CountedBy.PROXY, cost=COST) for name in ("chat", "code"))
-    assert {group.name for group in one}.isdisjoint(group.name for group in other)
-    assert {rule.labels[SERVICE] for group in one for rule in group.rules} == {"chat"}
