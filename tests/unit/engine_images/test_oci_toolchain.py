@@ -41,7 +41,7 @@ class Refuse:
 
 
 sys.meta_path.insert(0, Refuse())
-import tidegate.cli, pipelines.adapters.clusters, tidegate.approving, tidegate.steps
+import tidegate.cli, pipelines.adapters.clusters, pipelines.authority.answering, tidegate.steps
 import tidegate.standing, engine_images.adapters.oci_read
 import pipelines.adapters.chat, pipelines.adapters.identities, pipelines.adapters.image_engines
 import engine_images.adapters.model_version
