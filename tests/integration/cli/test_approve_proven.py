@@ -10,16 +10,21 @@ import pytest
 from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
 from fakes.terminal import Said, Tidegate
 
+from pipelines.adapters.identities import sign
 from pipelines.adapters.trust import local_identities
+from pipelines.authority.answering import Speaker
 from pipelines.authority.approvals import approval
 from pipelines.authority.verification import AnswerVerifier, Tally
 from pipelines.events.history import plan_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import trust_at
+from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from tidegate.carrying import take_over
 from tidegate.core.spec import load_spec
+from tidegate.surroundings import Surroundings
 
 pytestmark = pytest.mark.slow(reason="a process for each approval and each step")
 
@@ -135,6 +140,25 @@ def test_who_asked_does_not_approve_and_may_resume(tidegate: Tidegate, opened: O
     for person in ("bob", "cy"):
         said = tidegate("resume", opened.id, "--identity", f"ssh:{opened.keys[person]}")
         assert (said.code, f"delivery {opened.id} of" in said.err) == (2, True), said.err
+
+
+def test_a_resumption_that_is_overtaken_while_a_person_signs_is_signed_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, signed = Surroundings(opened.state, None), []
+    monkeypatch.setattr(MlflowDeliveries, "take_over", lambda self, delivery, **_: self.join(delivery))
+
+    def signs(statement: str) -> Proof:
+        signed.append(statement)
+        if len(signed) == 1:
+            opened.ask()
+        return sign(statement, opened.keys["bob"])
+
+    ledger = take_over(at, at.deliveries(), opened.id, Speaker(prover=signs))
+    assert len(signed) == 2
+    resume = load_spec(opened.spec, Delivery).resume
+    assert [event.kind for event in ledger.recorded()][-2:] == ["waiting", "resumed"]
+    AnswerVerifier(at.identities).refuse_unproven_heir(resume, opened.id, ledger.recorded())
 
 
 def test_a_token_counts_for_one_thing(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
