@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 11383,
     "gates": 14432,
-    "pipelines": 23090,
+    "pipelines": 22869,
     "registry": 4058,
     "rollouts": 18736,
     "slo": 4376,
-    "tidegate": 11772,
-    "tests": 81806,
+    "tidegate": 11420,
+    "tests": 81355,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
