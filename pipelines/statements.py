@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 from typing import Literal, Protocol
 
 from pydantic import AwareDatetime
 
+from pipelines.spec.trust import ApproversSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
-
-SAID = Literal["approve", "refuse", "request", "resume"]
-"""What a statement may say; `request` is said of a delivery by the one who opens it."""
-REQUEST, RESUME = "request", "resume"
-"""What is asked in statements of who opened a delivery, and of who carries on another's."""
 
 
 class Statement(Value):
     """What somebody says, and of what. Its text is what is signed, so that it counts for nothing else."""
 
     format: Literal["tidegate/statement/v1"] = "tidegate/statement/v1"
-    says: SAID
+    says: Literal["approve", "refuse", "request", "resume"]
     question: str
     """What is asked: a step's id, `wave@2`, `freeze`, `request` or `resume`."""
     delivery: str
@@ -45,6 +42,10 @@ def digest_of(statement: str) -> str:
     return sha256(statement.encode()).hexdigest()
 
 
+class Unproven(UsageError):
+    """A proof that does not prove what it says."""
+
+
 class Proof(Value):
     """A statement with what proves who made it."""
 
@@ -59,14 +60,26 @@ class Proof(Value):
         """The credential without a token's signature, which can be written in other ways and be as good."""
         return self.credential.rpartition(".")[0] if self.kind == "oidc" else self.credential
 
+    def read(self) -> Statement:
+        """What it is for.
+
+        Raises:
+            Unproven: that is no statement of a form that is known here.
+        """
+        try:
+            return Statement.model_validate_json(self.statement)
+        except ValueError:
+            raise Unproven("its statement cannot be read", hint="answer with `tidegate approve`") from None
+
 
 class Person(Value):
-    """Who that is, by a proof that was checked."""
+    """Who that is, by a proof that was checked, or by a name alone."""
 
     identity: str
     """As the keys' file or the issuer names them."""
-    how: str
+    how: str = "named, not proven"
     """By what it was proven, for people: `SSH key SHA256:...`, `OIDC issuer https://...`."""
+    proven: bool = True
     groups: frozenset[str] = frozenset()
     listed: bool = False
     """Whether the trust file names them, and not only an issuer that knows the whole world."""
@@ -76,27 +89,11 @@ class Person(Value):
     def __str__(self) -> str:
         return f"{self.identity} ({self.how})"
 
-
-NAMED = "named, not proven"
-"""How a name alone is shown."""
-
-
-class Unproven(UsageError):
-    """A proof that does not prove what it says."""
-
-
-def read_statement(proof: Proof) -> Statement:
-    """What the proof is for.
-
-    Raises:
-        Unproven: that is no statement of a form that is known here.
-    """
-    try:
-        return Statement.model_validate_json(proof.statement)
-    except ValueError:
-        raise Unproven(
-            "its statement cannot be read", hint="sign the statement as `tidegate approve --write-statement` writes it"
-        ) from None
+    def is_same(self, other: Person | None) -> bool:
+        """Whether both have proven to be one person."""
+        if other is None or not (self.proven and other.proven):
+            return False
+        return self.identity.casefold() == other.identity.casefold()
 
 
 def utc(at: datetime) -> str:
@@ -104,8 +101,17 @@ def utc(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+Prover = Callable[[str], Proof]
+"""Proves who makes the statement with that text, on the machine of the one who makes it.
+
+It raises UsageError when the key or the token is not there or cannot be used.
+"""
+
+
 class Identities(Protocol):
-    """Checks proofs."""
+    """Checks proofs, by the trust file of this machine."""
+
+    approvers: ApproversSpec
 
     def verify(self, proof: Proof, given: datetime) -> Person:
         """Who made the statement, which is not judged here.
@@ -117,17 +123,5 @@ class Identities(Protocol):
         Raises:
             Unproven: it does not prove it; says why.
             OutsideError: it cannot be checked now, such as when an issuer's keys cannot be had.
-        """
-        ...
-
-
-class Prover(Protocol):
-    """Proves who makes a statement, on the machine of the one who makes it."""
-
-    def prove(self, statement: str) -> Proof:
-        """The statement's text with what proves who says it.
-
-        Raises:
-            UsageError: the key or the token is not there or cannot be used.
         """
         ...

@@ -15,13 +15,11 @@ from pipelines.adapters.fleets import running_host
 from pipelines.adapters.metrics_server import MetricsServer
 from pipelines.adapters.services import notifier_for
 from pipelines.adapters.specs import kept_spec, read_delivery
-from pipelines.authority.approvals import ledger_digest, plan_digest
-from pipelines.authority.verification import USED, AnswerVerifier, first_uses, refuse_heir, used_before
+from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.payloads import DeliveryResumed
 from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits, limits_of
@@ -31,7 +29,6 @@ from pipelines.run.context import Context
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_set
-from pipelines.statements import NAMED, RESUME, Person, Proof, Prover, Statement
 from pipelines.views.metrics import families
 from registry.errors import StopAsked
 from registry.files import digest_files
@@ -319,9 +316,8 @@ def take_over(
     at: Surroundings,
     deliveries: Deliveries,
     delivery: str,
+    speaker: Speaker,
     *,
-    by: str | None,
-    prover: Prover | None,
     patience: timedelta = timedelta(0),
     key: str | None = None,
 ) -> DeliveryLedger:
@@ -331,8 +327,7 @@ def take_over(
         at: where.
         deliveries: the ledgers.
         delivery: its whole id.
-        by: a name, where the spec says that one is enough.
-        prover: proves who does it.
+        speaker: who carries it on.
         patience: until the next process must be heard of.
         key: with which it is carried on.
 
@@ -340,49 +335,14 @@ def take_over(
         UsageError: they may not, by what the spec says and by who has asked for the delivery.
         Refused: the delivery is over, or a process carries it.
     """
-    said = _heir(at, deliveries, delivery, by=by, prover=prover)
+    events = list(deliveries.events(delivery))
+    hearing = Hearing(kept_spec(deliveries, delivery, events), delivery, events, at.identities, SystemClock())
+    said = hearing.resumption(speaker)
     ledger = deliveries.take_over(delivery, patience=patience, key=key)
+    # It speaks of all that has happened: where something came in between, it is signed again.
+    while said is not None and (now := list(ledger.recorded())) != hearing.events:
+        hearing = replace(hearing, events=now)
+        said = hearing.resumption(speaker)
     if said is not None:
         ledger.append(said)
     return ledger
-
-
-def _heir(
-    at: Surroundings, deliveries: Deliveries, delivery: str, *, by: str | None, prover: Prover | None
-) -> Event | None:
-    """The event that says who carries the delivery on; None when nobody said it."""
-    events = deliveries.events(delivery)
-    spec = kept_spec(deliveries, delivery, events)
-    requester = asyncio.run(AnswerVerifier(at.identities).requester(delivery, events))
-    unproven = any((event.step, event.kind) == ("delivery", "requested") for event in events) and requester is None
-    if prover is not None and by is not None:
-        raise UsageError("--by is for a name without proof", hint="leave it out: the key or the token says who it is")
-    now = SystemClock().now()
-    proof: Proof | None = None
-    person: Person | None = None
-    if prover is not None:
-        proof = prover.prove(_resume_statement(delivery, events))
-        person = at.identities.verify(proof, now)
-        if used_before(person, proof, first_uses(events)):
-            raise UsageError(USED, hint="have a new one issued")
-    refuse_heir(spec.resume, person, by, requester, unproven=unproven)
-    if person is None and by is None:
-        return None
-    who = str(person) if person else f"{by} ({NAMED})"
-    proven = {"proof": proof} if proof else {}
-    return DeliveryResumed(by=person.identity if person else by or "", **proven).event(now, "delivery", who)
-
-
-def _resume_statement(delivery: str, events: Sequence[Event]) -> str:
-    """Of all that has happened until now: it cannot be repeated of what happens later."""
-    version = plan_of(events).version
-    return Statement(
-        says="resume",
-        question=RESUME,
-        delivery=delivery,
-        model=version.name,
-        version=version.version,
-        plan=plan_digest(events),
-        evidence=ledger_digest(events),
-        at=SystemClock().now(),
-    ).text

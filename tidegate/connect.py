@@ -158,7 +158,6 @@ async def connect(
             identities=at.identities,
             git=git_access_for(spec, ground.clock),
             asker=carried.asker,
-            approvers=at.trusted.trust.approvers,
             spec_file=carried.spec_file,
             impatient=impatient,
         )
@@ -305,7 +304,7 @@ def preconditions(
     """
     clusters, approvers = isinstance(spec.fleet, ClusterFleetSpec), at.trusted.trust.approvers
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
-    yield from there(partial(refuse_unanswerable, spec, approvers, requester_known=asker is not None))
+    yield from there(partial(refuse_unanswerable, spec.approvals, approvers, asked=asker is not None))
     if at.own is None:
         yield from here(partial(_require_packages, spec))
         yield from here(partial(_refuse_users_of_clusters, spec, users=users))

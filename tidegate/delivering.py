@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from pipelines.authority.answering import Speaker
 from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import keep_spec
 from pipelines.events.journal import Journal
@@ -119,18 +120,19 @@ async def resume(
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller is not entitled.
     """
+    speaker = Speaker(by, prover)
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(partial(_taken_over, at, delivery, by=by, prover=prover)))
+        carried = await uncancelled(call_in_thread(_taken_over, at, delivery, speaker))
         how.display.story = state_of(await uncancelled(call_in_thread(carried.ledger.recorded)))
         result = await carry(carried, how, resume_plan)
     return DeliveryOutcome(result, report_path(at.state, carried.ledger.delivery))
 
 
-def _taken_over(at: Surroundings, delivery: str, *, by: str | None, prover: Prover | None) -> Carried:
+def _taken_over(at: Surroundings, delivery: str, speaker: Speaker) -> Carried:
     """Carried by this process from here on, which holds the lock: without it no other may be kept from it."""
     deliveries = at.deliveries()
     whole = deliveries.whole_id(delivery)
-    carried = attach(at, deliveries, take_over(at, deliveries, whole, by=by, prover=prover))
+    carried = attach(at, deliveries, take_over(at, deliveries, whole, speaker))
     # The lock is the sign of life from here on.
     end_lease(at.root)
     return carried

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -15,7 +13,7 @@ from pipelines.adapters.engines import require_gpus_here
 from pipelines.adapters.fleets import CarriedFleet
 from pipelines.adapters.services import notifier_for
 from pipelines.adapters.specs import read_delivery
-from pipelines.authority.verification import refuse_too_few_others, request_of
+from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
@@ -28,7 +26,7 @@ from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_input
-from pipelines.statements import Identities, Person, Prover
+from pipelines.statements import Prover
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
@@ -43,19 +41,12 @@ from tidegate.planning import adopt_versions, plan_for, resolve_plan
 from tidegate.surroundings import Surroundings
 
 
-@dataclass(frozen=True)
-class Successor:
-    """Who carries on the delivery of another process, by a name or by a proof."""
-
-    delivery: str
-    by: str | None = None
-
-
 def open_steps(
     at: Surroundings,
     spec_path: Path,
     *,
-    carries_on: Successor | None = None,
+    carries_on: str | None = None,
+    by: str | None = None,
     prover: Prover | None = None,
     version: str | None = None,
     key: str | None = None,
@@ -67,7 +58,8 @@ def open_steps(
         at: where.
         spec_path: of the delivery's spec.
         carries_on: the delivery of another process, instead of a new one.
-        prover: proves who asks for it.
+        by: who carries it on, where the spec says that a name is enough.
+        prover: proves who does, or who asks for a new one.
         version: the version's number; None for the one that the alias points at.
         key: opening again with the same key finds the same delivery.
         patience: how long the next step may take to start before the delivery counts as dead.
@@ -80,7 +72,8 @@ def open_steps(
     """
     deliveries = at.deliveries()
     if carries_on is not None:
-        ledger = _carried_on(at, deliveries, carries_on, prover, patience=patience, key=key)
+        delivery = deliveries.whole_id(carries_on)
+        ledger = _carried_on(at, deliveries, delivery, Speaker(by, prover), patience=patience, key=key)
     else:
         ledger = _opened(at, deliveries, read_delivery(spec_path), prover, version=version, key=key, patience=patience)
     return ledger.delivery, plan_of(ledger.recorded())
@@ -118,22 +111,18 @@ def _opened(
     if not ledger.recorded():
         asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, spec.path, spec)))
     if asker is not None:
-        refuse_few = partial(refuse_too_few_others, spec, at.trusted.trust.approvers)
-        _record_requester(ledger, asker, at.identities, refuse_few)
+        _record_requester(at, ledger, spec, asker)
     if isinstance(spec.fleet, LocalFleet):
         lend(at.root, SystemClock().now() + patience)
     return ledger
 
 
-def _record_requester(
-    ledger: DeliveryLedger, asker: Prover, identities: Identities, refuse: Callable[[Person], None]
-) -> None:
+def _record_requester(at: Surroundings, ledger: DeliveryLedger, spec: Delivery, asker: Prover) -> None:
     events = ledger.recorded()
     if any(event.kind == "requested" for event in events):
         return
     try:
-        now = SystemClock().now()
-        ledger.append(request_of(ledger.delivery, events, asker, identities, now, refuse=refuse))
+        ledger.append(Hearing(spec, ledger.delivery, events, at.identities, SystemClock()).request(asker))
     except TidegateError as error:
         ledger.close(str(Ending.FAILED), str(error))
         raise
@@ -163,16 +152,15 @@ async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str |
 def _carried_on(
     at: Surroundings,
     deliveries: Deliveries,
-    wanted: Successor,
-    prover: Prover | None,
+    delivery: str,
+    speaker: Speaker,
     *,
     patience: timedelta,
     key: str | None,
 ) -> DeliveryLedger:
-    delivery = deliveries.whole_id(wanted.delivery)
     if key and deliveries.summary(delivery).key == key:
         return deliveries.join(delivery)
-    ledger = take_over(at, deliveries, delivery, by=wanted.by, prover=prover, patience=patience, key=key)
+    ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
     carried = attach(at, deliveries, ledger, patience=patience, key=key, hands_on=True)
     asyncio.run(_report_lost_steps(carried))
     return ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
-from pipelines.statements import Identities, Prover
+from pipelines.statements import Identities
 from tidegate.core.process import TRUST_VARIABLE
 
 
@@ -39,10 +39,3 @@ def local_identities(trusted: Trusted) -> Identities:
     from pipelines.adapters.identities import ProvenIdentities
 
     return ProvenIdentities(trusted.trust.approvers, trusted.folder)
-
-
-def key_prover(key: Path) -> Prover:
-    """Proves who somebody is by an SSH key, here or in an agent."""
-    from pipelines.adapters.identities import KeyProver
-
-    return KeyProver(key)

@@ -28,7 +28,7 @@ from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.ports import Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from registry.chain import ChainEntry, ChainFinding, beheaded, entry_of, heads_of, vanished
+from registry.chain import ChainEntry, ChainFinding, beheaded, heads_of
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
 from registry.files import digest_files
 from registry.model import DeliverySummary, Event
@@ -37,7 +37,6 @@ from tidegate.core.errors import NotGenuine, TidegateError, UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.model import Value
 from tidegate.core.spec import SpecError, load_spec
-from tidegate.core.text import json_of, lines_of
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -66,41 +65,6 @@ class Audit(Value):
         yield from (f"  head {head}" for head in self.heads)
 
 
-def verify_deliveries(
-    deliveries: Iterable[tuple[DeliverySummary, LedgerRecord, Sequence[ChainFinding]]],
-    kept: DeliveryArtifacts,
-    registry: Registry,
-    *,
-    against: Path | None = None,
-    heads: Sequence[str] = (),
-    replaying: bool = False,
-) -> list[Audit]:
-    """Audit these deliveries.
-
-    Args:
-        deliveries: each as lists show it, its events, and what its chain itself shows.
-        kept: where their files are kept.
-        registry: whose tags are compared with their plans.
-        against: an export of a chain, made before.
-        heads: hashes of events, whole, that were noted where MLflow's writers cannot write.
-        replaying: whether the recorded evidence is judged again.
-
-    Raises:
-        UsageError: what was noted cannot be read.
-    """
-    if odd := [head for head in heads if not _HASH.fullmatch(head)]:
-        raise UsageError(f"--head {odd[0]}: expected 64 hexadecimal digits")
-    exported = exported_entries(against) if against else ()
-    audits: list[Audit] = []
-    for summary, record, found in deliveries:
-        gone = [
-            *vanished((each for each in exported if each.link.delivery == summary.id), record.entries),
-            *beheaded(heads, record.entries),
-        ]
-        audits.append(audit(summary, record, [*found, *gone], kept, registry, replaying=replaying))
-    return audits
-
-
 def audit(
     summary: DeliverySummary,
     record: LedgerRecord,
@@ -108,6 +72,7 @@ def audit(
     kept: DeliveryArtifacts,
     registry: Registry,
     *,
+    heads: Sequence[str] = (),
     replaying: bool = False,
 ) -> Audit:
     """Compare everything that can be compared.
@@ -118,8 +83,14 @@ def audit(
         found: what the chain itself shows.
         kept: where its files are kept.
         registry: whose tags are compared with the plan.
+        heads: hashes of events, whole, that were noted where MLflow's writers cannot write.
         replaying: whether the recorded evidence is judged again.
+
+    Raises:
+        UsageError: what was noted is no hash.
     """
+    if odd := [head for head in heads if not _HASH.fullmatch(head)]:
+        raise UsageError(f"--head {odd[0]}: expected 64 hexadecimal digits")
     others = [*_other_findings(summary, record.events, kept, registry), *_ending(summary, record.events)]
     same, differing = judge_again(summary.id, record.events, kept) if replaying else ((), ())
     return Audit(
@@ -127,7 +98,7 @@ def audit(
         events=len(record.events),
         keys=tuple(sorted({entry.link.key for entry in record.entries if entry.link.key})),
         heads=heads_of(record.entries),
-        findings=(*found, *others, *differing),
+        findings=(*found, *beheaded(heads, record.entries), *others, *differing),
         judged_again=tuple(same),
     )
 
@@ -239,27 +210,3 @@ def export_chain(entries: Iterable[ChainEntry], file: Path) -> None:
     """Write a chain with its signatures, one event a line."""
     lines = [json.dumps({"body": entry.body, "signature": entry.signature}) + "\n" for entry in entries]
     write_atomically({file: "".join(lines)})
-
-
-def exported_entries(path: Path) -> Sequence[ChainEntry]:
-    """The entries of an exported chain.
-
-    Raises:
-        UsageError: it is none.
-    """
-    hint = "name a file that `tidegate audit export` wrote"
-    try:
-        lines = lines_of(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
-    entries: list[ChainEntry] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            said = json_of(line)
-            entry = entry_of(f"{said['body']}\n{said['signature']}")
-        except (ValueError, TypeError, KeyError):
-            entry = None
-        if entry is None:
-            raise UsageError(f"{path}:{number}: no event of an exported chain", hint=hint)
-        entries.append(entry)
-    return entries

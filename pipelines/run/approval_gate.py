@@ -6,20 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from pipelines.authority.approvals import (
-    FREEZE,
-    FROZEN,
-    ApprovalQuestion,
-    Frozen,
-    answering,
-    asked_at,
-    evidence_digest,
-    freeze_digest,
-    frozen,
-    patience,
-    plan_digest,
-    terms_of,
-)
+from pipelines.authority.approvals import FROZEN, Question, answering, approval, asked_at, lifting, patience
 from pipelines.authority.verification import AnswerVerifier
 from pipelines.errors import Stopped
 from pipelines.events.history import outcome_of
@@ -29,6 +16,7 @@ from pipelines.run.context import Context
 from pipelines.run.regions import is_on, refuse_dead_canary
 from registry.model import Event, EventKind
 from tidegate.core.errors import OutsideError
+from tidegate.core.threads import call_in_thread
 
 POLL_SECONDS = 5.0
 """Seconds between reads of the ledger, and so the longest delay after an approval."""
@@ -48,90 +36,72 @@ async def wait_until_allowed(context: Context, step: PlanStep) -> None:
 
 async def _wait_for_approval(context: Context, step: PlanStep, asked: str) -> None:
     limit = patience(context.spec.approvals, asked, context.plan.steps)
-    hearing = AnswerVerifier(context.identities)
+    verifier, delivery = AnswerVerifier(context.identities), context.journal.delivery
     since: datetime | None = None
     # Verdicts may still be on their way to the ledger: people are asked of what everybody can see there.
     await context.journal.written()
     while True:
         events = await _recorded(context)
-        if events is not None or since is None:
-            question = _question(context, asked, events or ())
-            since = asked_at(events or (), question)
+        if events is not None:
+            question = approval(context.spec, context.plan, delivery, events, asked)
+            since = asked_at(events, question)
             # A name counts whenever it was said; what is proven, of what was there to see when it was asked.
-            if (since or question.names) and await _answered(context, step, hearing, question, events or ()):
+            if (since or question.names) and await _answered(context, step, verifier, question, events):
                 return
             since = since or await _ask(context, step, question, limit)
-        if context.clock.now() - since >= limit:
+        if since and context.clock.now() - since >= limit:
             raise Stopped(Ending.INCONCLUSIVE, f"nobody has approved or refused {asked} since {since:%F %H:%M} UTC")
         await _pause(context, step, events or ())
 
 
-def _question(context: Context, asked: str, events: Sequence[Event]) -> ApprovalQuestion:
-    terms = terms_of(context.spec.approvals, asked, context.plan.steps)
-    evidence = evidence_digest(context.plan, asked, events)
-    delivery, plan = context.journal.delivery, plan_digest(events)
-    question = ApprovalQuestion(name=asked, terms=terms, delivery=delivery, plan=plan, evidence=evidence, since=None)
-    return question if question.names else question.model_copy(update={"since": asked_at(events, question)})
-
-
-async def _ask(context: Context, step: PlanStep, question: ApprovalQuestion, limit: timedelta) -> datetime:
+async def _ask(context: Context, step: PlanStep, question: Question, limit: timedelta) -> datetime:
     """Ask people once, however many regions wait for the same answer: whom, until when, and what there is to see."""
     now, key = context.clock.now(), f"{question.name} {question.evidence}"
     if key not in context.journal.asked:
         context.journal.asked.add(key)
         how = answering(context.journal.delivery, question.name, names=question.names)
-        who = "" if question.names else f" by {question.asked_of()}"
-        more = {} if question.names else {"evidence": question.evidence, "by": question.asked_of()}
+        who = "" if question.names else f" by {question.asked_of}"
         message = f"for an approval of {question.name}{who} until {now + limit:%F %H:%M} UTC: {how}"
-        await context.journal.say(step.id, Waiting(approval=question.name, **more), message)
+        await context.journal.say(step.id, Waiting(approval=question.name, **_whom(question)), message)
     return now
 
 
+def _whom(question: Question) -> dict[str, str]:
+    return {} if question.names else {"evidence": question.evidence, "by": question.asked_of}
+
+
 async def _answered(
-    context: Context, step: PlanStep, hearing: AnswerVerifier, question: ApprovalQuestion, events: Sequence[Event]
+    context: Context, step: PlanStep, verifier: AnswerVerifier, question: Question, events: Sequence[Event]
 ) -> bool:
     """Whether enough people have said yes; whose word does not count is told once."""
-    found = await hearing.answers(question, events)
+    found = await call_in_thread(verifier.tally, question, events)
     told = {AnswerIgnored.of(event).answer for event in events if event.kind == EventKind.IGNORED}
     for each in found.ignored:
         if each.key not in told:
-            message = f"an answer to {question.name} by {each.by} does not count: {each.why}"
+            message = f"an answer to {question.name} by {each.person.identity} does not count: {each.ignored}"
             await context.journal.say(step.id, AnswerIgnored(approval=question.name, answer=each.key), message)
     if found.refusal is not None:
         raise Stopped(Ending.ROLLED_BACK, f"{question.name} was refused by {found.refusal}")
     if found.enough:
-        by = tuple(str(each) for each in found.approvals)
+        by = tuple(str(each) for each in found.heard)
         message = f"{question.name} was approved by {'; '.join(by)}"
         await context.journal.say(step.id, AnswersAllow(approval=question.name, by=by), message)
     return found.enough
 
 
 async def _wait_for_freeze(context: Context, step: PlanStep) -> None:
-    hearing = AnswerVerifier(context.identities)
-    told: Frozen | None = None
-    while (now := frozen(context.spec.freeze, context.clock.now())) is not None:
+    verifier, told = AnswerVerifier(context.identities), ""
+    while True:
         events = await _recorded(context)
-        question = _lifting(context, now, events or ())
-        if events is not None and await _answered(context, step, hearing, question, events):
+        question = lifting(context.spec, context.journal.delivery, events or (), context.clock.now())
+        if question is None or question.freeze is None:
             return
-        if now != told:
-            more = {} if question.names else {"evidence": question.evidence, "by": question.asked_of()}
-            waiting = Waiting(frozen_until=now.until, reason=now.reason, **more)
-            await context.journal.say(step.id, waiting, str(now))
-            told = now
+        if events is not None and await _answered(context, step, verifier, question, events):
+            return
+        if told != (told := str(question.freeze)):
+            waiting = Waiting(frozen_until=question.freeze.until, reason=question.freeze.reason, **_whom(question))
+            await context.journal.say(step.id, waiting, told)
         await _pause(context, step, events or ())
-
-
-def _lifting(context: Context, now: Frozen, events: Sequence[Event]) -> ApprovalQuestion:
-    """Whether this one freeze shall hold up this delivery: who lifts it lifts no other."""
-    return ApprovalQuestion(
-        name=FREEZE,
-        terms=(now.terms,),
-        delivery=context.journal.delivery,
-        plan=plan_digest(events),
-        evidence=freeze_digest(now.until, now.reason),
-        since=now.since,
-    )
 
 
 async def _pause(context: Context, step: PlanStep, events: Sequence[Event]) -> None:

@@ -33,7 +33,6 @@ from pipelines.ports import (
 )
 from pipelines.repository import GitAccess
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Identities, Prover
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
@@ -170,8 +169,6 @@ class Context:
     """The repository that says what regions serve; None where the spec names none."""
     asker: Prover | None = None
     """Proves who asks for this delivery; None where nobody does."""
-    approvers: ApproversSpec = field(default_factory=ApproversSpec)
-    """Whom the trust file names, for approvals that leave out the one who asks."""
     spec_file: str | None = None
     """Where the spec lies among the delivery's kept files; None when it was not kept."""
     impatient: asyncio.Event = field(default_factory=asyncio.Event)

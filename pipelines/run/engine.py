@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from pipelines.authority.verification import refuse_too_few_others, request_of
+from pipelines.authority.answering import Hearing
 from pipelines.errors import Stopped, by_others
 from pipelines.events.payloads import DeliveryRequested, StepDone, StepStarted
 from pipelines.model import Ending, PlanStep, Result, StageName
@@ -49,10 +49,9 @@ async def deliver(context: Context) -> Result:
 async def _say_who_asks(context: Context) -> None:
     """Where somebody proves it: nothing has begun yet, and a key may wait for a person's touch."""
     if context.asker is not None:
-        events, now = await context.journal.recorded(), context.clock.now()
-        refuse = partial(refuse_too_few_others, context.spec, context.approvers)
-        asked = (context.journal.delivery, events, context.asker, context.identities, now)
-        event = await call_in_thread(partial(request_of, *asked, refuse=refuse))
+        events, delivery = await context.journal.recorded(), context.journal.delivery
+        hearing = Hearing(context.spec, delivery, events, context.identities, context.clock)
+        event = await call_in_thread(hearing.request, context.asker)
         await context.journal.say(event.step, DeliveryRequested.of(event), event.message)
 
 

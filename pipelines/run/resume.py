@@ -7,9 +7,9 @@ again; what a region lost is. A last process closes the delivery, whatever becam
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from pipelines.authority.verification import AnswerVerifier, refuse_heir
+from pipelines.authority.verification import AnswerVerifier
 from pipelines.errors import Stopped
 from pipelines.events.history import (
     Failed,
@@ -20,17 +20,16 @@ from pipelines.events.history import (
     outcome_of,
     step_of,
 )
-from pipelines.events.payloads import PersonAnswer, StepProgress, StepUndone
+from pipelines.events.payloads import StepProgress, StepUndone
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.run.context import Context
 from pipelines.run.engine import STOPPED, abort, cancellation_is_heard, delivered, run_step, to_the_end, undisturbed
 from pipelines.run.rollback import roll_back
-from pipelines.statements import Person, utc
-from registry.model import Event
 from rollouts.model import RegionState
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.model import Value
+from tidegate.core.threads import call_in_thread
 
 MADE = frozenset({StageName.DEPLOY, StageName.SMOKE, StageName.CANARY, StageName.PROMOTE})
 """What is done again in a region that went back meanwhile; what offline and shadow have shown stays shown."""
@@ -94,36 +93,6 @@ def _stands(plan: Plan, region: str, done: frozenset[str], state: RegionState) -
     return not mine & MADE or plan.on_trial in {arm.version for arm in arms if arm}
 
 
-async def refuse_unproven_heir(context: Context, events: Sequence[Event]) -> None:
-    """Go on where nobody has carried the delivery on, or the last who did may, by the spec and by their proof.
-
-    Raises:
-        UsageError: they may not, or have not proven it.
-        OutsideError: it cannot be checked now.
-    """
-    carried_on = [at for at, event in enumerate(events) if (event.step, event.kind) == ("delivery", "resumed")]
-    if not carried_on:
-        return
-    last, delivery, hearing = events[carried_on[-1]], context.journal.delivery, AnswerVerifier(context.identities)
-    requester = await hearing.requester(delivery, events)
-    asked = any((event.step, event.kind) == ("delivery", "requested") for event in events)
-    heir = await hearing.heir(delivery, events, carried_on[-1])
-    person, why = (heir, "") if isinstance(heir, Person) else (None, f": {heir}" if heir else "")
-    try:
-        refuse_heir(
-            context.spec.resume,
-            person,
-            PersonAnswer.model_validate(last.data).by or None,
-            requester,
-            unproven=asked and requester is None,
-        )
-    except UsageError as error:
-        raise UsageError(
-            f"{last.message or 'somebody'} carried this delivery on at {utc(last.at)} and may not{why}: {error}",
-            hint="the one who may: `tidegate resume`, or `tidegate stage open --delivery`",
-        ) from error
-
-
 class StepResult(Value):
     """What became of one step."""
 
@@ -153,7 +122,8 @@ async def take_step(context: Context, wanted: str) -> StepResult:
     if asked := asked_to_stop(await context.journal.recorded()):
         # Not worth another try, and no verdict: the one who closes the delivery takes its regions back.
         return StepResult(step=step.id, done=False, reason=asked, exit_code=ExitCode.INTERRUPTED)
-    await refuse_unproven_heir(context, await context.journal.recorded())
+    heirs, events = AnswerVerifier(context.identities), await context.journal.recorded()
+    await call_in_thread(heirs.refuse_unproven_heir, context.spec.resume, context.journal.delivery, events)
     missing = missing_before(context.plan, step, done)
     if missing:
         raise UsageError(f"{step.id} comes after {missing[0]}, which is not done", hint="run its steps in order")

@@ -21,7 +21,6 @@ from gates.answers.golden import load_golden
 from gates.reports.evidence import JudgedEvidence
 from gates.sequential_test import AnalysisPlan
 from gates.transcript import read, replay
-from pipelines.authority.audit import exported_entries
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
 from registry.conventions import ADOPTED, DIGEST
@@ -32,7 +31,7 @@ from registry.versions import MlflowRegistry
 from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
 from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
-from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.errors import TidegateError
 from tidegate.core.spec import SpecError, load_spec
 from tidegate.testing import MemoryStore
 
@@ -113,7 +112,6 @@ READERS: dict[str, tuple[Callable[[bytes, Path], None], type[TidegateError]]] = 
     "evidence": (evidence, SpecError),
     "transcript": (transcript, SpecError),
     "Prometheus": (prometheus, PrometheusUnreachable),
-    "exported chain": (file(exported_entries), UsageError),
 }
 
 

@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 11383,
     "gates": 14448,
-    "pipelines": 22167,
+    "pipelines": 21946,
     "registry": 4058,
     "rollouts": 17437,
     "slo": 4376,
-    "tidegate": 11682,
-    "tests": 81122,
+    "tidegate": 11330,
+    "tests": 80671,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

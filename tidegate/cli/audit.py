@@ -28,7 +28,6 @@ def verify(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,
-    against: Annotated[Path | None, typer.Option("--against", help="A chain that `audit export` wrote before.")] = None,
     head: Annotated[
         list[str] | None, typer.Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
     ] = None,
@@ -47,7 +46,6 @@ def verify(
       tidegate audit verify c28ef0c2
       tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --replay
       tidegate audit verify --all delivery.yaml --output json
-      tidegate audit verify c28ef0c2 --against kept.jsonl
       tidegate audit verify c28ef0c2 --head 9f86d081884c7d65...
     """
     names = named or []
@@ -57,7 +55,7 @@ def verify(
         raise UsageError("--head is of one delivery", hint="name it")
     from pipelines.adapters.stores import open_deliveries, open_registry
     from pipelines.adapters.trust import named_trust
-    from pipelines.authority.audit import verify_deliveries
+    from pipelines.authority import audit as auditing
     from pipelines.spec.delivery import Delivery
     from tidegate.core.spec import load_spec
 
@@ -69,8 +67,10 @@ def verify(
         else [deliveries.summary(deliveries.whole_id(each)) for each in names]
     )
     registry = open_registry(given().state, given().tracking_uri)
-    recorded = ((each, *deliveries.record(each.id)) for each in summaries)
-    audits = verify_deliveries(recorded, deliveries, registry, against=against, heads=head or (), replaying=replay)
+    audits = [
+        auditing.audit(each, *deliveries.record(each.id), deliveries, registry, heads=head or (), replaying=replay)
+        for each in summaries
+    ]
     if given().output.is_data:
         print_data([each.model_dump(mode="json") for each in audits], given().output)
     else:
@@ -85,7 +85,8 @@ def export(
 ) -> int:
     """Write the chain of events with its signatures, one event a line, for write-once storage.
 
-    Changes nothing in MLflow. Exits with 5 when something in the chain is not genuine.
+    Prints the head, which `audit verify --head` takes. Changes nothing in MLflow. Exits with 5 when something in the
+    chain is not genuine.
 
     \b
     Examples:
@@ -93,12 +94,15 @@ def export(
     """
     from pipelines.adapters.stores import open_deliveries
     from pipelines.authority.audit import export_chain
+    from registry.chain import heads_of
 
     deliveries = open_deliveries(given().state, given().tracking_uri)
     whole = deliveries.whole_id(delivery)
     record, found = deliveries.record(whole)
     export_chain(record.entries, file)
-    given().note(f"{file}: {len(record.entries)} events of delivery {whole}")
+    given().note(
+        f"{file}: {len(record.entries)} events of delivery {whole}; head {', '.join(heads_of(record.entries))}"
+    )
     for finding in found:
         given().note(f"not genuine: {finding}")
     return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED

@@ -142,14 +142,6 @@ def approve(
     reason: Annotated[str, typer.Option(help="Reason; required with --refuse.")] = "",
     refuse: Annotated[bool, typer.Option("--refuse", help="Refuse: the delivery is rolled back.")] = False,
     identity: Identity = None,
-    write_statement: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Only write the statement to sign to this file, and print its digest."),
-    ] = None,
-    statement: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The statement that was signed; with --signature or a token.")
-    ] = None,
-    signature: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH signature of the statement.")] = None,
 ) -> int:
     """Approve or refuse a step of a delivery that waits for it.
 
@@ -163,26 +155,35 @@ def approve(
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --refuse --reason "sale today" --identity ssh:KEY
       tidegate approve 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f wave@2 --by ann
     """
-    from tidegate.approving import Answer
-    from tidegate.approving import approve as run
-    from tidegate.cli.credentials import SignatureProver, prover_of
+    from pipelines.adapters.specs import kept_spec
+    from pipelines.authority.answering import Hearing, Speaker
+    from pipelines.events.history import plan_of
+    from tidegate.cli.credentials import prover_of
+    from tidegate.core.clock import SystemClock
 
-    answer = Answer(
-        delivery=delivery,
-        asked=asked,
-        by=by,
-        reason=reason,
-        refuse=refuse,
-        prover=prover_of(identity),
-        write_statement=write_statement,
-        statement=statement,
-        signature=SignatureProver(signature) if signature else None,
+    at, speaker = surroundings(), Speaker(by, prover_of(identity))
+    deliveries = at.deliveries()
+    summary = deliveries.summary(deliveries.whole_id(delivery))
+    if summary.ended is not None:
+        raise Refused(
+            f"delivery {summary.id} is over: {summary.outcome}: {summary.reason}",
+            hint="`tidegate deliver` begins another",
+        )
+    # Said from outside: that a person answers does not mean that the delivery's process lives.
+    ledger = deliveries.join(summary.id, carries=False)
+    events = ledger.recorded()
+    spec = kept_spec(deliveries, summary.id, events)
+    said = Hearing(spec, summary.id, events, at.identities, SystemClock()).answer(
+        asked, speaker, reason=reason, refuse=refuse
     )
-    result = run(surroundings(), answer)
+    ledger.append(said)
+    version = plan_of(events).version
     if given().output.is_data:
-        print_data(result.model_dump(mode="json"), given().output)
+        told = {"delivery": summary.id, "question": asked, "model": version.name, "version": version.version}
+        print_data(told | {"answer": said.kind, "by": said.data["by"], "reason": reason}, given().output)
     else:
-        say(result.question if given().output is Output.NAME else str(result))
+        line = f"{said.kind}: {asked} of {version.name} {version.version} by {said.message}"
+        say(asked if given().output is Output.NAME else line)
     return 0
 
 

@@ -78,12 +78,13 @@ def stage_open(
     """
     from tidegate.cli.credentials import prover_of
     from tidegate.cli.output import print_data
-    from tidegate.steps import Successor, open_steps
+    from tidegate.steps import open_steps
 
     opened, plan = open_steps(
         surroundings(None if delivery else spec.parent),
         spec,
-        carries_on=Successor(delivery, by) if delivery else None,
+        carries_on=delivery,
+        by=by,
         prover=prover_of(identity),
         version=version,
         key=key,

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from fakes.services.http import page
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Person, Proof, Unproven
 from tidegate.core.errors import OutsideError
 
@@ -27,6 +28,7 @@ from tidegate.core.errors import OutsideError
 class FakeIdentities:
     """`Identities` without keys; `forged` is believed by nobody, and every question is counted."""
 
+    approvers: ApproversSpec = field(default_factory=ApproversSpec)
     away: bool = False
     """Whether nothing can be checked now."""
     asked: list[str] = field(default_factory=list)
@@ -40,7 +42,7 @@ class FakeIdentities:
         words, _, once = proof.credential.partition(" once ")
         name, _, groups = words.partition(" of ")
         known = frozenset(groups.split())
-        return Person(identity=name, how="SSH key SHA256:x", groups=known, listed=True, once=bool(once))
+        return Person(identity=name, how="SSH key SHA256:x", groups=known, listed=bool(known), once=bool(once))
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class FakeProver:
 
     credential: str
 
-    def prove(self, statement: str) -> Proof:
+    def __call__(self, statement: str) -> Proof:
         return Proof(kind="ssh", statement=statement, credential=self.credential)
 
 

@@ -33,7 +33,6 @@ from pipelines.run.resume import StepResult, close, resume, take_step
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Prover
 from registry.model import SERVING, EngineRecord, Event, ModelVersion, ServingAliases
 from rollouts.model import Engine
@@ -194,7 +193,6 @@ class World:
         self.recorder = Recorder()
         self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
         self.identities = FakeIdentities()
-        self.approvers = ApproversSpec()
         self.asker: Prover | None = None
         self.git: GitAccess | None = None
         self.evidence = NewEvidence()
@@ -234,7 +232,6 @@ class World:
             scratch=self.scratch,
             git=self.git,
             asker=self.asker,
-            approvers=self.approvers,
         )
 
     def journal(self, listeners: Sequence[Listener] = ()) -> Journal:

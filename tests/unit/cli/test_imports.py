@@ -33,7 +33,6 @@ LATER = (
 )
 OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
 COMMANDS = (
-    "tidegate.approving",
     "tidegate.delivering",
     "tidegate.steps",
     "tidegate.standing",
@@ -164,7 +163,7 @@ def test_a_step_in_a_cluster_asks_a_server_with_mlflows_client_alone(tmp_path: P
 import asyncio, sys
 sys.modules |= dict.fromkeys(("pandas", "pyarrow", "sqlalchemy"))  # as in a pod, which has none of these
 import tidegate.steps, tidegate.standing
-import tidegate.approving, tidegate.delivering, tidegate.way_back
+import pipelines.authority.answering, tidegate.delivering, tidegate.way_back
 import pipelines.adapters.clusters
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes.delivery.identities import FakeProver
 from fakes.delivery.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
+from pipelines.authority.answering import Hearing, Speaker
 from pipelines.authority.approvals import refuse_useless
 from pipelines.model import Ending
 from pipelines.run.approval_gate import POLL_SECONDS
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.trust import ApproversSpec
 from registry.model import Event
 from tidegate.core.errors import ExitCode, OutsideError, Refused, UsageError
 from tidegate.core.spec import SpecError
@@ -23,7 +26,7 @@ NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 def asking(*approvals: str, regions: str = "waves: [[eu-west-1], [us-east-1]]") -> Delivery:
     """Where a name is enough."""
-    named = ", ".join(approval.replace("}", ", by: names}") for approval in approvals)
+    named = ", ".join(each if "by:" in each else each.replace("}", ", by: names}") for each in approvals)
     return a_spec(
         traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{named}]",
         regions=f"regions: {{{regions}, bake: 10s}}",
@@ -71,6 +74,10 @@ def test_what_is_asked_stands_in_the_plan(tmp_path: Path, approval: str, expecte
         ),
         ("{before: promote, weight: 10}", "expected a weight with `before: canary`"),
         ("{before: finalize, region: eu-west-1}", "found a region with before: finalize"),
+        ("{before: finalize, not_the_requester: true}", "not_the_requester where names are enough"),
+        ("{before: finalize, by: name}", "expected 'names'"),
+        ("{before: finalize, by: {count: 0}}", "expected"),
+        ("{before: finalize, by: {people: [ann]}}", "people"),
     ],
 )
 def test_asking_for_what_is_not_there_is_an_error_of_the_spec(approval: str, complaint: str) -> None:
@@ -130,6 +137,68 @@ async def test_the_last_word_counts(tmp_path: Path) -> None:
     world.when("build", "started", says(world, "approved", "wave@2"))
     world.when("bake@1", "started", says(world, "refused", "wave@2", by="bob", reason="no"))
     assert (await world.deliver()).ending is Ending.ROLLED_BACK
+
+
+RISK = "{before: promote, region: eu-west-1, by: {groups: [risk]}}"
+PROMOTE = "promote@eu-west-1"
+
+
+def proven(world: World, credential: str, *, reason: str = "", refuse: bool = False) -> Callable[[], None]:
+    """As `tidegate approve` does it with a proof, for what is asked now."""
+
+    def answer() -> None:
+        events = world.ledger.recorded()
+        hearing = Hearing(world.spec, world.ledger.delivery, events, world.identities, world.clock)
+        speaker = Speaker(prover=FakeProver(credential))
+        world.appends(hearing.answer(PROMOTE, speaker, reason=reason, refuse=refuse))
+
+    return answer
+
+
+async def promoting(folder: Path) -> Steps:
+    """A delivery of which the next step waits for somebody of risk."""
+    one = "regions: {waves: [[eu-west-1]], bake: 10s}"
+    world = World(folder, a_spec(regions=one, traffic=f"traffic: {{requests_per_second: 200}}\napprovals: [{RISK}]"))
+    steps = Steps(world, folder)
+    await steps.until("canary@eu-west-1/50")
+    return steps
+
+
+async def test_a_proven_approval_lets_it_go_on_for_the_evidence_that_was_there(tmp_path: Path) -> None:
+    steps = await promoting(tmp_path)
+    world = steps.world
+
+    def more_evidence() -> None:
+        proven(world, "ann of risk")()
+        says(world, "approved", PROMOTE, by="Head of Model Risk")()
+        data = {"gate": "latency", "outcome": "pass", "reason": "", "numbers": {}, "region": "eu-west-1"}
+        world.ledger.append(Event(at=world.now(), step="canary@eu-west-1/50", kind="verdict", message="", data=data))
+        world.when(PROMOTE, "waiting", proven(world, "bob of risk", reason="looks fine"))
+
+    world.identities.approvers = ApproversSpec(allowed_signers=Path("k"))
+    world.when(PROMOTE, "waiting", more_evidence)
+    assert (await steps.take(PROMOTE)).done
+    events = world.recorder.events
+    first = next(event for event in events if event.kind == "waiting").message
+    assert first.startswith("for an approval of promote@eu-west-1 by one of risk until 2026-01-0")
+    assert first.endswith(": `tidegate approve 1 promote@eu-west-1 --identity ssh:FILE`")
+    assert [event.message.partition(" by ")[2] for event in events if event.kind == "ignored"] == [
+        "ann does not count: it was signed for another evidence",
+        "Head of Model Risk does not count: it was said before this was asked",
+    ]
+    said = "promote@eu-west-1 was approved by bob (SSH key SHA256:x): looks fine"
+    assert [event.message for event in events if event.kind == "allowed"] == [said]
+    assert world.story.allowed == (said,)
+
+
+async def test_a_proven_refusal_takes_it_back(tmp_path: Path) -> None:
+    steps = await promoting(tmp_path)
+    world = steps.world
+    world.identities.approvers = ApproversSpec(allowed_signers=Path("k"))
+    world.when(PROMOTE, "waiting", proven(world, "ann of risk", reason="sale", refuse=True))
+    taken = await steps.take(PROMOTE)
+    assert (taken.done, taken.exit_code) == (False, ExitCode.ROLLED_BACK)
+    assert taken.reason.endswith("promote@eu-west-1 was refused by ann (SSH key SHA256:x): sale")
 
 
 async def test_a_canary_that_dies_while_it_waits_is_taken_back(tmp_path: Path) -> None:

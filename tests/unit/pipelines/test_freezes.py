@@ -6,13 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fakes.delivery.identities import FakeProver
 from fakes.delivery.world import CHALLENGER, Steps, World, a_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.authority.answering import Hearing, Speaker
 from pipelines.authority.approvals import frozen
 from pipelines.model import Ending
 from pipelines.spec.approvals import DAYS, AMoment, FreezeSpec, parse_moment
+from pipelines.spec.trust import ApproversSpec
 from tidegate.core.spec import SpecError
 
 
@@ -128,6 +131,26 @@ async def test_somebody_may_let_it_go_on_and_that_stands_in_the_ledger(tmp_path:
     assert (await world.deliver()).ending is Ending.DELIVERED
     assert world.now() < datetime(2026, 1, 1, 6, tzinfo=UTC)
     assert ("freeze", "approved") in [(event.step, event.kind) for event in world.ledger.events]
+
+
+async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_no_name(tmp_path: Path) -> None:
+    line = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year, lift: {groups: [risk]}}"
+    world = frozen_world(tmp_path, line)
+    world.identities.approvers = ApproversSpec(allowed_signers=Path("k"))
+
+    def everybody() -> None:
+        world.answers("freeze", "approved", "ann")
+        hearing = Hearing(world.spec, "1", world.ledger.recorded(), world.identities, world.clock)
+        world.appends(hearing.answer("freeze", Speaker(prover=FakeProver("bob of risk"))))
+
+    world.when("deploy@eu-west-1", "waiting", everybody)
+    assert (await world.deliver()).ending is Ending.DELIVERED
+    assert world.now() < datetime(2026, 1, 1, 6, tzinfo=UTC)
+    said = [event.message for event in world.recorder.events if event.kind in ("ignored", "allowed")]
+    assert said[:2] == [
+        "an answer to freeze by ann does not count: a name alone is not enough here",
+        "freeze was approved by bob (SSH key SHA256:x)",
+    ]
 
 
 async def test_a_canary_that_a_freeze_holds_is_still_looked_at(tmp_path: Path) -> None:
