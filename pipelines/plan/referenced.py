@@ -6,17 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from pipelines.model import Plan
-from pipelines.plan.region_objects import guard_image
 from pipelines.spec.delivery import Delivery
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import TrialNeeds
-from rollouts.manifests.objects.access import access_by_reference
-from rollouts.manifests.objects.guard import GuardPlace, guarding
-from rollouts.manifests.pod_spec import GuardSpec
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from rollouts.model import Engine
-from tidegate.core.model import Json
-from tidegate.core.units import format_duration
 
 
 def reference_place(spec: Delivery, fleet: ReferencedFleetSpec, region: str, patience: timedelta) -> RegionConfig:
@@ -33,30 +27,6 @@ def reference_place(spec: Delivery, fleet: ReferencedFleetSpec, region: str, pat
         start_seconds=fleet.start_within.total_seconds(),
         retry_seconds=patience.total_seconds(),
     )
-
-
-def beside(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> tuple[Json, ...]:
-    """What an administrator applies in a region, next to a Rollout of others: tidegate's rights, and the guard."""
-    name, theirs = spec.metadata.name, fleet.rollout
-    route = reference_place(spec, fleet, region, spec.patience.api).routes.resource
-    options = {
-        "--namespace": fleet.namespace,
-        "--region": region,
-        "--traffic": str(fleet.traffic),
-        "--start-within": format_duration(fleet.start_within),
-        "--reference": theirs.model_dump_json(exclude_defaults=True),
-    }
-    guard = GuardPlace(
-        name=name,
-        namespace=fleet.namespace,
-        image=guard_image(spec),
-        rollout=theirs.name,
-        route=route,
-        route_name=theirs.route,
-        options=options,
-        settings=fleet.guard or GuardSpec(),
-    )
-    return (*access_by_reference(guard, theirs, route), *guarding(guard))
 
 
 def needs_of(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> TrialNeeds:

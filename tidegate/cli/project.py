@@ -34,7 +34,6 @@ EXAMPLE = "support-llm"
 BESIDES = ("golden.jsonl", "prompts.txt")
 
 
-@prints(Output.JSON, Output.YAML)
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to write to, or a file that ends in .yaml.")] = Path(),
     from_rollout: Annotated[
@@ -65,12 +64,7 @@ def init(
     if from_rollout:
         if path.exists():
             raise UsageError(f"{path} is already there", hint="name another file, which ends in .yaml")
-        from pipelines.drafting import drafted
-
-        text = asyncio.run(
-            drafted(from_rollout, context=given().context or "", namespace=namespace, container=container, name=name)
-        )
-        write_atomically({path: text})
+        write_atomically({path: asyncio.run(_drafted(from_rollout, namespace, container, name))})
         say(str(path), f"next: replace what is marked TODO, then: tidegate plan {path}")
         return ExitCode.DELIVERED
     asked = {"--namespace": namespace, "--container": container, "--context": given().context}
@@ -80,6 +74,15 @@ def init(
     write_example(path, name or _name_of(path))
     say(f"next: tidegate plan --offline {path}")
     return ExitCode.DELIVERED
+
+
+async def _drafted(rollout: str, namespace: str | None, container: str | None, name: str | None) -> str:
+    from pipelines.adapters.fleets import cluster_client
+    from rollouts.drafting import drafted
+
+    context = given().context
+    async with cluster_client(context, namespace) as cluster:
+        return await drafted(cluster, rollout, context=context or "", container=container, name=name)
 
 
 def _name_of(path: Path) -> str:

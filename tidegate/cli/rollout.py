@@ -103,13 +103,14 @@ def render(
 def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
     """What a Rollout of others gets beside it: rights, and the guard; none where objects are tidegate's own."""
     from pipelines.adapters.specs import read_spec, region_of
-    from pipelines.plan.referenced import beside
+    from pipelines.plan.region_objects import guard_image
+    from rollouts.manifests.beside import beside
     from rollouts.manifests.reference_spec import ReferencedFleetSpec
 
     spec = read_spec(path)
     if not isinstance(spec.fleet, ReferencedFleetSpec):
         return ()
-    return beside(spec, spec.fleet, region_of(spec.fleet, region))
+    return beside(spec.metadata.name, spec.fleet, region_of(spec.fleet, region), guard_image(spec))
 
 
 def _print_workflow(spec: Path) -> int:

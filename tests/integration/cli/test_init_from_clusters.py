@@ -12,47 +12,70 @@ from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
+from rollouts.manifests.conventions import TrafficRouter
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
 
-CONTEXTS = ("prod-eu-west-1", "stage")
+CONTEXTS = ("prod-eu-west-1", "stage", "mesh")
 FROM = ("init", "--from-rollout", "support-llm", "--context", CONTEXTS[0])
 
 
 @pytest.fixture
 def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
     """Each with a Rollout of its own."""
-    cases = dict(zip(CONTEXTS, ("helm_rollout", "sidecars"), strict=True))
+    cases = dict(zip(CONTEXTS, ("helm_rollout", "sidecars", "istio"), strict=True))
     apis = {name: Api(existing(case, name=name, real_time=True)) for name, case in cases.items()}
     with serving(apis, tmp_path, namespace=NAMESPACE) as servers:
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
         yield servers
 
 
-def test_a_draft_is_written_told_and_read_by_every_command(
+def fleet_of(path: Path) -> ReferencedFleetSpec:
+    fleet = read_delivery(path).fleet
+    assert isinstance(fleet, ReferencedFleetSpec)
+    return fleet
+
+
+def test_the_spec_names_what_is_there_and_changes_nothing(
     clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
 ) -> None:
     said = tidegate(*FROM)
-    assert said.code == 0, said.err
-    assert said.out.startswith(
-        "delivery.yaml: a draft from Rollout support-llm in serving (prod-eu-west-1); managed by"
+    assert (said.code, said.out.splitlines()[0]) == (0, "delivery.yaml"), said
+    assert "next: replace what is marked TODO, then: tidegate plan delivery.yaml" in said.out
+    spec, fleet = read_delivery(tmp_path / "delivery.yaml"), fleet_of(tmp_path / "delivery.yaml")
+    assert (spec.metadata.name, spec.engine.vllm.version) == ("support-llm", "0.32.0")
+    assert spec.canary and spec.canary.weights == (40,), "the step that ends by itself is no stage"
+    theirs, there = fleet.rollout, fleet.regions["prod-eu-west-1"]
+    assert (theirs.container, theirs.route, theirs.canary_service) == ("vllm", "support-llm", "support-llm-canary")
+    assert (fleet.namespace, there.context, there.entry) == (
+        NAMESPACE,
+        "prod-eu-west-1",
+        "https://support.example.com",
     )
-    assert read_delivery(tmp_path / "delivery.yaml").metadata.name == "support"
-    for title in ("Found, and taken over", "Yours to decide", "There today, and not in what", "Next"):
-        assert title in said.out
-    assert "tidegate doctor delivery.yaml" in said.out
     written = (tmp_path / "delivery.yaml").read_text(encoding="utf-8")
     assert "not-for-files" not in written + said.out + said.err
-    assert {call.verb for call in clusters.api(CONTEXTS[0]).calls} <= {"get", "list"}
-    assert "secrets" not in {call.plural for call in clusters.api(CONTEXTS[0]).calls}
+    calls = clusters.api(CONTEXTS[0]).calls
+    assert ({call.verb for call in calls}, "secrets" in {call.plural for call in calls}) == ({"get"}, False)
 
 
-def test_another_container_as_data_to_another_file(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
-    words = ("--context", "stage", "--namespace", NAMESPACE, "--container", "vllm", "--name", "talk", "-o", "json")
-    said = tidegate("init", "new/spec.yaml", "--from-rollout", "chat", *words)
+def test_what_a_region_gets_beside_it(clusters: FakeServers, tidegate: Tidegate) -> None:
+    assert tidegate(*FROM).code == 0
+    said = tidegate("rollout", "render", "delivery.yaml", "-o", "name")
+    assert said.out.split() == [
+        "serviceaccount/support-llm-driver",
+        "role.rbac.authorization.k8s.io/support-llm-driver",
+        "rolebinding.rbac.authorization.k8s.io/support-llm-driver",
+    ]
+    ignored = tidegate("rollout", "render", "delivery.yaml", "--as", "argo-ignore").out
+    assert ("/spec/template/spec/containers" in ignored, "/spec/rules" in ignored) == (True, True)
+    assert "named by reference: its objects are not tidegate's" in tidegate("rollout", "diff", "delivery.yaml").err
+
+
+def test_istio_and_another_name(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
+    words = ("--context", "mesh", "--namespace", NAMESPACE, "--name", "talk")
+    said = tidegate("init", "new/spec.yaml", "--from-rollout", "assistant", *words)
     assert said.code == 0, said.err
-    assert (said.json["file"], said.json["delivery"]) == ("new/spec.yaml", "talk")
-    assert {each["kind"] for each in said.json["findings"]} >= {"found", "decide", "unsupported"}
-    assert said.json["next"][1]["command"].startswith("tidegate model add talk")
-    assert read_delivery(tmp_path / "new/spec.yaml").regions.waves == (("stage",),)
+    assert read_delivery(tmp_path / "new/spec.yaml").metadata.name == "talk"
+    assert fleet_of(tmp_path / "new/spec.yaml").traffic is TrafficRouter.ISTIO
 
 
 def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
@@ -73,9 +96,8 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
     [
         (("--from-rollout", "other", "--context", CONTEXTS[0]), (2, "there is no Rollout other in serving")),
         (("--from-rollout", "support-llm", "--context", "mars"), (2, "no context mars")),
-        (("--adopt",), (2, "--adopt: only with --from-rollout")),
+        ((*FROM[1:], "--container", "web"), (2, "--container: found web; expected one of: vllm")),
         (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout")),
-        (("-o", "json"), (2, "-o: only with --from-rollout")),
     ],
 )
 def test_what_cannot_be_is_one_line_and_writes_nothing(
@@ -83,4 +105,14 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(
 ) -> None:
     said, (code, message) = tidegate("init", *words), answer
     assert (said.code, message in said.err, said.err.count("\n")) == (code, True, 1), said.err
+    assert not (tmp_path / "delivery.yaml").exists()
+
+
+@pytest.mark.long
+def test_a_cluster_that_is_away_is_4_and_writes_nothing(
+    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    clusters.vanish(CONTEXTS[0])
+    said = tidegate(*FROM)
+    assert (said.code, "cannot be reached" in said.err) == (4, True)
     assert not (tmp_path / "delivery.yaml").exists()

@@ -13,9 +13,9 @@ from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
 from fakes.clusters.reverting import ArgoCd
 from fakes.fleet import read_fleet, release
 
-from rollouts.adoption.gitops import argo_cd_settings, delivered_objects, flux_settings
 from rollouts.kube.resources import ROLLOUTS, resource_of
 from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.gitops import argo_cd_settings, delivered_objects, flux_settings
 from rollouts.manifests.render import render
 from tidegate.cli import main
 from tidegate.core.model import Json

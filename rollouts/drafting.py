@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipelines.adapters.fleets import cluster_client
 from rollouts.argo.model import Rollout, pause_points
 from rollouts.kube.objects import at, containers_of
-from rollouts.kube.ports import ClusterReader, find
+from rollouts.kube.ports import Cluster, ClusterReader, find
 from rollouts.kube.resources import ANALYSIS_TEMPLATES, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -46,21 +45,21 @@ fleet:
 {fleet}"""
 
 
-async def drafted(rollout: str, *, context: str, namespace: str | None, container: str | None, name: str | None) -> str:
+async def drafted(
+    cluster: Cluster, rollout: str, *, context: str = "", container: str | None = None, name: str | None = None
+) -> str:
     """The spec's text. Reads the Rollout, its route and its AnalysisTemplates; changes nothing.
 
     Raises:
-        UsageError: there is no such Rollout or container, or it splits no users.
+        UsageError: there is no such Rollout or container, or `name` is none.
         FleetError: the cluster cannot be read.
     """
-    async with cluster_client(context, namespace) as cluster:
-        found = await find(cluster, ROLLOUTS, rollout)
-        if found is None:
-            raise UsageError(f"there is no Rollout {rollout} in {cluster.namespace}", hint="name it, or --namespace")
-        resource, route = _route_of(found)
-        live = await find(cluster, resource, route) if route else None
-        prometheus = await _prometheus(cluster, found)
-        there = cluster.namespace
+    found = await find(cluster, ROLLOUTS, rollout)
+    if found is None:
+        raise UsageError(f"there is no Rollout {rollout} in {cluster.namespace}", hint="name it, or --namespace")
+    resource, route = _route_of(found)
+    live = await find(cluster, resource, route) if route else None
+    prometheus = await _prometheus(cluster, found)
     delivery = name or rollout
     if not re.fullmatch(NAME, delivery):
         raise UsageError(f"--name: found {delivery!r}; expected lower case letters, digits and dashes")
@@ -68,7 +67,7 @@ async def drafted(rollout: str, *, context: str, namespace: str | None, containe
     canary = at(found, "spec", "strategy", "canary", default={})
     fleet: dict[str, Any] = {
         "kind": "argo",
-        "namespace": there,
+        "namespace": cluster.namespace,
         **({"traffic": "istio"} if resource is VIRTUAL_SERVICES else {}),
         "rollout": {
             "name": rollout,

@@ -1,0 +1,42 @@
+"""What an administrator applies in a region next to a Rollout of others: tidegate's rights, and the guard."""
+
+from __future__ import annotations
+
+from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
+from rollouts.manifests.conventions import TrafficRouter
+from rollouts.manifests.objects.access import access_by_reference
+from rollouts.manifests.objects.guard import GuardPlace, guarding
+from rollouts.manifests.pod_spec import GuardSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from tidegate.core.model import Json
+from tidegate.core.units import format_duration
+
+
+def beside(name: str, fleet: ReferencedFleetSpec, region: str, image: str) -> tuple[Json, ...]:
+    """The objects of one region.
+
+    Args:
+        name: the delivery's.
+        fleet: its fleet.
+        region: one of the fleet's.
+        image: of the guard, by digest; empty for no guard.
+    """
+    theirs, route = fleet.rollout, VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
+    options = {
+        "--namespace": fleet.namespace,
+        "--region": region,
+        "--traffic": str(fleet.traffic),
+        "--start-within": format_duration(fleet.start_within),
+        "--reference": theirs.model_dump_json(exclude_defaults=True),
+    }
+    guard = GuardPlace(
+        name=name,
+        namespace=fleet.namespace,
+        image=image,
+        rollout=theirs.name,
+        route=route,
+        route_name=theirs.route,
+        options=options,
+        settings=fleet.guard or GuardSpec(),
+    )
+    return (*access_by_reference(guard, theirs, route), *guarding(guard))
