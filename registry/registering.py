@@ -100,13 +100,12 @@ def _mlmodel(card: ModelCard, pending: PendingFiles) -> dict[str, Any]:
         "tokenizer_type": "AutoTokenizer",
         **({"torch_dtype": f"torch.{card.dtype}"} if card.dtype else {}),
     }
-    of_run = pending.source.startswith("runs:")
     return {
         "artifact_path": pending.address,
         "flavors": {"transformers": flavor, "python_function": {"loader_module": "mlflow.transformers"}},
         "is_signature_from_type_hint": False,
         "mlflow_version": version("mlflow-skinny"),
-        **({"model_id": None, "run_id": pending.id} if of_run else {"model_id": pending.id}),
+        "model_id": pending.id,
         "model_uuid": pending.id,
         "prompts": None,
         "signature": {"inputs": TEXT, "outputs": TEXT, "params": None},
@@ -115,16 +114,16 @@ def _mlmodel(card: ModelCard, pending: PendingFiles) -> dict[str, Any]:
     }
 
 
-def survey(store: Store, found: StoredVersion, folder: str | None) -> Survey:
+def survey(store: Store, found: StoredVersion) -> Survey:
     """Look where the Hugging Face folder lies in a version that somebody else logged.
 
     Raises:
-        UnfitModel: nowhere, or in several places and none is named.
+        UnfitModel: nowhere, or in several places.
     """
     address = store.address(found.name, found.version)
     listed = store.listed(address)
     try:
-        layout = find_layout(listed, folder=folder)
+        layout = find_layout(listed)
     except UnfitModel as error:
         raise UnfitModel(f"{found.uri}: {error.message}", hint=error.hint) from None
     sizes = {path: listed[place] for path, place in layout.files.items()}

@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 12290,
+    "engine_images": 12288,
     "gates": 14432,
-    "pipelines": 23092,
-    "registry": 4058,
+    "pipelines": 23073,
+    "registry": 3743,
     "rollouts": 18736,
     "slo": 4376,
-    "tidegate": 11895,
-    "tests": 84040,
+    "tidegate": 11883,
+    "tests": 83878,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

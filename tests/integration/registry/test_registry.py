@@ -11,7 +11,6 @@ from registry.conventions import SUMS
 from registry.errors import UnfitModel, UnknownAlias, UnknownModel, UnknownSource, UnknownVersion
 from registry.files import digest_files, sums_of, whole_digest
 from registry.model import EngineRecord, Serving, ServingAliases
-from registry.sources import RunSource
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
 from tidegate.testing import MemoryStore
@@ -223,9 +222,9 @@ def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
     client.log_artifacts(run.run_id, str(folder), "out/weights")
     registry = MlflowRegistry(uri)
 
-    version = registry.register_run(name, RunSource(run=run.run_id, path="out"), alias="candidate")
+    version = registry.register_run(name, run.run_id, "out", progress=lambda *_: None)
 
-    assert (version.version, version.aliases, version.folders) == ("1", ("candidate",), ("weights",))
+    assert (version.version, version.folders) == ("1", ("weights",))
     assert version.files == digest_files(folder)
     found = client.get_model_version(name, "1")
     assert (found.source, found.run_id) == (f"runs:/{run.run_id}/out", run.run_id)
@@ -241,11 +240,14 @@ def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: 
     client.log_artifact(run, str(folder / "config.json"), "half")
     registry = MlflowRegistry(server)
 
+    def register(run: str, path: str) -> None:
+        registry.register_run(name, run, path, progress=lambda *_: None)
+
     with pytest.raises(UnknownSource, match=f"runs:/none/model: there is no such run in {server}"):
-        registry.register_run(name, RunSource(run="none", path="model"))
+        register("none", "model")
     with pytest.raises(UnknownSource, match=f"runs:/{run}/other: no file lies there"):
-        registry.register_run(name, RunSource(run=run, path="other"))
+        register(run, "other")
     with pytest.raises(UnfitModel, match=r"no folder of it has config\.json and \*\.safetensors"):
-        registry.register_run(name, RunSource(run=run, path="half"))
+        register(run, "half")
     with pytest.raises(UnknownModel):
         registry.versions(name)

@@ -85,7 +85,5 @@ def test_a_file_name_that_sha256sum_would_write_in_another_way_is_refused(tmp_pa
         read_card(write(tmp_path), (*FILES, name))
 
 
-def test_the_tokenizer_is_what_is_neither_weights_nor_prose() -> None:
-    paths = [*FILES, "chat_template.jinja", "merges.txt", "spm.model", "README.md", "sub/tokenizer.json"]
-
-    assert tokenizer_files(paths) == ["config.json", "tokenizer.json", "chat_template.jinja", "merges.txt", "spm.model"]
+def test_the_tokenizer_is_what_lies_at_the_top_and_is_no_weights() -> None:
+    assert tokenizer_files([*FILES, "spm.model", "sub/x.json"]) == ["config.json", "tokenizer.json", "spm.model"]
