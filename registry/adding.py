@@ -53,8 +53,7 @@ def add_version(
         version = registry.adopt(name, source, progress=progress)
     elif hub := PLACE.fullmatch(source):
         require("huggingface_hub")
-        tell(f"{source}: fetching its files")
-        uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main")
+        uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main", tell)
         version = registry.register(name, folder, description=description, files=files, tags={SOURCE: uri})
     elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
         path = (run["path"] or "").strip("/")

@@ -12,7 +12,6 @@ from typing import Any
 from registry.conventions import SUMS
 from registry.errors import UnfitModel
 from registry.model import ModelLayout
-from tidegate.core.model import Value
 from tidegate.core.text import json_of
 
 CONFIG, WEIGHTS, CODE = "config.json", ".safetensors", ".py"
@@ -107,7 +106,7 @@ def find_layout(paths: Iterable[str]) -> ModelLayout:
     if not outer:
         raise UnfitModel(
             f"no folder of it has {CONFIG} and *{WEIGHTS}",
-            hint="log what save_pretrained(..., safe_serialization=True) writes; an adapter is merged into its model first",
+            hint="log what save_pretrained(..., safe_serialization=True) writes; merge an adapter into its model first",
         )
     if len(outer) > 1:
         raise UnfitModel(
@@ -148,22 +147,13 @@ def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-class ModelCard(Value):
-    """What a directory says about its model."""
-
-    architecture: str
-    """The class in transformers, such as `LlamaForCausalLM`."""
-    transformers_version: str | None
-    dtype: str | None
-
-
 def is_described_by(path: str) -> bool:
     """Whether the file says what the model is, and what loading it would run: any JSON at the top may."""
     return "/" not in path and path.endswith(".json")
 
 
-def card_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -> ModelCard:
-    """Read the model's own description and refuse what tidegate would not serve.
+def architecture_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -> str:
+    """Read the model's own description and refuse what tidegate would not serve; the class in transformers.
 
     Args:
         place: where the files are, for messages.
@@ -182,24 +172,13 @@ def card_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -
                 f"{place}/{path}: auto_map asks for custom code, which tidegate never runs",
                 hint="remove `auto_map`, if vLLM knows the architecture itself",
             )
-    config = read[CONFIG]
-    architectures = config.get("architectures") or []
-    # The flavor names one class; with several, which of them MLflow would load is a guess.
+    architectures = read[CONFIG].get("architectures") or []
     if not isinstance(architectures, list) or len(architectures) != 1 or not isinstance(architectures[0], str):
         raise UnfitModel(
             f"{place}/{CONFIG}: found architectures {architectures}; expected exactly one",
             hint="set `architectures` to one",
         )
-    return ModelCard(
-        architecture=architectures[0],
-        transformers_version=config.get("transformers_version"),
-        dtype=config.get("dtype") or config.get("torch_dtype"),
-    )
-
-
-def tokenizer_files(paths: Iterable[str]) -> list[str]:
-    """Those of the files that make a tokenizer without the model: all at the top but weights."""
-    return [path for path in paths if "/" not in path and not path.endswith(WEIGHTS)]
+    return architectures[0]
 
 
 def _refuse_unserved(place: str, paths: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ PLACE = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-
 """A branch, a tag or a commit of ORGANISATION/NAME."""
 
 
-def fetch_from_hub(repository: str, revision: str) -> tuple[str, Path, Mapping[str, str]]:
+def fetch_from_hub(repository: str, revision: str, tell: Callable[[str], None]) -> tuple[str, Path, Mapping[str, str]]:
     """The address at the commit that the revision means now, the folder with its files, and their digests.
 
     What broke off is gone on with.
@@ -30,8 +30,10 @@ def fetch_from_hub(repository: str, revision: str) -> tuple[str, Path, Mapping[s
 
     with _hub_errors(f"hf://{repository}@{revision}"):
         info = HfApi().model_info(repository, revision=revision, files_metadata=True)
+        uri = f"hf://{repository}@{info.sha}"
+        tell(f"{uri}: fetching its files")
         folder = Path(snapshot_download(repository, revision=info.sha, ignore_patterns=list(LEFT_OUT)))
-    uri, found = f"hf://{repository}@{info.sha}", digest_files(folder)
+    found = digest_files(folder)
     for each in info.siblings or ():
         if each.lfs and found.get(each.rfilename, each.lfs.sha256) != each.lfs.sha256:
             raise UnfitModel(

@@ -7,14 +7,9 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Lock
-from typing import Any
-
-import yaml
 
 from registry.conventions import (
     ADOPTED,
@@ -28,13 +23,11 @@ from registry.conventions import (
 )
 from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel
 from registry.files import (
-    ModelCard,
-    card_of,
+    architecture_of,
     digest_file,
     find_layout,
     is_described_by,
     sums_of,
-    tokenizer_files,
     whole_digest,
 )
 from registry.mlflow import now_ms
@@ -45,13 +38,9 @@ from registry.processes import may_act, this_machine
 
 TOGETHER = 4
 """Files that are read at once."""
-OLDEST_TRANSFORMERS = "4.56.0"
-"""Assumed for a config.json that does not say which version wrote it."""
-TEXT = json.dumps([{"type": "string", "required": True}])
-"""The schema of what goes in and of what comes out."""
 
 
-def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], card: ModelCard) -> PendingFiles:
+def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], architecture: str) -> PendingFiles:
     """Copy the files of `folder`, whose digests are `files`, into MLflow's store, once.
 
     Raises:
@@ -60,16 +49,13 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], card
     experiment = experiment_name(name)
     _abandon_killed(store, experiment)
     tags = {REGISTERING: f"{this_machine()} {os.getpid()}"}
-    pending = store.begin_files(experiment, name, card.architecture, tags)
-    sources = {f"{MODEL_FOLDER}/{path}": folder / path for path in files}
-    sources |= {f"components/tokenizer/{path}": folder / path for path in tokenizer_files(files)}
+    pending = store.begin_files(experiment, name, architecture, tags)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
-            sums, description = Path(made, SUMS), Path(made, "MLmodel")
+            sums = Path(made, SUMS)
             sums.write_text(sums_of(files), encoding="utf-8")
-            description.write_text(yaml.safe_dump(_mlmodel(card, pending), default_flow_style=False))
-            for path, file in {**sources, f"{MODEL_FOLDER}/{SUMS}": sums, "MLmodel": description}.items():
-                store.put(pending.address, path, file)
+            for path, file in {**{path: folder / path for path in files}, SUMS: sums}.items():
+                store.put(pending.address, f"{MODEL_FOLDER}/{path}", file)
     except BaseException:
         with suppress(StoreUnreachable):
             store.abandon_files(pending)
@@ -84,34 +70,6 @@ def _abandon_killed(store: Store, experiment: str) -> None:
         if machine == this_machine() and pid.isdecimal() and not may_act(int(pid)):
             with suppress(StoreUnreachable):
                 store.abandon_files(left)
-
-
-def _mlmodel(card: ModelCard, pending: PendingFiles) -> dict[str, Any]:
-    flavor: dict[str, Any] = {
-        "transformers_version": card.transformers_version or OLDEST_TRANSFORMERS,
-        "code": None,
-        "task": "text-generation",
-        "instance_type": "TextGenerationPipeline",
-        "pipeline_model_type": card.architecture,
-        "source_model_name": MODEL_FOLDER,
-        "model_binary": MODEL_FOLDER,
-        "components": ["tokenizer"],
-        # Any other class name could make MLflow load it with trust_remote_code; this one reads the files.
-        "tokenizer_type": "AutoTokenizer",
-        **({"torch_dtype": f"torch.{card.dtype}"} if card.dtype else {}),
-    }
-    return {
-        "artifact_path": pending.address,
-        "flavors": {"transformers": flavor, "python_function": {"loader_module": "mlflow.transformers"}},
-        "is_signature_from_type_hint": False,
-        "mlflow_version": version("mlflow-skinny"),
-        "model_id": pending.id,
-        "model_uuid": pending.id,
-        "prompts": None,
-        "signature": {"inputs": TEXT, "outputs": TEXT, "params": None},
-        "type_hint_from_example": False,
-        "utc_time_created": str(datetime.now(UTC).replace(tzinfo=None)),
-    }
 
 
 def survey(store: Store, found: StoredVersion) -> Survey:
@@ -160,7 +118,7 @@ def adopt(store: Store, found: StoredVersion, seen: Survey, progress: AdoptionPr
         return digest
 
     files = together(read, sorted(seen.sizes, key=seen.sizes.__getitem__, reverse=True))
-    card_of(seen.uri, seen.sizes, described.__getitem__)
+    architecture_of(seen.uri, seen.sizes, described.__getitem__)
     kept = {"sums": _keep_sums(store, found, sums_of(files)), "folders": list(seen.layout.folders)}
     told = {ADOPTED: json.dumps(kept), SIZE: str(seen.size_bytes), DIGEST: whole_digest(files)}
     store.tag_version(found.name, found.version, told)

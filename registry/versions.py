@@ -33,7 +33,7 @@ from registry.errors import (
     UnknownVersion,
 )
 from registry.files import (
-    card_of,
+    architecture_of,
     compare,
     digest_file,
     digest_files,
@@ -161,9 +161,9 @@ class MlflowRegistry:
         """
         refuse_name(name)
         files = digest_files(folder) if files is None else files
-        card = card_of(str(folder), files, lambda path: (folder / path).read_bytes())
+        architecture = architecture_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
-        pending = upload(self._store, name, folder, files, card)
+        pending = upload(self._store, name, folder, files, architecture)
         told = {**(tags or {}), SIZE: str(size), DIGEST: whole_digest(files)}
         number = self._store.add_version(name, pending.source, tags=told, description=description)
         if alias is not None:

@@ -60,7 +60,7 @@ def test_the_run_tells_the_story_by_itself(
         "model": name, "version": "2", "digest": "d" * 64, "champion": "1", "spec_digest": "abc",
     }  # fmt: skip
     assert run.data.tags["tidegate.state"] == run.data.tags["tidegate.outcome"] == "rolled-back"
-    assert run.data.tags["tidegate.host"] == socket.gethostname()
+    assert json.loads(run.data.tags["tidegate.carrier"])["host"] == socket.gethostname()
     assert run.data.tags["tidegate.region.eu-west-1"] == "undo@eu-west-1 done"
     assert run.data.tags["mlflow.note.content"].startswith(f"**{name} 2 was rolled back: latency: too slow**\n")
     [point] = client.get_metric_history(ledger.delivery, "eu-west-1/latency.ttft.p95")

@@ -49,7 +49,7 @@ def test_each_has_its_form(source: str, called: tuple[str, ...]) -> None:
 def test_a_repository_of_the_hub_has_a_revision(
     source: str, place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adding, "fetch_from_hub", lambda *place: ("uri", place, {}))
+    monkeypatch.setattr(adding, "fetch_from_hub", lambda *place: ("uri", place[:2], {}))
     assert added(source) == ("register", str(place))
 
 
