@@ -205,18 +205,22 @@ class MlflowRegistry:
 
         MLflow moves one alias at a time, so this may be repeated after a crash at any point.
         """
-        aliases, versions = self._aliases(version.name), self._store.versions(version.name)
-        noted = _replaced(version, versions)
+        aliases, noted, registered = self._standing(version)
         replaced = taken_over_from(version.version, aliases, noted, names)
         if replaced != noted:
             self.mark(version, Serving(replaced=replaced).tag)
-        self._move(version.name, promoted(version.version, aliases, replaced, _registered(versions), names))
+        self._move(version.name, promoted(version.version, aliases, replaced, registered, names))
 
     def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, as after a rollback; previous is the one before it, where that is known."""
+        aliases, replaced, registered = self._standing(version)
+        self._move(version.name, reinstated(version.version, aliases, replaced, registered, names))
+
+    def _standing(self, version: ModelVersion) -> tuple[Mapping[str, str], str, Collection[str]]:
+        """The model's aliases, the champion that the version took over from, and the numbers that may be served."""
         aliases, versions = self._aliases(version.name), self._store.versions(version.name)
-        replaced = _replaced(version, versions)
-        self._move(version.name, reinstated(version.version, aliases, replaced, _registered(versions), names))
+        replaced = next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")
+        return aliases, replaced, [each.version for each in versions if DIGEST in each.tags]
 
     def _move(self, name: str, moves: Iterable[Move]) -> None:
         for alias, version in moves:
@@ -397,13 +401,3 @@ def _not_adopted(uri: str) -> NotAdopted:
         f"{uri}: was not registered by tidegate, so its files have no digests",
         hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
     )
-
-
-def _registered(versions: Iterable[StoredVersion]) -> Collection[str]:
-    """The numbers of those that tidegate can serve."""
-    return [version.version for version in versions if DIGEST in version.tags]
-
-
-def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str:
-    """What is noted on it: the champion that it took over from."""
-    return next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")

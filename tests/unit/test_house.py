@@ -64,11 +64,11 @@ LINES = {
     "engine_images": 12288,
     "gates": 14432,
     "pipelines": 23073,
-    "registry": 3651,
+    "registry": 3646,
     "rollouts": 18736,
     "slo": 4376,
     "tidegate": 11883,
-    "tests": 83696,
+    "tests": 83683,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

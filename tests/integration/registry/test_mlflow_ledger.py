@@ -82,16 +82,6 @@ def test_the_run_names_the_logged_model_and_the_golden_set(
     assert (dataset.name, dataset.digest) == ("golden.jsonl", "d" * 36)
 
 
-@pytest.mark.parametrize(("outcome", "status"), [("delivered", "FINISHED"), ("interrupted", "KILLED")])
-def test_the_outcome_is_the_status_of_the_run(
-    deliveries: MlflowDeliveries, client: MlflowClient, name: str, outcome: str, status: str
-) -> None:
-    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
-    ledger.close(outcome, "because")
-
-    assert client.get_run(ledger.delivery).info.status == status
-
-
 def test_a_long_event_survives_the_limits_of_tags(deliveries: MlflowDeliveries, name: str) -> None:
     ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
     long = slow()[0].model_copy(update={"message": "é" * 20_000})
