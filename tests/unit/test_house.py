@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 11383,
+    "engine_images": 11381,
     "gates": 14432,
-    "pipelines": 22869,
-    "registry": 4058,
+    "pipelines": 22850,
+    "registry": 3717,
     "rollouts": 18736,
     "slo": 4376,
-    "tidegate": 11420,
-    "tests": 81355,
+    "tidegate": 11408,
+    "tests": 81037,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
