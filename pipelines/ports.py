@@ -99,9 +99,7 @@ class VersionRegistry(Registry, Protocol):
     def preview(self, name: str, reference: str) -> ModelVersion:
         """The same, and without digests where the files have none; nothing is written."""
 
-    def adopt(
-        self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
-    ) -> ModelVersion:
+    def adopt(self, name: str, reference: str, *, progress: AdoptionProgress) -> ModelVersion:
         """The same, once this has noted the digests of files that had none."""
 
     def location(self, version: ModelVersion) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from registry.conventions import SOURCE, alias_problem, is_version_number
+from registry.conventions import SOURCE, is_version_number, refuse_alias
+from registry.hub import PLACE, fetch_from_hub
 from registry.model import AdoptionProgress, ModelVersion
-from registry.sources import HubSource, RunSource, source_of
 from registry.versions import MlflowRegistry
+from tidegate.core.adapters.extras import require
 from tidegate.core.errors import UsageError
+
+_RUN = re.compile(r"runs:/+(?P<run>[0-9A-Za-z][\w-]*)(?:/(?P<path>.*))?", re.ASCII)
+_ADDRESS = re.compile(r"[a-z0-9-]{2,}:/")
 
 
 def add_version(
@@ -19,9 +24,8 @@ def add_version(
     *,
     alias: str | None = None,
     description: str | None = None,
-    folder: str | None = None,
-    progress: AdoptionProgress | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: AdoptionProgress,
+    tell: Callable[[str], None],
 ) -> ModelVersion:
     """Make a model's next version of `source`; a version's number or alias names one that is there, and is adopted.
 
@@ -31,7 +35,6 @@ def add_version(
         source: a folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
         alias: for the version.
         description: of a new version.
-        folder: of a version that is there: where its Hugging Face folder lies, if there are several.
         progress: told what will be read, and how far that is.
         tell: hears what is fetched.
 
@@ -42,40 +45,27 @@ def add_version(
         HubAway, StoreUnreachable: one of them did not answer.
         UsageError: an argument is wrong, or of no use with that source.
     """
-    if problem := alias_problem(alias) if alias is not None else None:
-        raise UsageError(f"alias `{alias}`: {problem}", hint="such as challenger, champion, production")
-    if is_version_number(source) or not (Path(source).exists() or alias_problem(source)):
+    if alias is not None:
+        refuse_alias(alias)
+    if re.fullmatch(r"[\w-]+", source) and (is_version_number(source) or not Path(source).exists()):
         if description is not None:
             raise UsageError("--description is for a new version", hint=f"write ./{source} for a folder of that name")
-        version = registry.adopt(name, source, folder=folder, progress=progress)
-        if alias is None:
-            return version
-        registry.set_alias(name, alias, version.version)
-        return registry.resolve(name, version.version)
-    if folder is not None:
-        raise UsageError("--folder is for a version that is there", hint="name the folder itself")
-    found = source_of(source)
-    if isinstance(found, RunSource):
-        return registry.register_run(name, found, description=description, alias=alias, progress=progress)
-    if isinstance(found, HubSource):
-        return _from_hub(registry, name, found, alias=alias, description=description, tell=tell)
-    return registry.register(name, found, description=description, alias=alias)
-
-
-def _from_hub(
-    registry: MlflowRegistry,
-    name: str,
-    source: HubSource,
-    *,
-    alias: str | None,
-    description: str | None,
-    tell: Callable[[str], None],
-) -> ModelVersion:
-    from tidegate.core.adapters.extras import require
-
-    require("huggingface_hub")
-    commit = source.resolved()
-    tell(f"{commit.uri}: fetching its files")
-    folder, files = commit.fetched()
-    tags = {SOURCE: commit.uri}
-    return registry.register(name, folder, description=description, alias=alias, files=files, tags=tags)
+        version = registry.adopt(name, source, progress=progress)
+    elif hub := PLACE.fullmatch(source):
+        require("huggingface_hub")
+        uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main", tell)
+        version = registry.register(name, folder, description=description, files=files, tags={SOURCE: uri})
+    elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
+        path = (run["path"] or "").strip("/")
+        version = registry.register_run(name, run["run"], path, description=description, progress=progress)
+    elif _ADDRESS.match(source):
+        raise UsageError(
+            f"`{source}` is no source of a model version",
+            hint="write a folder, runs:/RUN/PATH or hf://ORGANISATION/NAME@REVISION",
+        )
+    else:
+        version = registry.register(name, Path(source), description=description)
+    if alias is None:
+        return version
+    registry.set_alias(name, alias, version.version)
+    return registry.resolve(name, version.version)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tidegate.core.errors import UsageError
 
 _URI = re.compile(r"models:/(?P<name>[^/:]+)(?:/(?P<version>[0-9]+)|@(?P<alias>[^/:@]+))")
-_STAGED = re.compile(r"(?:models:/(?P<name>[^/@]+)/)?(?P<stage>production|staging|archived|none)", re.IGNORECASE)
 _ALIAS = re.compile(r"[\w-]{1,255}")
 _RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
 
@@ -41,18 +40,13 @@ CHAMPION = "tidegate.champion"
 """The version that served when the delivery began."""
 ON_TRIAL, IN_PRODUCTION = "tidegate.engine.on_trial", "tidegate.engine.in_production"
 """Of a delivery: the names of its engines, where these are not the numbers of their model versions."""
-HOST = "tidegate.host"
-PID = "tidegate.pid"
-MACHINE = "tidegate.machine"
-"""The boot and the PID namespace in which that number is the process's: two containers may have one host name."""
 HEARTBEAT = "tidegate.heartbeat"
 """ISO 8601, UTC: when the process last said that it lives."""
+CARRIER = "tidegate.carrier"
+"""Who opened a delivery, a `registry.ownership.Carrier` as JSON."""
 OWNER_PREFIX = "tidegate.owner."
-"""Parameters, which MLflow lets nobody set again: who carries the delivery, one after the other; the last one does."""
-PATIENCE = "tidegate.patience_seconds"
-"""How long a delivery may be silent that many processes carry, one after the other."""
-KEY = "tidegate.key"
-"""Of the one who opened it, such as a workflow's uid: opening again with the same key finds the same delivery."""
+"""Parameters, which MLflow lets nobody set again: the same of those who carried it on, one after the other; the last
+one does."""
 STATE = "tidegate.state"
 """`opening`, `running`, or the outcome once there is one."""
 LAST_STEP = "tidegate.last_step"
@@ -122,12 +116,6 @@ def is_version_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
 
 
-def stage_of(text: str) -> str | None:
-    """The stage, in lower case, that a name or `models:/NAME/STAGE` is of in MLflow; None when it is none."""
-    found = _STAGED.fullmatch(text)
-    return found["stage"].lower() if found else None
-
-
 def alias_problem(name: str) -> str | None:
     """Why MLflow takes no alias of that name; None when it does."""
     if not _ALIAS.fullmatch(name):
@@ -137,6 +125,16 @@ def alias_problem(name: str) -> str | None:
     return None
 
 
+def refuse_alias(name: str) -> None:
+    """Be sure that MLflow takes an alias of that name.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if problem := alias_problem(name):
+        raise UsageError(f"alias `{name}`: {problem}", hint="such as challenger, champion, production")
+
+
 def name_and_reference(uri: str) -> tuple[str, str]:
     """A model's name, and the version or alias that is meant: of models:/NAME/VERSION or models:/NAME@ALIAS.
 
@@ -144,11 +142,6 @@ def name_and_reference(uri: str) -> tuple[str, str]:
         UsageError: it is neither.
     """
     found = _URI.fullmatch(uri)
-    if found is None and (stage := stage_of(uri)):
-        raise UsageError(
-            f"`{uri}` names a version by its stage, and MLflow's stages are not read",
-            hint=f"`tidegate model alias NAME VERSION {stage}` gives it an alias; write models:/NAME@{stage}",
-        )
     if found is None:
         raise UsageError(f"`{uri}` names no model version", hint="write models:/NAME/VERSION or models:/NAME@ALIAS")
     return found["name"], found["version"] or found["alias"]

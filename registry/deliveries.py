@@ -14,20 +14,16 @@ from uuid import uuid4
 
 from registry.chain import Believed, ChainFinding, Seal
 from registry.conventions import (
+    CARRIER,
     CHAMPION,
     HEARTBEAT,
-    HOST,
     IN_PRODUCTION,
-    KEY,
-    MACHINE,
     MODEL,
     MOST_ARTIFACT_BYTES,
     NOT_ENDED,
     ON_TRIAL,
     OUTCOME,
     OWNER_PREFIX,
-    PATIENCE,
-    PID,
     REASON,
     STATE,
     VERSION,
@@ -123,9 +119,8 @@ class MlflowDeliveries:
                     return self.join(other.id)
                 raise _refusal(other)
             self._wait_for_signs(others[0])
-        more = {PATIENCE: f"{patience.total_seconds():g}"} if patience else {}
-        more |= dict(zip((ON_TRIAL, IN_PRODUCTION), engines, strict=True)) if engines else {}
-        run = self._create(version, champion, spec_digest, more | ({KEY: key} if key else {}))
+        more = dict(zip((ON_TRIAL, IN_PRODUCTION), engines, strict=True)) if engines else {}
+        run = self._create(version, champion, spec_digest, more | {CARRIER: self._carrier(patience, key)})
         try:
             self._win(run.id, version.name)
         # Whatever it was: a run that stays open would look like a delivery.
@@ -169,16 +164,7 @@ class MlflowDeliveries:
             UnknownDelivery: no ledger has that id.
         """
         before, known = self._given_up(delivery)
-        carrier = Carrier(
-            mark=uuid4().hex,
-            at=self._clock.now(),
-            host=self._host,
-            pid=self._pid,
-            machine=self._machine,
-            patience_seconds=patience.total_seconds(),
-            key=key,
-        )
-        said = carrier.model_dump_json()
+        said = self._carrier(patience, key)
         if self._store.claim(delivery, f"{OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
             raise Refused(
                 f"delivery {delivery} of {known.name} is being carried on by another process",
@@ -187,6 +173,16 @@ class MlflowDeliveries:
         run = self._run(delivery)
         _refuse_ended(run)
         return self._ledger(run, writer=_writer(), over=frozenset({owner_of(before)}))
+
+    def _carrier(self, patience: timedelta, key: str | None) -> str:
+        return Carrier(
+            at=self._clock.now(),
+            host=self._host,
+            pid=self._pid,
+            machine=self._machine,
+            patience_seconds=patience.total_seconds(),
+            key=key,
+        ).model_dump_json()
 
     def _ledger(
         self, run: StoredRun, *, writer: str = "", carries: bool = True, over: frozenset[str] = frozenset()
@@ -225,16 +221,13 @@ class MlflowDeliveries:
         """The id of the one delivery whose id begins with `given`, as lists show it; a whole id is taken as it is.
 
         Raises:
-            UnknownDelivery: no delivery has such an id.
-            UsageError: several have, or it is shorter than lists show it.
+            UnknownDelivery: no delivery has such an id, or it is shorter than lists show it.
+            UsageError: several have.
         """
         if len(given) >= ID_CHARACTERS:
             return given
         if len(given) < SHORT_ID:
-            raise UsageError(
-                f"delivery: found {given!r}; expected an id, or at least its first {SHORT_ID} characters",
-                hint="`tidegate status --last 20` lists them",
-            )
+            raise _unknown(given)
         runs = self._store.runs_like(given) if given.isascii() and given.replace("-", "").isalnum() else []
         found = sorted(run.id for run in runs if run.id.startswith(given) and MODEL in run.tags)
         if len(found) > 1:
@@ -326,9 +319,6 @@ class MlflowDeliveries:
         tags = {
             MODEL: version.name,
             VERSION: version.version,
-            HOST: self._host,
-            PID: str(self._pid),
-            MACHINE: self._machine,
             HEARTBEAT: now.isoformat(),
             STATE: OPENING,
             **({CHAMPION: champion.version} if champion else {}),

@@ -53,6 +53,10 @@ class StoreUnreachable(RegistryError):
     """MLflow could not be opened or did not answer."""
 
 
+class StoreAway(StoreUnreachable):
+    """MLflow's server did not answer, or with a fault that passes: the same may be asked again."""
+
+
 class StoreRefused(StoreUnreachable):
     """MLflow answered no."""
 

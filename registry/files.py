@@ -12,7 +12,6 @@ from typing import Any
 from registry.conventions import SUMS
 from registry.errors import UnfitModel
 from registry.model import ModelLayout
-from tidegate.core.model import Value
 from tidegate.core.text import json_of
 
 CONFIG, WEIGHTS, CODE = "config.json", ".safetensors", ".py"
@@ -20,44 +19,23 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy",
 """Weights in these formats are, or may contain, pickled objects, or need a loader that tidegate does not trust."""
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 """One of these says how a folder's model makes text into tokens."""
-TOKENIZER_FILES = re.compile(r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|config|spiece)[^/]*")
-"""What `AutoTokenizer` reads, next to sentencepiece's `*.model`."""
 COMPONENTS = ("components/tokenizer", "components/processor")
 """Next to the model's folder: where `mlflow.transformers` saves what makes text into tokens."""
 DESCRIPTIONS = (
     "MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "*input_example.json", "metadata/*", f"*{SUMS}",
 )  # fmt: skip
 """What MLflow and tidegate write next to the files of a model, and no engine reads."""
-ENOUGH_NAMES = 5
-"""Candidates that a message names."""
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
-class FileDifference(Value):
-    """How found files differ from the expected ones; falsy when they do not."""
-
-    missing: tuple[str, ...] = ()
-    """Registered, and not there."""
-    extra: tuple[str, ...] = ()
-    """There, and not registered: a loader might read it all the same."""
-    changed: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.extra or self.changed)
-
-    def __str__(self) -> str:
-        """As a person reads it: `changed: model.safetensors; missing: config.json`."""
-        kinds = {"changed": self.changed, "missing": self.missing, "extra": self.extra}
-        return "; ".join(f"{kind}: {', '.join(paths)}" for kind, paths in kinds.items() if paths)
-
-
-def compare(expected: Mapping[str, str], found: Mapping[str, str]) -> FileDifference:
-    """Name every file that is missing, extra or changed."""
-    return FileDifference(
-        missing=tuple(sorted(expected.keys() - found.keys())),
-        extra=tuple(sorted(found.keys() - expected.keys())),
-        changed=tuple(sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])),
-    )
+def compare(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Name every file that is another, missing or extra, which a loader might read all the same; empty without one."""
+    kinds = {
+        "changed": [path for path in expected.keys() & found.keys() if expected[path] != found[path]],
+        "missing": expected.keys() - found.keys(),
+        "extra": found.keys() - expected.keys(),
+    }
+    return "; ".join(f"{kind}: {', '.join(sorted(paths))}" for kind, paths in kinds.items() if paths)
 
 
 def sums_of(files: Mapping[str, str]) -> str:
@@ -112,30 +90,29 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def find_layout(paths: Iterable[str], *, folder: str | None = None) -> ModelLayout:
+def find_layout(paths: Iterable[str]) -> ModelLayout:
     """The one folder with configuration and safetensors, and the tokenizer next to it where it has none of its own.
 
     Args:
         paths: of all files of the version.
-        folder: to take, where there are several.
 
     Raises:
-        UnfitModel: there is no such folder, or there are several and none is named; says which there are.
+        UnfitModel: there is no such folder, or there are several.
     """
     known = frozenset(paths)
     weighty = {path.rpartition("/")[0] for path in known if path.endswith(WEIGHTS)}
     candidates = sorted(each for each in weighty if _joined(each, CONFIG) in known)
-    if folder is not None:
-        wanted = folder.strip("/").removeprefix("./") if folder != "." else ""
-        if wanted not in candidates:
-            there = f"there are {_named(candidates)}" if candidates else "there is none"
-            raise UnfitModel(f"{_named([wanted])} is no folder with {CONFIG} and *{WEIGHTS}", hint=there)
-        return _laid_out(wanted, known)
     outer = [each for each in candidates if not any(_is_below(each, other) for other in candidates)]
     if not outer:
-        raise _nothing_to_serve(known)
+        raise UnfitModel(
+            f"no folder of it has {CONFIG} and *{WEIGHTS}",
+            hint="log what save_pretrained(..., safe_serialization=True) writes; merge an adapter into its model first",
+        )
     if len(outer) > 1:
-        raise UnfitModel(f"several folders could be served: {_named(outer)}", hint="say which: --folder FOLDER")
+        raise UnfitModel(
+            f"{len(outer)} folders could be served, such as {outer[0] or 'the top'} and {outer[1]}",
+            hint="add the one that you mean: runs:/RUN/PATH",
+        )
     return _laid_out(outer[0], known)
 
 
@@ -162,25 +139,6 @@ def places_in(folders: Sequence[str], paths: Iterable[str]) -> dict[str, str]:
     return dict(sorted(places.items()))
 
 
-def _nothing_to_serve(paths: frozenset[str]) -> UnfitModel:
-    """What is there instead, and what its owner can do."""
-    names, advice = {path.rpartition("/")[2] for path in paths}, "log a Hugging Face folder"
-    found = f"no folder of it has {CONFIG} and *{WEIGHTS}" if paths else "it has no files"
-    if "adapter_config.json" in names:
-        found, advice = "it holds an adapter without its base model", "merge the adapter into it (merge_and_unload)"
-    elif any(path.lower().endswith(PICKLES) for path in paths) and CONFIG in names:
-        found = f"its weights may hold pickled objects; expected *{WEIGHTS}"
-        advice = "save them with save_pretrained(..., safe_serialization=True)"
-    elif "MLmodel" in names and not any(path.endswith(WEIGHTS) for path in paths):
-        found, advice = f"it has no weights (*{WEIGHTS})", "mlflow.transformers.persist_pretrained_model brings them"
-    return UnfitModel(found, hint=advice)
-
-
-def _named(folders: Sequence[str]) -> str:
-    more = f" and {len(folders) - ENOUGH_NAMES} more" if len(folders) > ENOUGH_NAMES else ""
-    return f"{', '.join(each or 'the top folder' for each in folders[:ENOUGH_NAMES])}{more}"
-
-
 def _is_below(path: str, folder: str) -> bool:
     return path != folder and (not folder or path.startswith(f"{folder}/"))
 
@@ -189,22 +147,13 @@ def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-class ModelCard(Value):
-    """What a directory says about its model."""
-
-    architecture: str
-    """The class in transformers, such as `LlamaForCausalLM`."""
-    transformers_version: str | None
-    dtype: str | None
-
-
 def is_described_by(path: str) -> bool:
     """Whether the file says what the model is, and what loading it would run: any JSON at the top may."""
     return "/" not in path and path.endswith(".json")
 
 
-def card_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -> ModelCard:
-    """Read the model's own description and refuse what tidegate would not serve.
+def architecture_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -> str:
+    """Read the model's own description and refuse what tidegate would not serve; the class in transformers.
 
     Args:
         place: where the files are, for messages.
@@ -223,24 +172,13 @@ def card_of(place: str, paths: Iterable[str], content: Callable[[str], bytes]) -
                 f"{place}/{path}: auto_map asks for custom code, which tidegate never runs",
                 hint="remove `auto_map`, if vLLM knows the architecture itself",
             )
-    config = read[CONFIG]
-    architectures = config.get("architectures") or []
-    # The flavor names one class; with several, which of them MLflow would load is a guess.
+    architectures = read[CONFIG].get("architectures") or []
     if not isinstance(architectures, list) or len(architectures) != 1 or not isinstance(architectures[0], str):
         raise UnfitModel(
             f"{place}/{CONFIG}: found architectures {architectures}; expected exactly one",
             hint="set `architectures` to one",
         )
-    return ModelCard(
-        architecture=architectures[0],
-        transformers_version=config.get("transformers_version"),
-        dtype=config.get("dtype") or config.get("torch_dtype"),
-    )
-
-
-def tokenizer_files(paths: Iterable[str]) -> list[str]:
-    """Those of the files that make a tokenizer without the model."""
-    return [path for path in paths if "/" not in path and (TOKENIZER_FILES.fullmatch(path) or path.endswith(".model"))]
+    return architectures[0]
 
 
 def _refuse_unserved(place: str, paths: Sequence[str]) -> None:

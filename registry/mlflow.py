@@ -5,20 +5,22 @@ Each call runs in a thread of its own and ends in time: MLflow's own settings li
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, lru_cache, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from registry.conventions import MODEL_FOLDER, in_filter, runs_filter
-from registry.errors import NO_PROXY, StoreRefused, StoreUnreachable, UnfitModel
+from registry.conventions import in_filter, runs_filter
+from registry.errors import NO_PROXY, StoreAway, StoreRefused, StoreUnreachable, UnfitModel
 from registry.mlflow_client import (
     EXISTS,
     MALFORMED,
+    MOST_RETRIES,
     NOT_FOUND,
     RETRIES,
     SQLITE,
@@ -35,24 +37,39 @@ from registry.mlflow_client import (
     open_client,
     refused_by,
 )
-from registry.mlflow_files import MlflowFiles
-from registry.model import GoldenSet, Metric, MlflowAddresses, PendingFiles, StoredModel, StoredRun, StoredVersion
+from registry.mlflow_files import blob_address, listed_in, provider_errors, refuse_leading_out
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 from tidegate.core.text import redacted
 from tidegate.core.threads import call_within
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, LoggedModel, Run
+    from mlflow.entities import LoggedModel, Run
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
-    from mlflow.store.entities import PagedList
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 HTTP_NOT_FOUND = 404
 PAGE_RUNS = 100
 """Asked for at once at most: a run has all events of its delivery."""
-OURS = "name LIKE 'tidegate/%'"
-"""Experiments of ours."""
+PAUSE_SECONDS = 1.0
+"""Before a call is repeated for the first time; twice as long before each of the next."""
 
+P = ParamSpec("P")
 Answer = TypeVar("Answer")
+Method = Callable[Concatenate["MlflowStore", P], Answer]
+
+
+def _asks(*, once: bool = False, files: bool = False) -> Callable[[Method[P, Answer]], Method[P, Answer]]:
+    """Let a method of the store end in time; see `MlflowStore.ask`."""
+
+    def bounded(method: Method[P, Answer]) -> Method[P, Answer]:
+        @wraps(method)
+        def asked(self: MlflowStore, /, *args: P.args, **named: P.kwargs) -> Answer:
+            return self.ask(lambda: method(self, *args, **named), once=once, files=files)
+
+        return asked
+
+    return bounded
 
 
 class MlflowStore:
@@ -61,144 +78,166 @@ class MlflowStore:
     A SQLite file that is not there is a store without entries: reading makes none.
     """
 
-    def __init__(self, tracking_uri: str, registry_uri: str | None = None) -> None:
-        """`registry_uri` is that of the store with model versions, where it is another one.
+    def __init__(self, uri: str) -> None:
+        """Nobody is asked yet.
 
         Raises:
             UsageError: a variable of MLflow's client holds no number.
         """
-        self.at = MlflowAddresses(tracking=tracking_uri, registry=registry_uri or tracking_uri)
-        self._seconds = max(60.0, 6.0 * number_in(TIMEOUT, TIMEOUT_SECONDS))
-        number_in(RETRIES, 0)
-        self._files = MlflowFiles(tracking_uri)
+        self.uri = uri
+        self._request_seconds = number_in(TIMEOUT, TIMEOUT_SECONDS)
+        self._seconds = max(60.0, 6.0 * self._request_seconds)
+        self._retries = number_in(RETRIES, MOST_RETRIES)
+        self._opened = lru_cache(maxsize=16)(self._open)
 
     @cached_property
     def client(self) -> MlflowClient:
         """MLflow's own, to be used within `ask` alone."""
-        return open_client(self.at.tracking, self.at.registry)
+        return open_client(self.uri)
 
+    def ask(self, call: Callable[[], Answer], *, once: bool = False, files: bool = False) -> Answer:
+        """What the call returns, in time; one that hangs is left behind, and Ctrl-C waits for none.
+
+        Args:
+            call: with all requests that it makes. It is repeated after a fault of a server that passes.
+            once: it makes another run, model or version each time, and is never repeated.
+            files: its time depends on what it moves; a request of it must not stand still.
+
+        Raises:
+            StoreUnreachable: in one line what went wrong, without secrets.
+        """
+        # The time that a busy machine needs for it is not the store's.
+        load_mlflow()
+        until = time.monotonic() + self._request_seconds
+
+        def asked() -> Answer:
+            for attempt in range(0 if once else self._retries):
+                pause = PAUSE_SECONDS * 2**attempt
+                try:
+                    with mlflow_errors(self.uri):
+                        return call()
+                except StoreAway:
+                    if not files and time.monotonic() + pause > until:
+                        raise
+                time.sleep(pause)
+            with mlflow_errors(self.uri):
+                return call()
+
+        # A file answers at once, or is being made.
+        seconds = None if files or self.uri.startswith(SQLITE) else self._seconds
+        try:
+            return call_within(seconds, asked)
+        except TimeoutError:
+            place = f"MLflow store {redacted(self.uri)}"
+            raise StoreUnreachable(f"{place}: no whole answer in {seconds:g} s", hint=NO_PROXY) from None
+
+    @_asks(once=True)
     def create_run(
         self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
     ) -> StoredRun:
-        def ask(client: MlflowClient) -> StoredRun:
-            from mlflow.entities import Param
+        from mlflow.entities import Param
 
-            number = experiment_id(client, experiment)
-            run = client.create_run(number, start_time=started, tags=dict(tags), run_name=name)
-            client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
-            return _to_run(run)
+        number = experiment_id(self.client, experiment)
+        run = self.client.create_run(number, start_time=started, tags=dict(tags), run_name=name)
+        self.client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
+        return _to_run(run)
 
-        return self.ask(ask)
-
+    @_asks()
     def run(self, run: str) -> StoredRun | None:
-        def ask(client: MlflowClient) -> StoredRun | None:
-            # An id that MLflow would not give is refused in other words.
-            with refused_by(NOT_FOUND, MALFORMED):
-                return _to_run(client.get_run(run))
+        if is_unwritten(self.uri):
             return None
+        # An id that MLflow would not give is refused in other words.
+        with refused_by(NOT_FOUND, MALFORMED):
+            return _to_run(self.client.get_run(run))
+        return None
 
-        return None if is_unwritten(self.at.tracking) else self.ask(ask)
-
+    @_asks()
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
-        def ask(client: MlflowClient) -> Sequence[StoredRun]:
-            found = client.get_experiment_by_name(experiment)
-            wanted = runs_filter(tags, status)
-            return _runs(client, [found.experiment_id], wanted, last) if found else []
+        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
+            return []
+        return self._runs([found.experiment_id], runs_filter(tags, status), last)
 
-        return [] if is_unwritten(self.at.tracking) else self.ask(ask)
-
+    @_asks()
     def runs_like(self, beginning: str) -> Sequence[StoredRun]:
-        def ask(client: MlflowClient) -> Sequence[StoredRun]:
-            def experiments(token: str | None) -> PagedList[Experiment]:
-                return client.search_experiments(filter_string=OURS, page_token=token)
+        if is_unwritten(self.uri):
+            return []
+        search = self.client.search_experiments
+        ours = all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
+        found = [each.experiment_id for each in ours]
+        return self._runs(found, f"attributes.run_id LIKE {in_filter(f'{beginning}%')}", None) if found else []
 
-            found = [each.experiment_id for each in all_pages(experiments)]
-            wanted = f"attributes.run_id LIKE {in_filter(f'{beginning}%')}"
-            return _runs(client, found, wanted, None) if found else []
-
-        return [] if is_unwritten(self.at.tracking) else self.ask(ask)
-
+    @_asks()
     def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
-        def ask(client: MlflowClient) -> None:
-            from mlflow.entities import Metric as Point
-            from mlflow.entities import RunTag
+        from mlflow.entities import Metric as Point
+        from mlflow.entities import RunTag
 
-            entries = [RunTag(key, value) for key, value in (tags or {}).items()]
-            points = [Point(each.name, each.value, each.at, each.step) for each in metrics]
-            client.log_batch(run, tags=entries, metrics=points, synchronous=True)
+        entries = [RunTag(key, value) for key, value in (tags or {}).items()]
+        points = [Point(each.name, each.value, each.at, each.step) for each in metrics]
+        self.client.log_batch(run, tags=entries, metrics=points, synchronous=True)
 
-        self.ask(ask)
-
+    @_asks()
     def claim(self, run: str, key: str, value: str) -> str:
-        def ask(client: MlflowClient) -> str:
-            from mlflow.entities import Param
-            from mlflow.exceptions import MlflowException
+        from mlflow.entities import Param
+        from mlflow.exceptions import MlflowException
 
-            try:
-                client.log_batch(run, params=[Param(key, value)], synchronous=True)
-            except MlflowException:
-                found: str | None = client.get_run(run).data.params.get(key)
-                if found is None:
-                    raise
-                return found
-            return value
+        try:
+            self.client.log_batch(run, params=[Param(key, value)], synchronous=True)
+        except MlflowException:
+            found: str | None = self.client.get_run(run).data.params.get(key)
+            if found is None:
+                raise
+            return found
+        return value
 
-        return self.ask(ask)
-
+    @_asks()
     def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        def ask(client: MlflowClient) -> None:
-            from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput
+        from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput
 
-            sets = [Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
-            shown = [DatasetInput(each, [InputTag("mlflow.data.context", "golden set")]) for each in sets]
-            client.log_inputs(run, shown, [LoggedModelInput(model)] if model else [])
+        sets = [Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
+        shown = [DatasetInput(each, [InputTag("mlflow.data.context", "golden set")]) for each in sets]
+        self.client.log_inputs(run, shown, [LoggedModelInput(model)] if model else [])
 
-        self.ask(ask)
-
+    @_asks()
     def end_run(self, run: str, status: str, *, ended: int) -> None:
-        self.ask(lambda client: client.set_terminated(run, status, end_time=ended))
+        self.client.set_terminated(run, status, end_time=ended)
 
+    @_asks()
     def delete_run(self, run: str) -> None:
-        self.ask(lambda client: client.delete_run(run))
+        self.client.delete_run(run)
 
+    @_asks()
     def names_like(self, part: str, most: int) -> Sequence[str]:
-        def ask(client: MlflowClient) -> Sequence[str]:
-            wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
-            return [model.name for model in client.search_registered_models(wanted, most, ["name ASC"])]
+        if is_unwritten(self.uri):
+            return []
+        wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
+        return [model.name for model in self.client.search_registered_models(wanted, most, ["name ASC"])]
 
-        return [] if is_unwritten(self.at.registry) else self._versions(ask)
-
-    def model(self, name: str) -> StoredModel | None:
-        def ask(client: MlflowClient) -> StoredModel | None:
+    @_asks()
+    def aliases(self, name: str) -> Mapping[str, str] | None:
+        if not is_unwritten(self.uri):
             with refused_by(NOT_FOUND):
-                aliases = client.get_registered_model(name).aliases
+                found = self.client.get_registered_model(name).aliases
                 # Some stores give the number as an integer, others as text.
-                return StoredModel(name=name, aliases={alias: str(number) for alias, number in aliases.items()})
-            return None
+                return {alias: str(number) for alias, number in found.items()}
+        return None
 
-        return None if is_unwritten(self.at.registry) else self._versions(ask)
-
+    @_asks()
     def version(self, name: str, version: str) -> StoredVersion | None:
-        def ask(client: MlflowClient) -> StoredVersion | None:
-            with refused_by(NOT_FOUND):
-                return _to_version(client.get_model_version(name, version))
-            return None
+        with refused_by(NOT_FOUND):
+            return _to_version(self.client.get_model_version(name, version))
+        return None
 
-        return self._versions(ask)
-
+    @_asks()
     def versions(self, name: str) -> Sequence[StoredVersion]:
-        def ask(client: MlflowClient) -> Sequence[StoredVersion]:
-            def page(token: str | None) -> PagedList[MlflowVersion]:
-                return client.search_model_versions(f"name = {in_filter(name)}", page_token=token)
+        search, wanted = self.client.search_model_versions, f"name = {in_filter(name)}"
+        found = all_pages(lambda token: search(wanted, page_token=token))
+        return sorted(map(_to_version, found), key=lambda version: int(version.version))
 
-            return sorted(map(_to_version, all_pages(page)), key=lambda version: int(version.version))
-
-        return self._versions(ask)
-
+    @_asks()
     def address(self, name: str, version: str) -> str:
-        address = self._versions(lambda client: str(client.get_model_version_download_uri(name, version)))
+        address = str(self.client.get_model_version_download_uri(name, version))
         parts = urlsplit(address)
         if parts.scheme != "runs":
             return address
@@ -206,134 +245,96 @@ class MlflowStore:
         run = self.run(number)
         if run is None:
             raise UnfitModel(
-                f"models:/{name}/{version}: run {number} logged its files, and is not in {self.at.shown.tracking}",
+                f"models:/{name}/{version}: run {number} logged its files, and is not in {redacted(self.uri)}",
                 hint="check the tracking URI: MLFLOW_TRACKING_URI",
             )
         return f"{run.artifacts.rstrip('/')}/{path}".rstrip("/")
 
+    @_asks()
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
         if version is None:
-            self._versions(lambda client: client.delete_registered_model_alias(name, alias))
+            self.client.delete_registered_model_alias(name, alias)
         else:
-            self._versions(lambda client: client.set_registered_model_alias(name, alias, version))
+            self.client.set_registered_model_alias(name, alias, version)
 
+    @_asks()
     def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
-        def ask(client: MlflowClient) -> None:
-            for key, value in tags.items():
-                client.set_model_version_tag(name, version, key, value)
+        for key, value in tags.items():
+            self.client.set_model_version_tag(name, version, key, value)
 
-        self._versions(ask)
+    @_asks(once=True)
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
+        kind, _, path = source.partition(":/")
+        known = {"run_id" if kind == "runs" else "model_id": path.partition("/")[0]}
+        if kind == "models":
+            self.client.finalize_logged_model(path, "READY")
+        # Every version but the first finds its model there.
+        with refused_by(EXISTS):
+            self.client.create_registered_model(name)
+        with nullcontext() if is_server(self.uri) else as_global_store(self.uri):
+            # Only Databricks makes one later than it says.
+            made = self.client.create_model_version(
+                name, source, tags=dict(tags), description=description, await_creation_for=0, **known
+            )
+        return str(made.version)
 
-    def add_version(
-        self, name: str, files: PendingFiles, *, tags: Mapping[str, str], description: str | None = None
-    ) -> str:
-        of_run, ours = files.source.startswith("runs:"), files.address != ""
-        if ours and of_run:
-            self.end_run(files.id, "FINISHED", ended=now_ms())
-
-        def ask(client: MlflowClient) -> str:
-            if ours and not of_run:
-                client.finalize_logged_model(files.id, "READY")
-            # Every version but the first finds its model there.
-            with refused_by(EXISTS):
-                client.create_registered_model(name)
-            known = {"run_id": files.id} if of_run else {"model_id": files.id}
-            with nullcontext() if is_server(self.at.registry) else as_global_store(self.at.registry):
-                # Only Databricks makes one later than it says.
-                made = client.create_model_version(
-                    name, files.source, tags=dict(tags), description=description, await_creation_for=0, **known
-                )
-            return str(made.version)
-
-        return self._versions(ask)
-
+    @_asks(once=True)
     def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
-        if self.at.are_two:
-            # Another store knows no logged model of this one, and takes no address that it cannot look up.
-            shown = {"model": name, "architecture": kind}
-            run = self.create_run(experiment, name=f"{name}: files", started=now_ms(), tags=tags, params=shown)
-            return _files_of_run(run)
+        # A registered model may have a dot in its name, a logged one may not.
+        logged_name, number = name.replace(".", "-"), experiment_id(self.client, experiment)
+        return _to_files(self.client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
 
-        def ask(client: MlflowClient) -> PendingFiles:
-            # A registered model may have a dot in its name, a logged one may not.
-            logged_name, number = name.replace(".", "-"), experiment_id(client, experiment)
-            return _to_files(client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
-
-        return self.ask(ask)
-
+    @_asks()
     def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        if self.at.are_two:
-            runs = self.search_runs(experiment, {}, status="RUNNING")
-            return [_files_of_run(run) for run in runs]
+        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
+            return []
+        newest = [{"field_name": "creation_time", "ascending": False}]
+        logged = self.client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
+        return [_to_files(each) for each in logged if str(each.status) == "PENDING"]
 
-        def ask(client: MlflowClient) -> Sequence[PendingFiles]:
-            found = client.get_experiment_by_name(experiment)
-            if found is None:
-                return []
-
-            newest = [{"field_name": "creation_time", "ascending": False}]
-            logged = client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
-            return [_to_files(each) for each in logged if str(each.status) == "PENDING"]
-
-        return [] if is_unwritten(self.at.tracking) else self.ask(ask)
-
+    @_asks()
     def abandon_files(self, files: PendingFiles) -> None:
-        if files.source.startswith("runs:"):
-            self.delete_run(files.id)
-        else:
-            self.ask(lambda client: client.delete_logged_model(files.id))
+        self.client.delete_logged_model(files.id)
 
+    @_asks(files=True)
     def listed(self, address: str) -> Mapping[str, int]:
         try:
-            return self.ask(lambda _: self._files.listed(address), moves_files=True)
+            with mlflow_errors(self.uri), provider_errors(address):
+                return listed_in(self._opened(address), address)
         except StoreRefused as error:
             if error.status != HTTP_NOT_FOUND:
                 raise
             return {}
 
+    @_asks(files=True)
     def fetch(self, address: str, path: str, target: Path) -> None:
-        self.ask(lambda _: self._files.fetch(address, path, target), moves_files=True)
+        refuse_leading_out(address, path)
+        with provider_errors(address):
+            # Not `download_artifacts`: its threads would outlive a Ctrl-C.
+            self._opened(address)._download_file(path, str(target))  # type: ignore[no-untyped-call]
 
+    @_asks(files=True)
     def put(self, address: str, path: str, file: Path) -> None:
-        self.ask(lambda _: self._files.put(address, path, file), moves_files=True)
+        folder, _, name = path.rpartition("/")
+        with provider_errors(address), tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+            # MLflow keeps a file under its own name.
+            named = Path(made, name)
+            named.symlink_to(file.absolute())
+            self._opened(address).log_artifact(str(named), folder or None)  # type: ignore[no-untyped-call]
 
-    def _versions(self, call: Callable[[MlflowClient], Answer]) -> Answer:
-        return self.ask(call, uri=self.at.registry)
+    def _open(self, address: str) -> ArtifactRepository:
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    def ask(self, call: Callable[[MlflowClient], Answer], *, uri: str = "", moves_files: bool = False) -> Answer:
-        """What the call returns, in time; one that hangs is left behind, and Ctrl-C waits for none.
+        if is_server(self.uri):
+            _ = self.client  # limits what servers answer
+        return get_artifact_repository(blob_address(address), tracking_uri=self.uri, registry_uri=self.uri)
 
-        Args:
-            call: with all requests that it makes.
-            uri: of the store that it asks; by default the one with runs.
-            moves_files: its time depends on what it moves; a request of it must not stand still.
-
-        Raises:
-            StoreUnreachable: in one line what went wrong, without secrets.
-        """
-        uri = uri or self.at.tracking
-        # The time that a busy machine needs for it is not the store's.
-        load_mlflow()
-
-        def asked() -> Answer:
-            with mlflow_errors(uri):
-                return call(self.client)
-
-        # A file answers at once, or is being made.
-        seconds = None if moves_files or uri.startswith(SQLITE) else self._seconds
-        try:
-            return call_within(seconds, asked)
-        except TimeoutError:
-            place = f"MLflow store {redacted(uri)}"
-            raise StoreUnreachable(f"{place}: no whole answer in {seconds:g} s", hint=NO_PROXY) from None
-
-
-def _runs(client: MlflowClient, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
-    def page(token: str | None) -> PagedList[Run]:
+    def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
         most = min(last or PAGE_RUNS, PAGE_RUNS)
-        return client.search_runs(list(experiments), wanted, max_results=most, page_token=token)
-
-    return [_to_run(run) for run in islice(all_pages(page), last)]
+        found = all_pages(
+            lambda token: self.client.search_runs(list(experiments), wanted, max_results=most, page_token=token)
+        )
+        return [_to_run(run) for run in islice(found, last)]
 
 
 def _to_run(run: Run) -> StoredRun:
@@ -357,14 +358,7 @@ def _to_version(found: MlflowVersion) -> StoredVersion:
 
 
 def _to_files(logged: LoggedModel) -> PendingFiles:
-    return PendingFiles(
-        source=f"models:/{logged.model_id}", address=logged.artifact_location, tags=dict(logged.tags or {})
-    )
-
-
-def _files_of_run(run: StoredRun) -> PendingFiles:
-    address = f"{run.artifacts.rstrip('/')}/{MODEL_FOLDER}"
-    return PendingFiles(source=f"runs:/{run.id}/{MODEL_FOLDER}", address=address, tags=run.tags)
+    return PendingFiles(id=logged.model_id, address=logged.artifact_location, tags=dict(logged.tags or {}))
 
 
 def now_ms() -> int:

@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 SQLITE = "sqlite:///"
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """MLflow's own variables: whole seconds of a request, and how often one is repeated."""
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS, MOST_RETRIES = 10, 3
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # MLflow's own 7 retries take four minutes to say that nobody is there; 3 wait about 15 seconds.
-    RETRIES: "3",
     TIMEOUT: str(TIMEOUT_SECONDS),
 }
 LOGGERS = ("mlflow", "alembic", "sqlalchemy")
@@ -78,25 +76,24 @@ def number_in(name: str, default: int) -> int:
     return int(text)
 
 
-def open_client(tracking_uri: str, registry_uri: str | None = None) -> MlflowClient:
+def open_client(uri: str) -> MlflowClient:
     """MLflow's own client; makes a SQLite store, and migrates it, on first use (about 3 seconds).
 
     Raises:
-        StoreUnreachable: a store cannot be opened.
+        StoreUnreachable: the store cannot be opened.
     """
     load_mlflow()
-    for uri in dict.fromkeys((tracking_uri, registry_uri or tracking_uri)):
-        with mlflow_errors(uri):
-            from mlflow import MlflowClient
+    with mlflow_errors(uri):
+        from mlflow import MlflowClient
 
-            hide_names()
-            if is_server(uri):
-                from registry.mlflow_limits import limit_requests
+        hide_names()
+        if is_server(uri):
+            from registry.mlflow_limits import limit_requests
 
-                limit_requests()
-            else:
-                _make_tables(uri)
-    return MlflowClient(tracking_uri, registry_uri=registry_uri or tracking_uri)
+            limit_requests()
+        else:
+            _make_tables(uri)
+        return MlflowClient(uri, registry_uri=uri)
 
 
 def _make_tables(uri: str) -> None:
@@ -105,22 +102,16 @@ def _make_tables(uri: str) -> None:
     import sqlalchemy  # noqa: F401
     from mlflow import MlflowClient
 
-    lock = nullcontext()
+    lock: AbstractContextManager[object] = nullcontext()
     if uri.startswith(SQLITE):
         file = _file_of(uri)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnreachable(
-                f"MLflow store {redacted(uri)}: cannot make {file.parent}: {error.strerror}",
-                hint="make the folder writable, or name another store with --tracking-uri",
-            ) from error
+        file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
             # MLflow tries for 100 seconds to open a file that cannot be opened.
             with closing(sqlite3.connect(file)) as database:
                 database.execute("PRAGMA schema_version")
         if os.access(file.parent, os.W_OK):
-            lock = file_lock(file.with_name(f"{file.name}.lock"))  # type: ignore[assignment]  # or none
+            lock = file_lock(file.with_name(f"{file.name}.lock"))
     with lock:
         MlflowClient(uri, registry_uri=uri).search_registered_models(max_results=1)
 
@@ -218,20 +209,17 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         raise
     # By MLflow's own library, which reads the same file; nothing of it is quoted.
     except configparser.Error:
-        raise UsageError(
-            "~/.mlflow/credentials: found no INI file; expected a section [mlflow] with mlflow_tracking_username and "
-            "mlflow_tracking_password, in which %% stands for %",
-            hint="correct the file, or remove it",
-        ) from None
+        raise UsageError("~/.mlflow/credentials: found no INI file", hint="correct the file, or remove it") from None
     except Exception as error:
         raise _said(error, uri) from error
 
 
 def _said(error: Exception, uri: str) -> StoreUnreachable:
     from mlflow.exceptions import MlflowException
+    from urllib3.exceptions import HTTPError
 
     place, cause = f"MLflow store {redacted(uri)}", _first_cause(error)
-    told = isinstance(error, (MlflowException, OSError, ImportError, sqlite3.Error))
+    told = isinstance(error, (MlflowException, OSError, ImportError, sqlite3.Error, HTTPError))
     if not told and not type(error).__module__.startswith("sqlalchemy"):
         return StoreUnreachable(f"{place}: its answer cannot be read: {failure_line(error)}", hint=NO_PROXY)
     said = first_line(_without_secrets(str(cause), uri) or type(cause).__name__)

@@ -1,57 +1,42 @@
-"""What MLflow's own client lacks: an end of every answer, in time and in size, and writes that are not sent twice.
+"""What MLflow's own client lacks: an end of every answer, in time and in size; and what failed, as a server said it.
 
-It asks servers with `requests`, by an adapter and a retry policy that are looked up in one of its modules.
+It asks servers with `requests`, by an adapter that is looked up in one of its modules. The adapter repeats nothing:
+what may be sent again is known to `registry.mlflow`.
 """
 
 from __future__ import annotations
 
 import logging
-import re
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPException
 from threading import local
 from typing import Any
-from urllib.parse import urlsplit
 
 import urllib3
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT
 from mlflow.utils import request_utils
 from requests import PreparedRequest, Response
-from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, SSLError
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
 from urllib3.response import BaseHTTPResponse
 
-from registry.errors import CHECK, TAKES_NOT, StoreRefused, StoreUnreachable, first_line
+from registry.errors import CHECK, TAKES_NOT, StoreAway, StoreRefused, StoreUnreachable, first_line
 from tidegate.core.text import json_of
 
-MADE_ONCE = re.compile(r"/(runs/create|logged-models|model-versions/create)$")
-"""POSTs that make another run, logged model or version each time: a second delivery would be waited for."""
 PASSING = request_utils._TRANSIENT_FAILURE_RESPONSE_CODES
 """Statuses of faults that pass."""
-UNTOUCHED = 429
-"""The one status of those that pass which says that nothing was done."""
-CERTIFICATE = "MLFLOW_TRACKING_CLIENT_CERT_PATH names a file with certificate and key"
-HUNG_UP = f"a server that wants another client certificate hangs up too: {CERTIFICATE}"
 HINTS = {
     400: TAKES_NOT,
     401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
     403: "MLflow does not let this user do it",
 }
 """What to do about each status."""
-PROBLEMS = (
-    (
-        re.compile(r"certificate verify failed: ([^(]*)"),
-        "its certificate is not believed: {}",
-        "MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities",
-    ),
-    (
-        re.compile(r"alert (certificate required|unknown ca|bad certificate|handshake failure)", re.I),
-        "no client certificate that it takes: {}",
-        CERTIFICATE,
-    ),
-    (re.compile(r"(.*TLS certificate.*)"), "{}", f"check MLFLOW_TRACKING_SERVER_CERT_PATH; {CERTIFICATE}"),
+TLS = (
+    "MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities, MLFLOW_TRACKING_CLIENT_CERT_PATH one with "
+    "certificate and key"
 )
-"""What OpenSSL and `requests` say, what we do, and what a person can do about it."""
 TRANSFER_SECONDS = 120.0
 """Of silence in the middle of a file: a store may take its time to put it away."""
 PART_BYTES = 1 << 20
@@ -63,35 +48,6 @@ SLOWEST_BYTES = 10_000
 
 class UnboundedAnswer(OSError):
     """What answers does not come to an end in time, or in size."""
-
-
-class Retries(request_utils.Retry):  # type: ignore[name-defined, misc]  # MLflow's own name: without it no limit holds
-    """As MLflow chose them, until a request's time is over."""
-
-    _until: float | None = None
-
-    def __init__(self, *chosen: Any, **named: Any) -> None:
-        # The last answer says what is wrong.
-        super().__init__(*chosen, **named | {"raise_on_status": False})
-
-    def increment(
-        self,
-        method: str | None = None,
-        url: str | None = None,
-        response: BaseHTTPResponse | None = None,
-        error: Exception | None = None,
-        *context: Any,
-        **named: Any,
-    ) -> Retries:
-        again: Retries = super().increment(method, url, response, error, *context, **named)
-        now = time.monotonic()
-        again._until = self._until or now + float(MLFLOW_HTTP_REQUEST_TIMEOUT.get())  # type: ignore[no-untyped-call]
-        untouched = response.status == UNTOUCHED if response else error and self._is_connection_error(error)
-        once = method == "POST" and MADE_ONCE.search(urlsplit(url or "").path)
-        pause = (response and again.get_retry_after(response)) or again.get_backoff_time()
-        if (once and not untouched) or now + pause >= again._until or isinstance(error, SSLError):
-            raise MaxRetryError(named["_pool"], url, error) from error
-        return again
 
 
 _asked = local()
@@ -108,23 +64,21 @@ def what_failed(place: str, said: str, cause: BaseException) -> StoreUnreachable
     answer: Response | None = getattr(_asked, "last", None)
     if isinstance(cause, UnboundedAnswer):
         return StoreUnreachable(f"{place}: {said}", hint=CHECK)
+    if answer is None:
+        kind = StoreUnreachable if isinstance(cause, ssl.SSLError) else StoreAway
+        return kind(f"{place}: no answer ({said})", hint=TLS if place.startswith("MLflow store https:") else CHECK)
+    if answer.ok:
+        broke_off = isinstance(cause, (HTTPError, HTTPException))
+        return StoreAway(f"{place}: its answer broke off ({said})", hint=CHECK) if broke_off else None
     # MLflow's own errors do not keep the status.
-    if answer is not None and not answer.ok:
-        told, code = answer.text, ""
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
-            content = json_of(answer.content)
-            told, code = str(content["message"]), str(content.get("error_code", ""))
-        told = f"{place}: answered {answer.status_code}: {first_line(told)}"
-        if answer.status_code in PASSING:
-            return StoreUnreachable(told, hint=CHECK)
-        return StoreRefused(told, hint=HINTS.get(answer.status_code, CHECK), code=code, status=answer.status_code)
-    for pattern, problem, hint in PROBLEMS:
-        if found := pattern.search(said):
-            return StoreUnreachable(f"{place}: {problem.format(found[1].strip())}", hint=hint)
-    if answer is not None:
-        return None
-    hung_up = place.startswith("MLflow store https:") and isinstance(cause, ConnectionError)
-    return StoreUnreachable(f"{place}: no answer ({said})", hint=HUNG_UP if hung_up else CHECK)
+    told, code = answer.text, ""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        content = json_of(answer.content)
+        told, code = str(content["message"]), str(content.get("error_code", ""))
+    told = f"{place}: answered {answer.status_code}: {first_line(told)}"
+    if answer.status_code in PASSING:
+        return StoreAway(told, hint=CHECK)
+    return StoreRefused(told, hint=HINTS.get(answer.status_code, CHECK), code=code, status=answer.status_code)
 
 
 class Adapter(request_utils.TCPKeepAliveHTTPAdapter):
@@ -136,7 +90,7 @@ class Adapter(request_utils.TCPKeepAliveHTTPAdapter):
         seconds = float(MLFLOW_HTTP_REQUEST_TIMEOUT.get())  # type: ignore[no-untyped-call]
         if stream or request.method == "PUT":
             seconds = max(seconds, TRANSFER_SECONDS)
-        _asked.last = None
+        _asked.last, self.max_retries = None, urllib3.Retry(0, read=False)
         answer: Response = super().send(request, stream=stream, timeout=(timeout, seconds), **named)
         most = None if stream else MOST_BYTES
         # What `requests` reads a body by, all at once and in parts.
@@ -162,7 +116,5 @@ def _parts(body: BaseHTTPResponse, most: int | None, seconds: float) -> Iterator
 def limit_requests() -> None:
     """Let MLflow's client ask every server so, from its first request on."""
     request_utils.TCPKeepAliveHTTPAdapter = Adapter  # type: ignore[misc]
-    request_utils.Retry = Retries  # type: ignore[attr-defined]
-    # Each retry is a warning, and what fails in the end is told in one line.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     urllib3.disable_warnings(InsecureRequestWarning)

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 from registry.conventions import MODEL_FOLDER, SERVING_TAG
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
-from tidegate.core.text import redacted
 
 
 def _inside(path: str) -> str:
@@ -256,14 +255,6 @@ class Metric(Value):
     step: int
 
 
-class StoredModel(Value):
-    """A registered model as its store gives it."""
-
-    name: str
-    aliases: Mapping[str, str]
-    """The number of the version behind each."""
-
-
 class StoredVersion(Value):
     """A model version as its store gives it, no matter who registered it."""
 
@@ -282,43 +273,17 @@ class StoredVersion(Value):
 
 
 class PendingFiles(Value):
-    """Files that become a version, or may: those of a logged model, or of a run."""
+    """A logged model whose files become a version, or may."""
 
-    source: str
-    """As the version names it: `models:/ID`, or `runs:/ID/PATH`."""
-    address: str = ""
+    id: str
+    address: str
     """Where the files are put."""
     tags: Mapping[str, str] = {}
 
     @property
-    def id(self) -> str:
-        """Of the logged model, or of the run."""
-        return self.source.partition(":/")[2].partition("/")[0]
-
-
-class MlflowAddresses(Value):
-    """The MLflow stores of one process: often it is the same one twice."""
-
-    tracking: str
-    """Of runs, which deliveries are, and of artifacts."""
-    registry: str
-    """Of model versions and their aliases."""
-
-    @property
-    def are_two(self) -> bool:
-        """Whether versions are kept elsewhere than runs."""
-        return self.tracking != self.registry
-
-    @property
-    def shown(self) -> MlflowAddresses:
-        """Without names and passwords."""
-        return MlflowAddresses(tracking=redacted(self.tracking), registry=redacted(self.registry))
-
-    def __str__(self) -> str:
-        shown = self.shown
-        if not self.are_two:
-            return f"MLflow: {shown.tracking}"
-        return f"MLflow: runs and artifacts in {shown.tracking}, model versions in {shown.registry}"
+    def source(self) -> str:
+        """As the version names it."""
+        return f"models:/{self.id}"
 
 
 class ModelLayout(Value):

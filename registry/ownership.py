@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from pydantic import Field
 
 from registry.conventions import (
+    CARRIER,
     CHAMPION,
     HEARTBEAT,
-    HOST,
     IN_PRODUCTION,
-    KEY,
     LAST_STEP,
-    MACHINE,
     MODEL,
     NOT_ENDED,
     ON_TRIAL,
     OUTCOME,
     OWNER_PREFIX,
-    PATIENCE,
-    PID,
     REASON,
     VERSION,
 )
@@ -89,14 +86,15 @@ def _age(delivery: DeliverySummary) -> tuple[datetime, str]:
 
 
 class Carrier(Value):
-    """The process that carries a delivery, as a parameter of its run says: the first one to set it."""
+    """The process that carries a delivery, as a tag or a parameter of its run says: the first one to set it."""
 
-    mark: str
-    """Its own; nobody else has it. Of the one who opened the delivery, the delivery's id."""
+    mark: str = Field(default_factory=lambda: uuid4().hex)
+    """Its own; nobody else has it."""
     at: datetime
     host: str
     pid: int = Field(gt=0, lt=2**31)
-    machine: str = ""
+    machine: str
+    """As `DeliverySummary.machine`."""
     patience_seconds: float = Field(default=0.0, ge=0, le=366 * 86400.0)
     key: str | None = None
 
@@ -113,23 +111,11 @@ def owner_of(run: StoredRun) -> str:
         LedgerForged: somebody else wrote there.
     """
     with foreign(lambda why: LedgerForged(f"who carries delivery {run.id} cannot be read: {why}")):
-        claims = claims_of(run)
-        return Carrier.model_validate_json(claims[-1]).mark if claims else run.id
+        return _carrier(run).mark
 
 
 def _carrier(run: StoredRun) -> Carrier:
-    tags, claims = run.tags, claims_of(run)
-    if claims:
-        return Carrier.model_validate_json(claims[-1])
-    return Carrier(
-        mark=run.id,
-        at=datetime.fromtimestamp(run.started / 1000, UTC),
-        host=tags[HOST],
-        pid=int(tags[PID]),
-        machine=tags.get(MACHINE, ""),
-        patience_seconds=float(tags.get(PATIENCE, 0)),
-        key=tags.get(KEY) or None,
-    )
+    return Carrier.model_validate_json([run.tags[CARRIER], *claims_of(run)][-1])
 
 
 def summary_of(run: StoredRun) -> DeliverySummary:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import GoldenSet, Metric, MlflowAddresses, PendingFiles, StoredModel, StoredRun, StoredVersion
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 
 
 class Store(Protocol):
@@ -15,7 +15,8 @@ class Store(Protocol):
     Times are in milliseconds since 1970.
     """
 
-    at: MlflowAddresses
+    uri: str
+    """Its address, which may have a password."""
 
     def create_run(
         self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
@@ -51,8 +52,8 @@ class Store(Protocol):
     def names_like(self, part: str, most: int) -> Sequence[str]:
         """Of models that have `part` in their names, sorted; no more than so many, of one page."""
 
-    def model(self, name: str) -> StoredModel | None:
-        """With its aliases; None when there is none."""
+    def aliases(self, name: str) -> Mapping[str, str] | None:
+        """The number of the version behind each alias of a model; None when there is no such model."""
 
     def version(self, name: str, version: str) -> StoredVersion | None:
         """One version; None when there is none."""
@@ -69,10 +70,11 @@ class Store(Protocol):
     def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
         """Write tags on a version, in this order."""
 
-    def add_version(
-        self, name: str, files: PendingFiles, *, tags: Mapping[str, str], description: str | None = None
-    ) -> str:
-        """Make them the next version of the registered model, which is made when there is none; returns its number."""
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
+        """Make files the next version of the registered model, which is made when there is none; returns its number.
+
+        They are those of `PendingFiles.source`, which are ready then, or of `runs:/RUN/PATH`.
+        """
 
     def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         """A place for the files of a version to come; `kind` is shown with it."""

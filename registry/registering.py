@@ -7,12 +7,9 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import yaml
 
@@ -28,15 +25,15 @@ from registry.conventions import (
 )
 from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel
 from registry.files import (
-    ModelCard,
-    card_of,
+    CONFIG,
+    architecture_of,
     digest_file,
     find_layout,
     is_described_by,
     sums_of,
-    tokenizer_files,
     whole_digest,
 )
+from registry.flavor import mlmodel, tokenizer_files
 from registry.mlflow import now_ms
 from registry.mlflow_files import local_folder
 from registry.model import AdoptionProgress, PendingFiles, StoredVersion, Survey
@@ -45,13 +42,9 @@ from registry.processes import may_act, this_machine
 
 TOGETHER = 4
 """Files that are read at once."""
-OLDEST_TRANSFORMERS = "4.56.0"
-"""Assumed for a config.json that does not say which version wrote it."""
-TEXT = json.dumps([{"type": "string", "required": True}])
-"""The schema of what goes in and of what comes out."""
 
 
-def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], card: ModelCard) -> PendingFiles:
+def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], architecture: str) -> PendingFiles:
     """Copy the files of `folder`, whose digests are `files`, into MLflow's store, once.
 
     Raises:
@@ -60,16 +53,18 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], card
     experiment = experiment_name(name)
     _abandon_killed(store, experiment)
     tags = {REGISTERING: f"{this_machine()} {os.getpid()}"}
-    pending = store.begin_files(experiment, name, card.architecture, tags)
-    sources = {f"{MODEL_FOLDER}/{path}": folder / path for path in files}
-    sources |= {f"components/tokenizer/{path}": folder / path for path in tokenizer_files(files)}
+    pending = store.begin_files(experiment, name, architecture, tags)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
-            sums, description = Path(made, SUMS), Path(made, "MLmodel")
+            sums, described = Path(made, SUMS), Path(made, "MLmodel")
             sums.write_text(sums_of(files), encoding="utf-8")
-            description.write_text(yaml.safe_dump(_mlmodel(card, pending), default_flow_style=False))
-            for path, file in {**sources, f"{MODEL_FOLDER}/{SUMS}": sums, "MLmodel": description}.items():
-                store.put(pending.address, path, file)
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            described.write_text(yaml.safe_dump(mlmodel(config, architecture, pending), default_flow_style=False))
+            for path, file in {**{path: folder / path for path in files}, SUMS: sums}.items():
+                store.put(pending.address, f"{MODEL_FOLDER}/{path}", file)
+            for path in tokenizer_files(files):
+                store.put(pending.address, f"components/tokenizer/{path}", folder / path)
+            store.put(pending.address, "MLmodel", described)
     except BaseException:
         with suppress(StoreUnreachable):
             store.abandon_files(pending)
@@ -86,45 +81,16 @@ def _abandon_killed(store: Store, experiment: str) -> None:
                 store.abandon_files(left)
 
 
-def _mlmodel(card: ModelCard, pending: PendingFiles) -> dict[str, Any]:
-    flavor: dict[str, Any] = {
-        "transformers_version": card.transformers_version or OLDEST_TRANSFORMERS,
-        "code": None,
-        "task": "text-generation",
-        "instance_type": "TextGenerationPipeline",
-        "pipeline_model_type": card.architecture,
-        "source_model_name": MODEL_FOLDER,
-        "model_binary": MODEL_FOLDER,
-        "components": ["tokenizer"],
-        # Any other class name could make MLflow load it with trust_remote_code; this one reads the files.
-        "tokenizer_type": "AutoTokenizer",
-        **({"torch_dtype": f"torch.{card.dtype}"} if card.dtype else {}),
-    }
-    of_run = pending.source.startswith("runs:")
-    return {
-        "artifact_path": pending.address,
-        "flavors": {"transformers": flavor, "python_function": {"loader_module": "mlflow.transformers"}},
-        "is_signature_from_type_hint": False,
-        "mlflow_version": version("mlflow-skinny"),
-        **({"model_id": None, "run_id": pending.id} if of_run else {"model_id": pending.id}),
-        "model_uuid": pending.id,
-        "prompts": None,
-        "signature": {"inputs": TEXT, "outputs": TEXT, "params": None},
-        "type_hint_from_example": False,
-        "utc_time_created": str(datetime.now(UTC).replace(tzinfo=None)),
-    }
-
-
-def survey(store: Store, found: StoredVersion, folder: str | None) -> Survey:
+def survey(store: Store, found: StoredVersion) -> Survey:
     """Look where the Hugging Face folder lies in a version that somebody else logged.
 
     Raises:
-        UnfitModel: nowhere, or in several places and none is named.
+        UnfitModel: nowhere, or in several places.
     """
     address = store.address(found.name, found.version)
     listed = store.listed(address)
     try:
-        layout = find_layout(listed, folder=folder)
+        layout = find_layout(listed)
     except UnfitModel as error:
         raise UnfitModel(f"{found.uri}: {error.message}", hint=error.hint) from None
     sizes = {path: listed[place] for path, place in layout.files.items()}
@@ -161,7 +127,7 @@ def adopt(store: Store, found: StoredVersion, seen: Survey, progress: AdoptionPr
         return digest
 
     files = together(read, sorted(seen.sizes, key=seen.sizes.__getitem__, reverse=True))
-    card_of(seen.uri, seen.sizes, described.__getitem__)
+    architecture_of(seen.uri, seen.sizes, described.__getitem__)
     kept = {"sums": _keep_sums(store, found, sums_of(files)), "folders": list(seen.layout.folders)}
     told = {ADOPTED: json.dumps(kept), SIZE: str(seen.size_bytes), DIGEST: whole_digest(files)}
     store.tag_version(found.name, found.version, told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from registry.conventions import (
     SUMS,
     is_version_number,
     refuse_name,
-    stage_of,
 )
 from registry.errors import (
     DigestMismatch,
@@ -34,7 +33,7 @@ from registry.errors import (
     UnknownVersion,
 )
 from registry.files import (
-    card_of,
+    architecture_of,
     compare,
     digest_file,
     digest_files,
@@ -50,10 +49,8 @@ from registry.model import (
     AdoptionProgress,
     ModelVersion,
     Move,
-    PendingFiles,
     Serving,
     ServingAliases,
-    StoredModel,
     StoredVersion,
     pointed,
     promoted,
@@ -62,9 +59,7 @@ from registry.model import (
 )
 from registry.ports import Store
 from registry.registering import adopt, content_of, survey, together, upload
-from registry.sources import RunSource
-from tidegate.core.errors import UsageError
-from tidegate.core.text import foreign, json_of
+from tidegate.core.text import foreign, json_of, redacted
 
 MOST_NAMES = 10
 """Models, or versions of one, that a message names."""
@@ -75,12 +70,9 @@ PROXIED, ARTIFACTS_API = "mlflow-artifacts", "/api/2.0/mlflow-artifacts/artifact
 class MlflowRegistry:
     """Model versions and aliases, with the files that runs logged."""
 
-    def __init__(self, tracking_uri: str | Store, registry_uri: str | None = None) -> None:
-        """`tracking_uri` is any that MLflow takes, or a whole store; `embedded_uri(state)` names that of this machine.
-
-        `registry_uri` is that of the store with the versions, where it is another one.
-        """
-        self._store: Store = MlflowStore(tracking_uri, registry_uri) if isinstance(tracking_uri, str) else tracking_uri
+    def __init__(self, store: Store | str) -> None:
+        """`store` may be its address: any that MLflow takes; `embedded_uri(state)` names that of this machine."""
+        self._store: Store = MlflowStore(store) if isinstance(store, str) else store
         self._sums: dict[tuple[str, str], str] = {}
 
     def resolve(self, name: str, reference: str) -> ModelVersion:
@@ -92,15 +84,14 @@ class MlflowRegistry:
             UnfitModel: its digests were changed since they were written.
             StoreUnreachable: MLflow did not answer.
         """
-        model, found = self._found(name, reference)
-        if DIGEST not in found.tags:
+        found, version = self._found(name, reference)
+        if not version.digest:
             raise _not_adopted(found.uri)
-        return self._with_files(_version_of(found, model), found)
+        return self._with_files(version, found)
 
     def look_up(self, name: str, reference: str) -> ModelVersion:
         """The same as its tags say it: without files, and without a digest where nobody adopted it."""
-        model, found = self._found(name, reference)
-        return _version_of(found, model)
+        return self._found(name, reference)[1]
 
     def preview(self, name: str, reference: str) -> ModelVersion:
         """As `resolve`, and without digests and files where nobody adopted the version; nothing is written.
@@ -108,16 +99,13 @@ class MlflowRegistry:
         Raises:
             UnfitModel: also when such a version could not be adopted.
         """
-        model, found = self._found(name, reference)
-        version = _version_of(found, model)
+        found, version = self._found(name, reference)
         if version.digest:
             return self._with_files(version, found)
-        seen = survey(self._store, found, None)
+        seen = survey(self._store, found)
         return version.model_copy(update={"size_bytes": seen.size_bytes, "folders": seen.layout.folders})
 
-    def adopt(
-        self, name: str, reference: str, *, folder: str | None = None, progress: AdoptionProgress | None = None
-    ) -> ModelVersion:
+    def adopt(self, name: str, reference: str, *, progress: AdoptionProgress = lambda *_: None) -> ModelVersion:
         """Note the digests of a version's files, however it was logged. No model is copied or moved.
 
         A version that has them already stays as it is, and is not read.
@@ -125,23 +113,16 @@ class MlflowRegistry:
         Args:
             name: of the registered model.
             reference: an alias, or the version's number.
-            folder: where the Hugging Face folder lies among the artifacts, if there are several.
             progress: told what will be read, and how far that is.
 
         Raises:
             UnfitModel: there is no folder that tidegate serves, or there are several.
-            UsageError: it was adopted before, with another folder.
             DigestMismatch: a file was cut off, or changed while it was read.
         """
-        _, found = self._found(name, reference)
-        if DIGEST not in found.tags:
-            adopt(self._store, found, survey(self._store, found, folder), progress or (lambda *_: None))
-        version = self.resolve(name, found.version)
-        if folder is not None and folder.strip("/") != version.folders[0]:
-            raise UsageError(
-                f"{version.uri}: its folder {version.folders[0]!r} was adopted before", hint="log a new version"
-            )
-        return version
+        found, version = self._found(name, reference)
+        if not version.digest:
+            adopt(self._store, found, survey(self._store, found), progress)
+        return self.resolve(name, found.version)
 
     def versions(self, name: str) -> list[ModelVersion]:
         """Every version as its tags say it, oldest first, as `look_up`.
@@ -149,8 +130,8 @@ class MlflowRegistry:
         Raises:
             UnknownModel: no model has that name.
         """
-        model, versions = self._read(name)
-        return [_version_of(each, model) for each in versions]
+        aliases = self._aliases(name)
+        return [_version_of(each, aliases) for each in self._store.versions(name)]
 
     def register(
         self,
@@ -180,21 +161,17 @@ class MlflowRegistry:
         """
         refuse_name(name)
         files = digest_files(folder) if files is None else files
-        card = card_of(str(folder), files, lambda path: (folder / path).read_bytes())
+        architecture = architecture_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
-        pending = upload(self._store, name, folder, files, card)
+        pending = upload(self._store, name, folder, files, architecture)
         told = {**(tags or {}), SIZE: str(size), DIGEST: whole_digest(files)}
-        number = self._store.add_version(name, pending, tags=told, description=description)
-        return self._aliased(name, number, alias)
+        number = self._store.add_version(name, pending.source, tags=told, description=description)
+        if alias is not None:
+            self.set_alias(name, alias, number)
+        return self.resolve(name, number)
 
     def register_run(
-        self,
-        name: str,
-        source: RunSource,
-        *,
-        description: str | None = None,
-        alias: str | None = None,
-        progress: AdoptionProgress | None = None,
+        self, name: str, run: str, path: str, *, description: str | None = None, progress: AdoptionProgress
     ) -> ModelVersion:
         """Make what a run logged the next version of `name`. Its files are read once, and stay where they are.
 
@@ -203,24 +180,15 @@ class MlflowRegistry:
             UnfitModel: there is no one folder that tidegate serves; no version was made.
         """
         refuse_name(name)
-        run = self._store.run(source.run) if source.run.isascii() else None
-        if run is None:
-            raise UnknownSource(
-                f"{source.uri}: there is no such run in {self._store.at.shown.tracking}",
-                hint="another store: MLFLOW_TRACKING_URI",
-            )
-        listed = self._store.listed(f"{run.artifacts.rstrip('/')}/{source.path}".rstrip("/"))
+        source = f"runs:/{run}/{path}".rstrip("/")
+        found = self._store.run(run)
+        listed = self._store.listed(f"{found.artifacts.rstrip('/')}/{path}".rstrip("/")) if found else {}
         if not listed:
-            raise UnknownSource(f"{source.uri}: no file lies there", hint="name a folder of the run's artifacts")
+            why = "no file lies there" if found else f"there is no such run in {redacted(self._store.uri)}"
+            raise UnknownSource(f"{source}: {why}", hint="another store: MLFLOW_TRACKING_URI")
         find_layout(listed)
-        number = self._store.add_version(name, PendingFiles(source=source.uri), tags={}, description=description)
-        self.adopt(name, number, progress=progress)
-        return self._aliased(name, number, alias)
-
-    def _aliased(self, name: str, number: str, alias: str | None) -> ModelVersion:
-        if alias is not None:
-            self.set_alias(name, alias, number)
-        return self.resolve(name, number)
+        number = self._store.add_version(name, source, tags={}, description=description)
+        return self.adopt(name, number, progress=progress)
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Point `alias` at `version`, wherever it pointed before.
@@ -229,26 +197,30 @@ class MlflowRegistry:
             UnknownModel, UnknownVersion: there is nothing to point at.
             UsageError: the champion would be its own `previous`.
         """
-        model, found = self._found(name, version)
-        self._move(name, pointed(alias, found.version, model.aliases))
+        found, _ = self._found(name, version)
+        self._move(name, pointed(alias, found.version, self._aliases(name)))
 
     def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
 
         MLflow moves one alias at a time, so this may be repeated after a crash at any point.
         """
-        model, versions = self._read(version.name)
-        noted = _replaced(version, versions)
-        replaced = taken_over_from(version.version, model.aliases, noted, names)
+        aliases, noted, registered = self._standing(version)
+        replaced = taken_over_from(version.version, aliases, noted, names)
         if replaced != noted:
             self.mark(version, Serving(replaced=replaced).tag)
-        self._move(version.name, promoted(version.version, model.aliases, replaced, _registered(versions), names))
+        self._move(version.name, promoted(version.version, aliases, replaced, registered, names))
 
     def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, as after a rollback; previous is the one before it, where that is known."""
-        model, versions = self._read(version.name)
-        replaced = _replaced(version, versions)
-        self._move(version.name, reinstated(version.version, model.aliases, replaced, _registered(versions), names))
+        aliases, replaced, registered = self._standing(version)
+        self._move(version.name, reinstated(version.version, aliases, replaced, registered, names))
+
+    def _standing(self, version: ModelVersion) -> tuple[Mapping[str, str], str, Collection[str]]:
+        """The model's aliases, the champion that the version took over from, and the numbers that may be served."""
+        aliases, versions = self._aliases(version.name), self._store.versions(version.name)
+        replaced = next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")
+        return aliases, replaced, [each.version for each in versions if DIGEST in each.tags]
 
     def _move(self, name: str, moves: Iterable[Move]) -> None:
         for alias, version in moves:
@@ -266,7 +238,7 @@ class MlflowRegistry:
         found = self._store.version(version.name, version.version)
         if found is None:
             raise UnknownVersion(
-                f"{version.uri} is no longer in {self._store.at.shown.registry}",
+                f"{version.uri} is no longer in {redacted(self._store.uri)}",
                 hint="register it again, or name a version that is there: `tidegate model list`",
             )
         return dict(found.tags)
@@ -325,7 +297,7 @@ class MlflowRegistry:
         They are tried in this order; a blank parts them. Only a tracking server that hands out artifacts itself has
         one; they carry no credentials.
         """
-        artifacts, server = urlsplit(self.location(version)), self._store.at.shown.tracking.rstrip("/")
+        artifacts, server = urlsplit(self.location(version)), redacted(self._store.uri).rstrip("/")
         if not is_server(server) or artifacts.scheme != PROXIED:
             return ""
         root = f"{server}{ARTIFACTS_API}{artifacts.path.rstrip('/')}"
@@ -348,41 +320,44 @@ class MlflowRegistry:
         with foreign(lambda why: _changed(found, why)):
             return ModelVersion.model_validate(version.model_dump() | {"files": read_sums(text)})
 
-    def _found(self, name: str, reference: str) -> tuple[StoredModel, StoredVersion]:
+    def _found(self, name: str, reference: str) -> tuple[StoredVersion, ModelVersion]:
         """A version is asked for by its number: a model may have thousands."""
-        model = self._model(name)
-        number = reference if is_version_number(reference) else model.aliases.get(reference)
+        aliases = self._aliases(name)
+        number = reference if is_version_number(reference) else aliases.get(reference)
         if number is None:
-            raise _unknown_alias(name, reference, model)
+            there = ", ".join(f"{known} ({of})" for known, of in sorted(aliases.items()))
+            raise UnknownAlias(
+                f"models:/{name}@{reference}: no version has this alias; there are {there or 'none yet'}",
+                hint=f"set it: tidegate model alias {name} VERSION {reference}",
+            )
         # Python takes no number of thousands of digits.
         number = str(int(number[:20]))
         found = self._store.version(name, number) if int(number) <= MOST_VERSIONS else None
         if found is None:
-            there = _list_versions(self._store.versions(name))
+            numbers = [version.version for version in self._store.versions(name)]
+            earlier = f" and {len(numbers) - MOST_NAMES} earlier ones" if len(numbers) > MOST_NAMES else ""
+            there = f"there are {', '.join(numbers[-MOST_NAMES:]) or 'none'}{earlier}"
             raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
-        return model, found
+        return found, _version_of(found, aliases)
 
-    def _read(self, name: str) -> tuple[StoredModel, Sequence[StoredVersion]]:
-        return self._model(name), self._store.versions(name)
-
-    def _model(self, name: str) -> StoredModel:
+    def _aliases(self, name: str) -> Mapping[str, str]:
         refuse_name(name)
-        model = self._store.model(name)
-        if model is None:
+        aliases = self._store.aliases(name)
+        if aliases is None:
             # What may be right in a name that is wrong.
             word = "".join(takewhile(str.isalnum, name))
             near = self._store.names_like(word, MOST_NAMES) or self._store.names_like("", MOST_NAMES)
             # A store may be that of a whole company.
-            some = f"{', '.join(near)}{' and more' if len(near) == MOST_NAMES else ''}" if near else "none"
+            more = " and more" if len(near) == MOST_NAMES else ""
             raise UnknownModel(
-                f"models:/{name}: no such model in {self._store.at.shown.registry}, which has {some}",
-                hint="another store: --tracking-uri, MLFLOW_TRACKING_URI or MLFLOW_REGISTRY_URI; "
-                "a first version: `tidegate model add`",
+                f"models:/{name}: no such model in {redacted(self._store.uri)}, which has "
+                f"{', '.join(near) or 'none'}{more}",
+                hint="another store: --tracking-uri or MLFLOW_TRACKING_URI; a first version: `tidegate model add`",
             )
-        return model
+        return aliases
 
 
-def _version_of(found: StoredVersion, model: StoredModel) -> ModelVersion:
+def _version_of(found: StoredVersion, aliases: Mapping[str, str]) -> ModelVersion:
     """What the tags say, when they can be true: anybody who may edit the version may have written them.
 
     Raises:
@@ -395,7 +370,7 @@ def _version_of(found: StoredVersion, model: StoredModel) -> ModelVersion:
         "digest": found.tags.get(DIGEST, ""),
         "files": {},
         "size_bytes": found.tags.get(SIZE, 0),
-        "aliases": tuple(sorted(alias for alias, holder in model.aliases.items() if holder == found.version)),
+        "aliases": tuple(sorted(alias for alias, holder in aliases.items() if holder == found.version)),
         **({"folders": adopted["folders"]} if adopted else {}),
     }
     try:
@@ -425,30 +400,4 @@ def _not_adopted(uri: str) -> NotAdopted:
     return NotAdopted(
         f"{uri}: was not registered by tidegate, so its files have no digests",
         hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
-    )
-
-
-def _registered(versions: Iterable[StoredVersion]) -> Collection[str]:
-    """The numbers of those that tidegate can serve."""
-    return [version.version for version in versions if DIGEST in version.tags]
-
-
-def _replaced(version: ModelVersion, versions: Iterable[StoredVersion]) -> str:
-    """What is noted on it: the champion that it took over from."""
-    return next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")
-
-
-def _list_versions(versions: Sequence[StoredVersion]) -> str:
-    """The newest: a model may have thousands."""
-    numbers = [version.version for version in versions]
-    earlier = f" and {len(numbers) - MOST_NAMES} earlier ones" if len(numbers) > MOST_NAMES else ""
-    return f"there are {', '.join(numbers[-MOST_NAMES:])}{earlier}" if numbers else "there are none"
-
-
-def _unknown_alias(name: str, alias: str, model: StoredModel) -> UnknownAlias:
-    there = ", ".join(f"{known} ({number})" for known, number in sorted(model.aliases.items()))
-    return UnknownAlias(
-        f"models:/{name}@{alias}: no version has this alias; {'there are ' + there if there else 'there are none yet'}",
-        hint=f"set it: tidegate model alias {name} VERSION {alias}"
-        + ("; MLflow's stages, of which this is one, are not read" if stage_of(alias) else ""),
     )

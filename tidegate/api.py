@@ -83,7 +83,6 @@ def adopt(
     name: str,
     version: str,
     *,
-    folder: str | None = None,
     state: str | Path | None = None,
     tracking_uri: str | None = None,
 ) -> ModelVersion:
@@ -92,7 +91,6 @@ def adopt(
     Args:
         name: of the registered model.
         version: its number, or an alias.
-        folder: where the Hugging Face folder lies among the version's artifacts, if there are several.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
@@ -100,7 +98,7 @@ def adopt(
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
     registry = open_registry(_state(state), _tracking(tracking_uri))
-    return registry.adopt(name, version, folder=folder, progress=NotedAdoption())
+    return registry.adopt(name, version, progress=NotedAdoption())
 
 
 def plan(

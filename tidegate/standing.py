@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipelines.adapters.fleets import CarriedFleet, require_contexts
-from pipelines.adapters.stores import mlflow_addresses
+from pipelines.adapters.stores import mlflow_address
 from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
@@ -21,6 +21,7 @@ from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import note
+from tidegate.core.text import redacted
 from tidegate.core.threads import call_in_thread
 from tidegate.surroundings import Surroundings
 
@@ -61,7 +62,9 @@ async def status(at: Surroundings, spec: Delivery, regions: Collection[str] = ()
     if at.own is None:
         require_contexts(spec, regions)
     (delivery, serves), fleet = await call_in_thread(read), await _observe(at, spec, regions)
-    return StatusReport(delivery, fleet, holder(at.state.lock), mlflow_addresses(at.root, at.tracking_uri), serves)
+    return StatusReport(
+        delivery, fleet, holder(at.state.lock), redacted(mlflow_address(at.root, at.tracking_uri)), serves
+    )
 
 
 def history(at: Surroundings, spec: Delivery, *, last: int) -> list[PastDelivery]:

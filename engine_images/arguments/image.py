@@ -65,8 +65,6 @@ class WeightsSpec(SpecModel):
     `workflow` when absent."""
     tracking_uri: str | None = Field(default=None, pattern=_URL)
     """MLflow, as pods reach it; that of `workflow` when absent."""
-    registry_uri: str | None = Field(default=None, pattern=_URL)
-    """Where model versions are, if that is another MLflow; that of `workflow` when `tracking_uri` is absent."""
     secrets: tuple[Annotated[str, Field(pattern=_OBJECT)], ...] | None = None
     """Secrets whose keys become variables of that container; `workflow.secrets.registry` when absent."""
 
@@ -87,7 +85,7 @@ class WeightsSpec(SpecModel):
             yield SpecConflict(("path",), self.path, "a path without `..`")
         if self.revision and not self.model:
             yield SpecConflict(("revision",), "a revision of no model", "`model: ORGANISATION/NAME`")
-        for name in ("image", "tracking_uri", "registry_uri", "secrets"):
+        for name in ("image", "tracking_uri", "secrets"):
             if getattr(self, name) and not self.from_registry:
                 expected = "nothing: no container brings the files from the registry"
                 yield SpecConflict((name,), str(getattr(self, name)), expected)

@@ -24,11 +24,10 @@ SETTINGS = (
 
 
 class MlflowTriggers:
-    """Of one MLflow store with model versions."""
+    """Of one MLflow store."""
 
-    def __init__(self, uri: str, runs_uri: str | None = None) -> None:
-        """`runs_uri` is that of the store with the runs, where it is another one."""
-        self._store = MlflowStore(runs_uri or uri, uri)
+    def __init__(self, uri: str) -> None:
+        self._store = MlflowStore(uri)
 
     def marked(self, model: str, alias: str) -> frozenset[str]:
         """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
@@ -36,10 +35,10 @@ class MlflowTriggers:
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        found = self._store.model(model)
-        if found is None:
+        aliases = self._store.aliases(model)
+        if aliases is None:
             return frozenset()
-        versions, aliases = self._store.versions(model), found.aliases
+        versions = self._store.versions(model)
         tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
         return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
@@ -49,8 +48,7 @@ class MlflowTriggers:
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        found = self._store.model(model)
-        return {} if found is None else found.aliases
+        return self._store.aliases(model) or {}
 
     def announce(self, name: str, url: str, secret: str) -> str:
         """Have MLflow call `url`, and have it send a test event there; returns what it got back, for people.
@@ -62,7 +60,8 @@ class MlflowTriggers:
             StoreUnreachable: MLflow did not answer.
         """
 
-        def ask(client: MlflowClient) -> WebhookTestResult:
+        def ask() -> WebhookTestResult:
+            client = self._store.client
             with _refusals(url):
                 events = _events()
                 known = _named(client, name)
@@ -74,7 +73,7 @@ class MlflowTriggers:
                     )
                 return client.test_webhook(webhook.webhook_id, events[0])
 
-        tested = self._store.ask(ask, uri=self._store.at.registry)
+        tested = self._store.ask(ask, once=True)
         if not tested.success:
             why = tested.error_message or f"{tested.response_status} {tested.response_body}"
             raise OutsideError(f"MLflow's test event did not arrive at {url}: {why}", hint=SETTINGS)

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
-from registry.model import MlflowAddresses, ModelVersion, Survey
+from registry.model import ModelVersion, Survey
 from tidegate.core.errors import UsageError
 from tidegate.core.process import note, note_sink
 from tidegate.core.text import in_bytes, parsed, redacted
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 LEDGER_KEY = "TIDEGATE_LEDGER_KEY"
 """The path of the private key that signs what this process writes into ledgers."""
-
-REGISTRY_URI = "MLFLOW_REGISTRY_URI"
-"""MLflow's own variable: the address of the store with the model versions, where it is not that of the runs."""
 
 
 def open_deliveries(
@@ -53,7 +50,7 @@ def open_deliveries(
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
     believed = believed_by(trusted or named_trust())
-    deliveries = MlflowDeliveries(mlflow_addresses(state, tracking_uri).tracking, seal=seal, believed=believed)
+    deliveries = MlflowDeliveries(mlflow_address(state, tracking_uri), seal=seal, believed=believed)
     if leftovers and (unwritten := StateFolder(state).unwritten).exists():
         write_leftovers(unwritten, deliveries, open_registry(state, tracking_uri), note)
     return deliveries
@@ -63,8 +60,7 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     """The registry that commands share."""
     from registry.versions import MlflowRegistry
 
-    at = mlflow_addresses(state, tracking_uri)
-    return MlflowRegistry(at.tracking, at.registry)
+    return MlflowRegistry(mlflow_address(state, tracking_uri))
 
 
 def require_clients(registry: VersionRegistry, versions: Iterable[ModelVersion]) -> None:
@@ -85,26 +81,19 @@ def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
     """The registry, asked which versions are to be delivered, and told whom to call."""
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
 
-    at = mlflow_addresses(state, tracking_uri)
-    return MlflowTriggers(at.registry, at.tracking)
+    return MlflowTriggers(mlflow_address(state, tracking_uri))
 
 
-def mlflow_addresses(state: Path, tracking_uri: str | None) -> MlflowAddresses:
-    """Where MLflow is: as named, else the embedded store in `state`; versions may be in another, as for MLflow.
+def mlflow_address(state: Path, tracking_uri: str | None) -> str:
+    """Where MLflow is: as named, else the embedded store in `state`.
 
     Raises:
-        UsageError: an address of a server or of a database cannot be parsed.
+        UsageError: the address cannot be parsed, or versions would be in another store than runs.
     """
     from registry.mlflow_client import embedded_uri
 
-    for named in filter(None, (tracking_uri, os.environ.get(REGISTRY_URI))):
-        _refuse_unclear(named)
-    tracking = tracking_uri or embedded_uri(state)
-    return MlflowAddresses(tracking=tracking, registry=os.environ.get(REGISTRY_URI) or tracking)
-
-
-def _refuse_unclear(address: str) -> None:
-    """MLflow would take HOST:PORT for a store of an unknown kind."""
+    address = tracking_uri or embedded_uri(state)
+    # MLflow would take HOST:PORT for a store of an unknown kind.
     if re.fullmatch(r"[\w.-]+:\d{1,5}(/.*)?", address):
         raise UsageError(f"MLflow store {address}: found no http:// or https://", hint=f"say http://{address}")
     if "://" in address and parsed(address) is None:
@@ -112,6 +101,12 @@ def _refuse_unclear(address: str) -> None:
             f"MLflow store {redacted(address)}: the address cannot be parsed",
             hint="write / ? # @ and spaces in a name or password as %2F %3F %23 %40 %20",
         )
+    if os.environ.get("MLFLOW_REGISTRY_URI", address) != address:
+        raise UsageError(
+            f"MLFLOW_REGISTRY_URI: found another store than {redacted(address)}; tidegate keeps versions next to runs",
+            hint="unset it, or name that store with MLFLOW_TRACKING_URI",
+        )
+    return address
 
 
 PROGRESS_SECONDS = 10.0

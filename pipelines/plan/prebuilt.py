@@ -70,20 +70,14 @@ def _pull(spec: Delivery, weights: WeightsSpec, *, version: str, digest: str) ->
         return None
     workflow = spec.workflow
     secrets = workflow.secrets.registry if workflow else ()
+    mlflow = weights.tracking_uri or (workflow.tracking_uri if workflow else None)
     uri = ModelVersion.uri_of(spec.model.name, version)
     return WeightsPull(
         image=weights.image or (workflow.image if workflow else ""),
         command=("tidegate", "model", "download", uri, _pulled(digest), "--digest", digest),
-        environment=_mlflow(spec, weights) | {"TIDEGATE_STATE": f"{MOUNTS[SCRATCH_FOLDER]}/tidegate"},
+        environment={"MLFLOW_TRACKING_URI": mlflow or "", "TIDEGATE_STATE": f"{MOUNTS[SCRATCH_FOLDER]}/tidegate"},
         secrets=secrets if weights.secrets is None else weights.secrets,
     )
-
-
-def _mlflow(spec: Delivery, weights: WeightsSpec) -> dict[str, str]:
-    """Its address, or both."""
-    said = weights if weights.tracking_uri or spec.workflow is None else spec.workflow
-    versions = {"MLFLOW_REGISTRY_URI": said.registry_uri} if said.registry_uri else {}
-    return {"MLFLOW_TRACKING_URI": said.tracking_uri or ""} | versions
 
 
 def engine_notes(spec: Delivery) -> Iterator[str]:

@@ -6,19 +6,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from registry.conventions import alias_problem, is_version_number, stage_of
+from registry.conventions import alias_problem, is_version_number
 from registry.model import Alias, ServingAliases
 from tidegate.core.model import SpecModel, at_odds
 
 AN_ALIAS = "an alias of the model, such as `champion` or `production`"
-NO_STAGE = "an alias: stages are not read; set one with `tidegate model alias NAME VERSION ALIAS`"
 
 
 def _alias(text: str) -> str:
     """Anything that MLflow takes for one."""
     problem = alias_problem(text)
     if problem:
-        raise at_odds(f"{text!r}: {problem}", NO_STAGE if stage_of(text) else AN_ALIAS)
+        raise at_odds(f"{text!r}: {problem}", AN_ALIAS)
     return text
 
 

@@ -107,8 +107,6 @@ class WorkflowSpec(SpecModel):
     """The toolchain: what every step runs in. By digest, or else a delivery could change its code half-way."""
     tracking_uri: Url
     """MLflow, as pods reach it."""
-    registry_uri: Url | None = None
-    """Where model versions and aliases are, if that is another MLflow than the one of runs and artifacts."""
     namespace: ObjectName | None = None
     """The fleet's when it is left out."""
     secrets: Secrets = SecretsSpec()
@@ -138,7 +136,7 @@ class WorkflowSpec(SpecModel):
     build: BuildSpec | None = None
     """Nobody builds here when it is left out: the version's engine image was pushed before."""
 
-    @field_validator("tracking_uri", "registry_uri", mode="before")
+    @field_validator("tracking_uri", mode="before")
     @classmethod
     def _for_pods(cls, uri: object) -> object:
         reason = out_of_reach(uri) if isinstance(uri, str) else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.events.state import DeliveryState
-from registry.model import DeliverySummary, MlflowAddresses
+from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import ExitCode
 
@@ -52,8 +52,8 @@ class StatusReport:
     fleet: FleetSnapshot
     process: int | None
     """Of the delivery that runs here."""
-    mlflow: MlflowAddresses
-    """Where the records and the versions are."""
+    mlflow: str
+    """Where the records and the versions are, without a password."""
     in_production: str | None = None
     """What serves by the registry's alias, under the name that regions have for it; None when that is not known."""
 

@@ -68,8 +68,6 @@ def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> lis
         "HOME": names.STATE_FOLDER,
         "TIDEGATE_ROOT": names.SPEC_FOLDER,
     }
-    if blueprint.settings.registry_uri:
-        variables["MLFLOW_REGISTRY_URI"] = blueprint.settings.registry_uri
     if not build:
         variables |= _of_steps(blueprint)
     if build and build.credentials:

@@ -20,7 +20,7 @@ from e2e.machine import Command, Finished, until
 from fakes.services.mlflow_server import answer, hang
 from mlflow import MlflowClient
 
-from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION
+from registry.conventions import CARRIER, CHAMPION, ENGINE_IMAGE, HEARTBEAT, MODEL, STATE, VERSION
 from registry.model import Event
 
 UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
@@ -181,7 +181,8 @@ def _back_in_spite_of(model: DeliveredModel, killed: Command, *command: str) -> 
     evil = client.create_model_version(model.name, "s3://nowhere/model").version
     client.set_model_version_tag(model.name, evil, ENGINE_IMAGE, f"evil.example.net/miner@sha256:{'6' * 64}")
     client.create_run(experiment, tags={MODEL: model.name})
-    tags = {MODEL: model.name, VERSION: "2", CHAMPION: str(evil), HOST: "ci", PID: "1", STATE: "running"}
+    carrier = {"mark": "evil", "at": "2026-01-01T00:00:00Z", "host": "ci", "pid": 1, "machine": ""}
+    tags = {MODEL: model.name, VERSION: "2", CHAMPION: str(evil), CARRIER: json.dumps(carrier), STATE: "running"}
     client.create_run(experiment, tags=tags | {HEARTBEAT: "2026-01-01T00:00:00+00:00"})
     client.delete_run(delivery.id)
     typed = model.now()

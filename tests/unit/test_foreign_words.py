@@ -25,8 +25,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
 from registry.conventions import ADOPTED, DIGEST
 from registry.errors import UnfitModel
-from registry.files import card_of, whole_digest
-from registry.model import PendingFiles
+from registry.files import architecture_of, whole_digest
 from registry.versions import MlflowRegistry
 from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
@@ -62,13 +61,13 @@ def docker_config(body: bytes, folder: Path) -> None:
 
 def model_config(body: bytes, folder: Path) -> None:
     described = {"config.json": body, "tokenizer.json": b"{}"}
-    card_of("m", ["a.safetensors", *described], described.__getitem__)
+    architecture_of("m", ["a.safetensors", *described], described.__getitem__)
 
 
 def version_tags(body: bytes, folder: Path) -> None:
     store = MemoryStore()
     said = {DIGEST: whole_digest({}), ADOPTED: body.decode(errors="replace")}
-    store.add_version("m", PendingFiles(source="models:/1", address="memory:/1"), tags=said)
+    store.add_version("m", store.begin_files("e", "m", "k", {}).source, tags=said)
     MlflowRegistry(store).look_up("m", "1")
 
 

@@ -35,12 +35,6 @@ def add(
     ],
     alias: Annotated[str | None, typer.Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
     description: Annotated[str | None, typer.Option(help="Description of a new version.")] = None,
-    folder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="Of a version that is there: the Hugging Face folder among its artifacts; . is all."
-        ),
-    ] = None,
 ) -> int:
     """Register a model's files as its next version, or adopt one that others logged; with a digest of every file.
 
@@ -52,7 +46,7 @@ def add(
       tidegate model add support-llm ./export --alias challenger
       tidegate model add support-llm runs:/4f2c.../model
       tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
-      tidegate model add support-llm 7 --folder artifacts/hf
+      tidegate model add support-llm 7
     """
     from pipelines.adapters.stores import NotedAdoption, open_registry
     from registry.adding import add_version
@@ -64,7 +58,6 @@ def add(
         source,
         alias=alias,
         description=description,
-        folder=folder,
         progress=noted,
         tell=given().note,
     )
@@ -111,10 +104,9 @@ def model_alias(
       tidegate model alias support-llm 2 challenger
     """
     from pipelines.adapters.stores import open_registry
-    from registry.conventions import alias_problem
+    from registry.conventions import refuse_alias
 
-    if problem := alias_problem(alias):
-        raise UsageError(f"alias `{alias}`: {problem}", hint="such as challenger, champion, production")
+    refuse_alias(alias)
     registry = open_registry(given().state, given().tracking_uri)
     registry.set_alias(name, alias, version)
     found = next(each for each in registry.versions(name) if alias in each.aliases)

@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from pathlib import Path
 
 from registry.errors import StoreRefused
-from registry.model import GoldenSet, Metric, MlflowAddresses, PendingFiles, StoredModel, StoredRun, StoredVersion
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 
 
 class MemoryStore:
@@ -19,7 +19,7 @@ class MemoryStore:
     """
 
     def __init__(self, turn: Callable[[], None] = lambda: None) -> None:
-        self.at = MlflowAddresses(tracking="memory:", registry="memory:")
+        self.uri = "memory:"
         self.runs: dict[str, StoredRun] = {}
         self.metrics: dict[str, list[Metric]] = {}
         self.inputs: dict[str, tuple[str, GoldenSet | None]] = {}
@@ -110,10 +110,8 @@ class MemoryStore:
     def names_like(self, part: str, most: int) -> Sequence[str]:
         return sorted(name for name in self._versions if part.lower() in name.lower())[:most]
 
-    def model(self, name: str) -> StoredModel | None:
-        if name not in self._versions:
-            return None
-        return StoredModel(name=name, aliases=dict(self._aliases.get(name, {})))
+    def aliases(self, name: str) -> Mapping[str, str] | None:
+        return dict(self._aliases.get(name, {})) if name in self._versions else None
 
     def version(self, name: str, version: str) -> StoredVersion | None:
         return self._versions.get(name, {}).get(version)
@@ -135,23 +133,22 @@ class MemoryStore:
         found = self._versions[name][version]
         self._versions[name][version] = found.model_copy(update={"tags": {**found.tags, **tags}})
 
-    def add_version(
-        self, name: str, files: PendingFiles, *, tags: Mapping[str, str], description: str | None = None
-    ) -> str:
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
         versions = self._versions.setdefault(name, {})
-        _, path = files.source.partition(files.id)[::2]
-        address, known = files.address, {"logged": files.id}
-        if files.source.startswith("runs:"):
-            address, known = f"{self.runs[files.id].artifacts}{path}", {"run": files.id}
+        kind, _, place = source.partition(":/")
+        made_by, _, path = place.partition("/")
+        if kind == "runs":
+            address, known = f"{self.runs[made_by].artifacts}/{path}".rstrip("/"), {"run": made_by}
+        else:
+            address, known = self._pending.pop(place)[1].address, {"logged": place}
         made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), **known)
         self._addresses[made.uri] = address
         versions[made.version] = made
-        self._pending.pop(files.id, None)
         return made.version
 
     def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         made = f"m-{next(self._ids):032x}"
-        pending = PendingFiles(source=f"models:/{made}", address=f"memory:/models/{made}", tags=dict(tags))
+        pending = PendingFiles(id=made, address=f"memory:/models/{made}", tags=dict(tags))
         self._pending[made] = experiment, pending
         return pending
 

@@ -55,6 +55,5 @@ def test_a_version_that_is_there_gets_an_alias_and_no_new_description(
     again = tidegate("model", "add", name, "champion", "--alias", "challenger", "-o", "json")
     assert (again.json["version"], again.json["aliases"]) == ("1", ["challenger", "champion"])
     assert tidegate("model", "add", name, "1", "--description", "again").code == 2
-    assert tidegate("model", "add", name, str(folder), "--folder", "hf").code == 2
     missing = tidegate("model", "add", name, "nowhere")
     assert (missing.code, "no version has this alias" in missing.err) == (2, True)

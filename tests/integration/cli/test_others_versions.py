@@ -117,25 +117,6 @@ def test_a_version_is_adopted_beforehand_and_once(
     assert tidegate("model", "list", name).out.endswith(f", digest {first.json['digest'][:12]}\n")
 
 
-def test_which_of_several_folders_is_meant_has_to_be_said(
-    tidegate: Tidegate, pipeline: Pipeline, name: str, folders: tuple[Path, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "logged").mkdir()
-    for each, folder in zip(("base", "tuned"), folders, strict=True):
-        folder.rename(tmp_path / "logged" / each)
-    pipeline.log_folder(name, tmp_path / "logged")
-
-    refused = tidegate("model", "add", name, "1")
-    assert refused.code == 2
-    assert refused.err == (
-        f"tidegate: models:/{name}/1: several folders could be served: base, tuned; say which: --folder FOLDER\n"
-    )
-    assert tidegate("model", "add", name, "1", "--folder", "other").code == 2
-    taken = tidegate("model", "add", name, "1", "--folder", "tuned/", "--output", "json")
-    assert (taken.code, taken.json["folders"]) == (0, ["tuned"]), taken.err
-    assert tidegate("model", "add", name, "1", "--folder", "base").code == 2
-
-
 def test_a_wrong_name_is_answered_with_a_few_near_ones(tidegate: Tidegate) -> None:
     said = tidegate("model", "list", "team-07")
     assert said.code == 2

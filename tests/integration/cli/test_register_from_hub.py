@@ -85,9 +85,9 @@ def register(hub: Hub, registry: MlflowRegistry, tmp_path: Path) -> Run:
 
 
 REFUSED = {
-    "hf://acme/none": "hf://acme/none@main: no such repository, or a private one; check the name, or set ",
-    "hf://acme/private": "hf://acme/private@main: no such repository, or a private one",
-    "hf://acme/gated": "hf://acme/gated@main: the repository is gated, and not for this token; set HF_TOKEN",
+    "hf://acme/none": "hf://acme/none@main: no such repository, or not for this token; check the name, or set ",
+    "hf://acme/private": "hf://acme/private@main: no such repository, or not for this token",
+    "hf://acme/gated": "hf://acme/gated@main: no such repository, or not for this token",
     "hf://acme/support-llm@v9": ("hf://acme/support-llm@v9: no such revision; name a branch, a tag or a commit"),
     "hf://support-llm": "`hf://support-llm` is no source of a model version; write a folder, runs:/RUN/",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from fakes.kube.requests import WRITES
 from fakes.terminal import Said, Tidegate
 from mlflow import MlflowClient
 
-from registry.conventions import CHAMPION, ENGINE_IMAGE, HEARTBEAT, HOST, MODEL, PID, STATE, VERSION, experiment_name
+from registry.conventions import CARRIER, CHAMPION, ENGINE_IMAGE, HEARTBEAT, MODEL, STATE, VERSION, experiment_name
 from registry.mlflow_client import embedded_uri
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
@@ -81,7 +82,8 @@ def evil_version(scene: Scene) -> None:
     """A version 3 with an image of somebody's own, and a run by which it was the champion."""
     scene.client.create_model_version(scene.name, "file:///nowhere")
     scene.client.set_model_version_tag(scene.name, "3", ENGINE_IMAGE, EVIL)
-    tags = {MODEL: scene.name, VERSION: "2", CHAMPION: "3", HOST: "ci", PID: "1", STATE: "running"}
+    carrier = {"mark": "evil", "at": "2026-01-01T00:00:00Z", "host": "ci", "pid": 1, "machine": ""}
+    tags = {MODEL: scene.name, VERSION: "2", CHAMPION: "3", CARRIER: json.dumps(carrier), STATE: "running"}
     scene.client.create_run(scene.experiment(), tags=tags | {HEARTBEAT: "2026-01-01T00:00:00+00:00"})
 
 

@@ -10,17 +10,14 @@ import pytest
 from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
-from mlflow.models import Model, ModelSignature
-from mlflow.models.model import get_model_info
-from mlflow.types import ColSpec, DataType, Schema
 
-from registry.conventions import experiment_name
-from registry.files import digest_files
+from registry.conventions import SUMS, experiment_name
+from registry.errors import UnfitModel, UnknownModel, UnknownSource
+from registry.files import digest_files, sums_of
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import as_global_store, embedded_uri
 from registry.versions import MlflowRegistry
 
-TEXT = Schema([ColSpec(DataType.string)])
 FIRST_COMMAND = """
 import sys
 from registry.mlflow_client import open_client
@@ -43,15 +40,7 @@ def test_mlflows_library_reads_what_was_registered(uri: str, name: str, folder: 
     assert logged.artifact_location == client.get_model_version_download_uri(name, "1")
     with as_global_store(uri):
         kept = Path(download_artifacts(version.uri, dst_path=str(tmp_path / "kept")))
-        info = get_model_info(version.uri)
     assert digest_files(kept / "model") == version.files
-    assert info.signature == ModelSignature(inputs=TEXT, outputs=TEXT)
-    assert set(info.flavors) == {"transformers", "python_function"}
-    flavor = info.flavors["transformers"]
-    assert (flavor["pipeline_model_type"], flavor["torch_dtype"]) == ("LlamaForCausalLM", "torch.float32")
-    described = Model.load(str(kept)).to_dict()
-    assert (described["model_id"], described["model_uuid"]) == (logged.model_id, logged.model_id)
-    assert {path.name for path in (kept / "components" / "tokenizer").iterdir()} < set(version.files)
 
 
 def test_what_was_not_uploaded_to_its_end_is_deleted(
@@ -95,3 +84,45 @@ def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> 
     uri = embedded_uri(tmp_path / "state")
     first = [subprocess.Popen([sys.executable, "-c", FIRST_COMMAND, uri]) for _ in range(2)]
     assert [process.wait() for process in first] == [0, 0]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
+    request: pytest.FixtureRequest, store: str, name: str, folder: Path, tmp_path: Path
+) -> None:
+    uri = request.getfixturevalue(STORES[store])
+    client = MlflowClient(uri, registry_uri=uri)
+    place = None if uri.startswith("http") else (tmp_path / "artifacts").as_uri()
+    run = client.create_run(client.create_experiment(name, place)).info
+    client.log_artifacts(run.run_id, str(folder), "out/weights")
+    registry = MlflowRegistry(uri)
+
+    version = registry.register_run(name, run.run_id, "out", progress=lambda *_: None)
+
+    assert (version.version, version.folders) == ("1", ("weights",))
+    assert version.files == digest_files(folder)
+    found = client.get_model_version(name, "1")
+    assert (found.source, found.run_id) == (f"runs:/{run.run_id}/out", run.run_id)
+    assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+    sums = Path(client.download_artifacts(run.run_id, f"tidegate/{name}/1/{SUMS}", str(tmp_path)))
+    assert sums.read_text() == sums_of(version.files)
+    assert registry.source(version).startswith(uri) == (store == "mlflow server")
+
+
+def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: Path) -> None:
+    client = MlflowClient(server, registry_uri=server)
+    run = client.create_run(client.create_experiment(name)).info.run_id
+    client.log_artifact(run, str(folder / "config.json"), "half")
+    registry = MlflowRegistry(server)
+
+    def register(run: str, path: str) -> None:
+        registry.register_run(name, run, path, progress=lambda *_: None)
+
+    with pytest.raises(UnknownSource, match=f"runs:/none/model: there is no such run in {server}"):
+        register("none", "model")
+    with pytest.raises(UnknownSource, match=f"runs:/{run}/other: no file lies there"):
+        register(run, "other")
+    with pytest.raises(UnfitModel, match=r"no folder of it has config\.json and \*\.safetensors"):
+        register(run, "half")
+    with pytest.raises(UnknownModel):
+        registry.versions(name)

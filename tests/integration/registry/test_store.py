@@ -106,11 +106,11 @@ def test_a_deleted_run_takes_nothing(store: Store, begin: Begin) -> None:
 
 
 def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) -> None:
-    assert (store.model(name), store.names_like(name, 9)) == (None, [])
+    assert (store.aliases(name), store.names_like(name, 9)) == (None, [])
     for number in ("1", "2"):
         files = store.begin_files(experiment_name(name), name, "Llama", {"a": "b"})
         assert [each.tags["a"] for each in store.pending_files(experiment_name(name))] == ["b"]
-        assert store.add_version(name, files, tags={"number": number}, description="d") == number
+        assert store.add_version(name, files.source, tags={"number": number}, description="d") == number
         assert store.pending_files(experiment_name(name)) == []
         assert store.address(name, number) == files.address
         found = store.version(name, number)
@@ -122,9 +122,7 @@ def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) ->
     store.set_alias(name, "previous", None)
     store.tag_version(name, "1", {"number": "one", "more": "x"})
     assert [each.tags for each in store.versions(name)] == [{"number": "one", "more": "x"}, {"number": "2"}]
-    model = store.model(name)
-    assert model is not None
-    assert (model.aliases, store.version(name, "3")) == ({"champion": "2"}, None)
+    assert (store.aliases(name), store.version(name, "3")) == ({"champion": "2"}, None)
     assert store.names_like(name[3:].upper(), 9) == [name]
 
 
@@ -132,7 +130,7 @@ def test_what_was_begun_and_is_abandoned_is_gone(store: Store, name: str) -> Non
     files = store.begin_files(experiment_name(name), name, "Llama", {})
     store.abandon_files(files)
     assert store.pending_files(experiment_name(name)) == []
-    assert store.model(name) is None
+    assert store.aliases(name) is None
 
 
 def test_files_are_listed_with_their_sizes_and_read_as_they_were_put(

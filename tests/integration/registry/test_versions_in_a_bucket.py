@@ -75,8 +75,7 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     logged_by_others(uri, name, folder)
-    adopted = tidegate(uri, "model", "add", name, "1", **S3_KEYS)
-    assert adopted.returncode == 0, adopted.stderr
+    MlflowRegistry(uri).adopt(name, "1")
     brought = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS)
     assert brought.returncode == 0, brought.stderr
     assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
@@ -85,9 +84,7 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
 def test_a_version_is_registered_into_the_bucket_and_mlflow_finds_it_there(
     uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
-    registered = tidegate(uri, "model", "add", name, str(folder), **S3_KEYS)
-    assert registered.returncode == 0, registered.stderr
-    assert MlflowRegistry(uri).resolve(name, "1").files == digest_files(folder)
+    assert MlflowRegistry(uri).register(name, folder).files == digest_files(folder)
     client = open_client(uri)
     place = client.get_model_version_download_uri(name, "1")
     assert place.startswith(f"s3://{BUCKET}/mlflow/")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.stores import mlflow_addresses
+from pipelines.adapters.stores import mlflow_address
 from pipelines.adapters.this_machine import start_users
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -33,8 +33,15 @@ class NoHost:
 
 
 def test_without_a_registry_of_its_own_a_team_gets_one_in_the_state_folder(tmp_path: Path) -> None:
-    assert mlflow_addresses(tmp_path, None).tracking == f"sqlite:///{tmp_path}/mlflow.db"
-    assert mlflow_addresses(tmp_path, "http://mlflow:5000").tracking == "http://mlflow:5000"
+    assert mlflow_address(tmp_path, None) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert mlflow_address(tmp_path, "http://mlflow:5000") == "http://mlflow:5000"
+
+
+def test_versions_in_another_store_than_runs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://mlflow:5000")
+    mlflow_address(tmp_path, "http://mlflow:5000")
+    with pytest.raises(UsageError, match="tidegate keeps versions next to runs"):
+        mlflow_address(tmp_path, "http://other:5000")
 
 
 def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gates.model import GateOutcome, Verdict
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus, TimedVerdict
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport, _exit_code
 from registry.errors import StoreUnreachable
-from registry.model import DeliverySummary, MlflowAddresses
+from registry.model import DeliverySummary
 from rollouts.model import (
     CarrierHeartbeat,
     EngineSet,
@@ -237,8 +237,8 @@ def test_the_history_is_a_table_newest_first() -> None:
 
 def a_report(region: RegionState, *, alive: bool = False, champion: str | None = "3") -> StatusReport:
     fleet = FleetSnapshot(regions=[region], silent={}, carried={})
-    mlflow = MlflowAddresses(tracking="sqlite:///mlflow.db", registry="sqlite:///mlflow.db")
-    return StatusReport(DeliveryStatus(a_delivery(), alive=alive), fleet, None, mlflow, in_production=champion)
+    records = DeliveryStatus(a_delivery(), alive=alive)
+    return StatusReport(records, fleet, None, "sqlite:///mlflow.db", in_production=champion)
 
 
 REVERTED = ForeignChange(

@@ -128,13 +128,6 @@ def test_a_container_with_tidegate_brings_and_proves_the_weights_from_the_regist
     assert cache["readOnly"]
 
 
-def test_that_container_is_told_where_versions_are_when_runs_are_elsewhere() -> None:
-    weights = {"weights": {"tracking_uri": "http://runs:5000", "registry_uri": "http://versions:5000"}}
-    (before,) = pod(spec_of(weights))["spec"]["initContainers"]
-    said = {each["name"]: each["value"] for each in before["env"] if each["name"].startswith("MLFLOW")}
-    assert said == {"MLFLOW_TRACKING_URI": "http://runs:5000", "MLFLOW_REGISTRY_URI": "http://versions:5000"}
-
-
 def test_the_engine_itself_reads_no_secret() -> None:
     (engine,) = pod(spec_of({}))["spec"]["containers"]
     assert "envFrom" not in engine

@@ -110,7 +110,7 @@ def test_a_team_names_what_serves_as_it_likes() -> None:
             4,
             "model: {name: support-llm, to: models:/support-llm/Production}",
             "4: model.to: found 'models:/support-llm/Production': no name of an alias, which has letters, digits, - "
-            "and _; expected an alias: stages are not read; set one with `tidegate model alias NAME VERSION ALIAS`",
+            "and _; expected an alias of the model, such as `champion` or `production`",
         ),
         (
             4,

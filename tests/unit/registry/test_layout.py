@@ -74,23 +74,19 @@ def test_checkpoints_below_a_model_are_a_part_of_it() -> None:
 def test_of_several_folders_none_is_guessed() -> None:
     paths = [*below("base"), *below("tuned")]
 
-    with pytest.raises(UnfitModel, match=r"^several folders could be served: base, tuned; say which: --folder FOLDER$"):
+    with pytest.raises(UnfitModel, match=r"^2 folders could be served, such as base and tuned; .*runs:/RUN/PATH$"):
         find_layout(paths)
-    assert find_layout(paths, folder="tuned/").folders == ("tuned",)
-    with pytest.raises(UnfitModel, match=r"other is no folder with config.json and \*.safetensors; there are base, tu"):
-        find_layout(paths, folder="other")
 
 
 @pytest.mark.parametrize(
-    ("paths", "said"),
+    "paths",
     [
-        ([], "it has no files"),
-        (["MLmodel", "model.xgb"], r"it has no weights \(\*.safetensors\); .*persist_pretrained_model"),
-        (["model/config.json", "model/pytorch_model.bin"], "may hold pickled objects; .*save_pretrained"),
-        (["peft/adapter_config.json", "peft/adapter_model.safetensors"], "an adapter without its base model; merge"),
-        (["model/model.safetensors"], r"no folder of it has config.json and \*.safetensors"),
+        [],
+        ["MLmodel", "model.xgb"],
+        ["model/config.json", "model/pytorch_model.bin"],
+        ["peft/adapter_config.json", "peft/adapter_model.safetensors"],
     ],
 )
-def test_what_cannot_be_served_comes_with_advice(paths: list[str], said: str) -> None:
-    with pytest.raises(UnfitModel, match=said):
+def test_what_cannot_be_served_comes_with_advice(paths: list[str]) -> None:
+    with pytest.raises(UnfitModel, match=r"no folder of it has config.json and \*.safetensors; log what "):
         find_layout(paths)

@@ -11,12 +11,12 @@ from fakes.clock import FakeClock, sleep_of
 from fakes.clusters.interleaving import Interleaving
 from fakes.delivery.records import slow
 
-from registry.conventions import MACHINE, OWNER_PREFIX, PID
+from registry.conventions import CARRIER, OWNER_PREFIX
 from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
 from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
-from registry.ownership import LIVE_SECONDS
+from registry.ownership import LIVE_SECONDS, Carrier
 from tidegate.core.clock import WATCH_SECONDS
 from tidegate.core.errors import Refused
 from tidegate.testing import MemoryStore
@@ -139,7 +139,9 @@ def test_a_live_delivery_is_not_closed_by_one_whose_clock_is_ahead_nor_by_one_of
     store, theirs, ours = MemoryStore(), FakeClock(), Ahead()
     carrier = MlflowDeliveries(store, theirs, host="tidegate-0")
     ledger = carrier.open_delivery(VERSION, None, spec_digest="s")
-    store.log(ledger.delivery, tags={MACHINE: "another boot", PID: "999999"})
+    said = Carrier.model_validate_json(ledger.run.tags[CARRIER])
+    elsewhere = said.model_copy(update={"machine": "another boot", "pid": 999999})
+    store.log(ledger.delivery, tags={CARRIER: elsewhere.model_dump_json()})
 
     def both_go_on(seconds: float) -> None:
         theirs.elapsed = ours.elapsed = ours.elapsed + seconds

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
 from fakes.clock import FakeClock
 
-from registry.conventions import HEARTBEAT, HOST, MODEL, OWNER_PREFIX, PATIENCE, PID, VERSION, experiment_name
+from registry.conventions import CARRIER, HEARTBEAT, MODEL, OWNER_PREFIX, VERSION, experiment_name
 from registry.deliveries import MlflowDeliveries
 from registry.errors import LedgerForged
 from registry.model import ModelVersion
@@ -16,24 +17,28 @@ from tidegate.testing import MemoryStore
 
 NAME = "support-llm"
 DELIVERED = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
-WHOLE = {MODEL: NAME, VERSION: "3", HOST: "ci", PID: "1", HEARTBEAT: "2026-01-01T00:00:00+00:00"}
+
+
+def carrier(**other: object) -> str:
+    said = {"mark": "m", "at": "2026-01-01T00:00:00Z", "host": "ci", "pid": 1, "machine": ""}
+    return json.dumps(said | other)
+
+
+WHOLE = {MODEL: NAME, VERSION: "3", CARRIER: carrier(), HEARTBEAT: "2026-01-01T00:00:00+00:00"}
 OWNER = f"{OWNER_PREFIX}0001"
 BAD: tuple[Mapping[str, str | None], ...] = (
-    {VERSION: None, HOST: None, PID: None, HEARTBEAT: None},
+    {VERSION: None, CARRIER: None, HEARTBEAT: None},
     {VERSION: None},
-    {HOST: None},
-    {PID: None},
-    {PID: "1; rm -rf /"},
-    {PID: "-1"},
-    {PID: "9" * 4000},
-    {PID: "9" * 5000},
+    {CARRIER: None},
+    {CARRIER: carrier(pid="1; rm -rf /")},
+    {CARRIER: carrier(pid=-1)},
+    {CARRIER: carrier(pid=10**4000)},
+    {CARRIER: carrier(patience_seconds=-1)},
+    {CARRIER: carrier(patience_seconds="a\n::error::b")},
+    {CARRIER: "[" * 100_000},
     {HEARTBEAT: "yesterday"},
     {HEARTBEAT: "2026-01-01T00:00:00"},
     {HEARTBEAT: "99999-01-01T00:00:00+00:00"},
-    {PATIENCE: "nan"},
-    {PATIENCE: "inf"},
-    {PATIENCE: "-1"},
-    {PATIENCE: "a\n::error::b"},
     {OWNER: "not JSON"},
     {OWNER: '{"mark": 7}'},
 )

@@ -33,7 +33,7 @@ def test_an_id_is_taken_as_it_is_and_the_beginning_of_one_is_found(deliveries: M
     ("given", "error", "message"),
     [
         ("0" * 8, UsageError, f"delivery: found 00000000, with which 2 ids begin; expected one of {ONE}, {TWO}"),
-        ("0" * 7, UsageError, "delivery: found '0000000'; expected an id, or at least its first 8 characters"),
+        ("0" * 7, UnknownDelivery, "there is no delivery 0000000"),
         ("9" * 9, UnknownDelivery, "there is no delivery 999999999"),
         ("a%' OR 1", UnknownDelivery, "there is no delivery a%' OR 1"),
     ],

@@ -21,8 +21,6 @@ def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
     """The delivery, its records, then region after region."""
     yield (first := _first_line(report.delivery))
     yield from _record_lines(report.delivery)
-    if report.mlflow.are_two:
-        yield str(report.mlflow)
     yield from _lines(report.fleet, now, told=first)
     for region in report.fleet.regions:
         yield from other_version_lines(region, report)
@@ -42,7 +40,7 @@ def status_data(report: StatusReport) -> dict[str, object]:
         "unreadable": delivery.unreadable,
         "process": report.process,
         "in_production": report.in_production,
-        "mlflow": report.mlflow.shown.model_dump(),
+        "mlflow": report.mlflow,
         "regions": [region.model_dump(mode="json") for region in fleet.regions],
         "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
         "silent": fleet.silent,

@@ -106,16 +106,3 @@ def test_steps_are_told_whom_to_believe_and_a_build_is_not() -> None:
             assert step or not (asked.keys() & variables.keys() or folders & mounted)
             told[step] += 1
     assert told[True] and told[False]
-
-
-def test_every_container_is_told_of_both_stores() -> None:
-    whole = blueprint("gpu-build")
-    settings = whole.settings.model_copy(update={"registry_uri": "http://versions:5000"})
-    found = rendered(whole.model_copy(update={"settings": settings}))[-1]["spec"]["templates"]
-    told = {each["value"] for one in found if "container" in one for each in one["container"]["env"]}
-    versions = [
-        {each["name"]: each["value"] for each in one["container"]["env"]}.get("MLFLOW_REGISTRY_URI")
-        for one in found
-        if "container" in one
-    ]
-    assert set(versions) == {"http://versions:5000"} and whole.settings.tracking_uri in told

@@ -1,31 +1,20 @@
-"""What every ledger promises: the fake that other rooms test with, and MLflow itself."""
+"""What ledgers promise, over MLflow in memory; `test_store.py` shows that MLflow keeps what that does."""
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from fakes.clock import sleep_of
-from fakes.delivery.ledger import FakeDeliveries, FakeLedger
 from fakes.delivery.records import slow
 
 from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary, Event, ModelVersion
+from registry.model import Event, ModelVersion
 from registry.ownership import LIVE_SECONDS
 from tidegate.testing import FakeClock, MemoryStore
 
-
-class AnyDeliveries(Protocol):
-    def open_delivery(
-        self, version: ModelVersion, champion: ModelVersion | None, *, spec_digest: str
-    ) -> MlflowLedger | FakeLedger: ...
-    def join(self, delivery: str, *, carries: bool = True) -> MlflowLedger | FakeLedger: ...
-    def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]: ...
-    def events(self, delivery: str) -> list[Event]: ...
-    def is_alive(self, delivery: DeliverySummary) -> bool: ...
+NAME = "support-llm"
 
 
 @pytest.fixture
@@ -33,13 +22,9 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["fake", "memory", "server"])
-def deliveries(request: pytest.FixtureRequest, clock: FakeClock) -> AnyDeliveries:
-    if request.param == "fake":
-        return FakeDeliveries(clock)
-    if request.param == "memory":
-        return MlflowDeliveries(MemoryStore(), clock, sleep=sleep_of(clock))
-    return MlflowDeliveries(request.getfixturevalue("server"), clock, sleep=sleep_of(clock))
+@pytest.fixture
+def deliveries(clock: FakeClock) -> MlflowDeliveries:
+    return MlflowDeliveries(MemoryStore(), clock, sleep=sleep_of(clock))
 
 
 def version(name: str, number: str = "2") -> ModelVersion:
@@ -47,14 +32,14 @@ def version(name: str, number: str = "2") -> ModelVersion:
 
 
 @pytest.fixture
-def begin(deliveries: AnyDeliveries, name: str) -> Callable[[], MlflowLedger | FakeLedger]:
-    return lambda: deliveries.open_delivery(version(name), version(name, "1"), spec_digest="s")
+def begin(deliveries: MlflowDeliveries) -> Callable[[], MlflowLedger]:
+    return lambda: deliveries.open_delivery(version(NAME), version(NAME, "1"), spec_digest="s")
 
 
-Begin = Callable[[], MlflowLedger | FakeLedger]
+Begin = Callable[[], MlflowLedger]
 
 
-def test_events_are_read_back_as_they_were_written(deliveries: AnyDeliveries, begin: Begin) -> None:
+def test_events_are_read_back_as_they_were_written(deliveries: MlflowDeliveries, begin: Begin) -> None:
     ledger = begin()
     for event in slow()[:5]:
         ledger.append(event)
@@ -62,25 +47,25 @@ def test_events_are_read_back_as_they_were_written(deliveries: AnyDeliveries, be
     assert deliveries.events(ledger.delivery) == slow()[:5]
 
 
-def test_an_open_delivery_is_listed_as_running(deliveries: AnyDeliveries, begin: Begin, name: str) -> None:
+def test_an_open_delivery_is_listed_as_running(deliveries: MlflowDeliveries, begin: Begin) -> None:
     ledger = begin()
     ledger.append(slow()[1])
 
-    [summary] = deliveries.deliveries(name)
-    assert (summary.id, summary.name, summary.version, summary.champion) == (ledger.delivery, name, "2", "1")
+    [summary] = deliveries.deliveries(NAME)
+    assert (summary.id, summary.name, summary.version, summary.champion) == (ledger.delivery, NAME, "2", "1")
     assert (summary.ended, summary.outcome, summary.last_step) == (None, None, "build")
     assert deliveries.is_alive(summary)
 
 
 @pytest.mark.parametrize("outcome", ["delivered", "rolled-back", "inconclusive", "interrupted", "failed"])
 def test_a_closed_delivery_says_how_and_why(
-    deliveries: AnyDeliveries, begin: Begin, name: str, clock: FakeClock, outcome: str
+    deliveries: MlflowDeliveries, begin: Begin, clock: FakeClock, outcome: str
 ) -> None:
     ledger = begin()
     clock.elapsed += 30
     ledger.close(outcome, "because")
 
-    [summary] = deliveries.deliveries(name)
+    [summary] = deliveries.deliveries(NAME)
     assert (summary.outcome, summary.reason, summary.ended) == (outcome, "because", clock.now())
     assert not deliveries.is_alive(summary)
 
@@ -92,30 +77,28 @@ def test_an_unknown_outcome_is_a_mistake_of_the_caller(begin: Begin) -> None:
         ledger.close("great", "because")
 
 
-def test_two_deliveries_of_one_model_never_run_at_once(deliveries: AnyDeliveries, begin: Begin, name: str) -> None:
+def test_two_deliveries_of_one_model_never_run_at_once(deliveries: MlflowDeliveries, begin: Begin) -> None:
     first = begin()
 
-    with pytest.raises(DeliveryRuns, match=f"delivery {first.delivery} of {name} runs"):
+    with pytest.raises(DeliveryRuns, match=f"delivery {first.delivery} of {NAME} runs"):
         begin()
-    assert [summary.id for summary in deliveries.deliveries(name)] == [first.delivery]
+    assert [summary.id for summary in deliveries.deliveries(NAME)] == [first.delivery]
 
 
-def test_after_one_ended_the_next_may_begin(
-    deliveries: AnyDeliveries, begin: Begin, name: str, clock: FakeClock
-) -> None:
+def test_after_one_ended_the_next_may_begin(deliveries: MlflowDeliveries, begin: Begin, clock: FakeClock) -> None:
     first = begin()
     first.close("rolled-back", "too slow")
     clock.elapsed += 1
     second = begin()
 
-    assert [summary.id for summary in deliveries.deliveries(name)] == [second.delivery, first.delivery]
-    assert [summary.id for summary in deliveries.deliveries(name, last=1)] == [second.delivery]
+    assert [summary.id for summary in deliveries.deliveries(NAME)] == [second.delivery, first.delivery]
+    assert [summary.id for summary in deliveries.deliveries(NAME, last=1)] == [second.delivery]
 
 
-def test_two_models_are_delivered_at_once(deliveries: AnyDeliveries, begin: Begin, name: str) -> None:
+def test_two_models_are_delivered_at_once(deliveries: MlflowDeliveries, begin: Begin) -> None:
     begin()
 
-    deliveries.open_delivery(version(f"{name}-other"), None, spec_digest="s")
+    deliveries.open_delivery(version(f"{NAME}-other"), None, spec_digest="s")
 
 
 def test_a_beat_keeps_it_alive(begin: Begin, clock: FakeClock) -> None:
@@ -139,13 +122,13 @@ def test_an_event_is_a_sign_of_life_whatever_time_it_carries(begin: Begin, clock
 
 
 def test_a_silent_delivery_is_closed_by_the_next_and_may_not_act_again(
-    deliveries: AnyDeliveries, begin: Begin, name: str, clock: FakeClock
+    deliveries: MlflowDeliveries, begin: Begin, clock: FakeClock
 ) -> None:
     silent = begin()
     clock.elapsed += LIVE_SECONDS + 1
     begin()
 
-    buried = deliveries.deliveries(name)[-1]
+    buried = deliveries.deliveries(NAME)[-1]
     assert (buried.id, buried.outcome) == (silent.delivery, "interrupted")
     assert "its last sign of life was" in (buried.reason or "")
     with pytest.raises(DeliveryLost):
@@ -154,8 +137,8 @@ def test_a_silent_delivery_is_closed_by_the_next_and_may_not_act_again(
         silent.beat()
 
 
-def test_a_model_without_deliveries_has_an_empty_list(deliveries: AnyDeliveries, name: str) -> None:
-    assert deliveries.deliveries(name) == []
+def test_a_model_without_deliveries_has_an_empty_list(deliveries: MlflowDeliveries) -> None:
+    assert deliveries.deliveries(NAME) == []
 
 
 def test_numbers_and_files_are_taken(begin: Begin, clock: FakeClock, tmp_path: Path) -> None:
@@ -167,14 +150,8 @@ def test_numbers_and_files_are_taken(begin: Begin, clock: FakeClock, tmp_path: P
     ledger.attach(report)
 
 
-def test_the_clock_of_the_fakes_is_in_utc(clock: FakeClock) -> None:
-    now: datetime = clock.now()
-
-    assert now.utcoffset() is not None
-
-
 def test_no_matter_who_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(
-    deliveries: AnyDeliveries, begin: Begin, clock: FakeClock
+    deliveries: MlflowDeliveries, begin: Begin, clock: FakeClock
 ) -> None:
     ledger = begin()
     ledger.beat()
