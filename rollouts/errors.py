@@ -25,7 +25,6 @@ FleetError (OutsideError)
     └── Overruled             somebody else asks for another version meanwhile, or ends the trial
 CapacityError (Refused)   too little memory or too few cores; nothing was started
 NotOurs (Refused)         an object of that name is somebody else's; nothing was written to it
-CannotAdopt (Refused)     what stands in a region cannot be adopted or given back as it is now
 WouldTakeDown (Refused)   a write would have left users with fewer engines; it was not sent
 PortInUse (Refused)       a port the spec asks for is taken; nothing was started
 RulesRefused (Refused)    Prometheus does not take the rules; those of before stay
@@ -94,10 +93,6 @@ class CapacityError(Refused):
 
 class NotOurs(Refused):
     """Objects of somebody else's stand where this delivery's would be. They are left as they are."""
-
-
-class CannotAdopt(Refused):
-    """What stands in a region cannot be taken over, or given back, as it is now."""
 
 
 class WouldTakeDown(Refused):
@@ -180,6 +175,7 @@ class TooManyRequests(ApiError):
 _BY_NAME: dict[str, type[TidegateError]] = {
     kind.__name__: kind
     for kind in (
+        Unfit,
         EngineDidNotStart,
         Unreachable,
         NoConnection,
@@ -190,7 +186,6 @@ _BY_NAME: dict[str, type[TidegateError]] = {
         NotConfirmed,
         NotPossible,
         Overruled,
-        CannotAdopt,
         NotOurs,
         NotTheCarrier,
         WouldTakeDown,

@@ -48,7 +48,7 @@ def init(
         typer.Option(help="Name of the delivery; default: the folder's, or the Rollout's."),
     ] = None,
 ) -> int:
-    """Write a delivery.yaml: an example, or one that names your Rollout.
+    """Write a delivery.yaml: an example, or of your Rollout.
 
     Overwrites nothing, and says the next step. The example comes with a golden set and prompts, and its model has the
     folder's name. With --from-rollout the spec names your Rollout, its Services and route, and its steps are the

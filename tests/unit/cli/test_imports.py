@@ -47,7 +47,7 @@ MODULES = [
 OF_AN_EXTRA = "engine_images.adapters.oci_build"
 """All of `MODULES` must load with what `pip install tidegate` brings; this one does not."""
 IN_STEPS = (
-    *("tidegate.approving", "tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
+    *("tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
     *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.mlflow"),
     *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.identities"),
