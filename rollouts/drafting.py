@@ -24,10 +24,10 @@ TEMPLATE = """\
 apiVersion: tidegate/v1
 kind: Delivery
 metadata: {{name: {name}}}
-# TODO: the registered model of MLflow. Each version has the tag `tidegate.engine.image`: its image, by digest.
+# TODO: the registered model of MLflow, whose versions serve.
 model: {{name: {name}, from: challenger, to: champion}}
 engine:
-  # {vllm_from}
+{engine}  # {vllm_from}
   vllm: {{version: {vllm}}}
 gates:
   latency: {{metric: ttft, quantile: 0.95, max_increase: 20%}}
@@ -43,6 +43,16 @@ regions:
 metrics: {{scrape_interval: 15s}}  # TODO: as your PodMonitor has it
 fleet:
 {fleet}"""
+
+
+ONE_IMAGE = """\
+  # One image for all versions: an argument says which one is served.
+  image: {{reference: "{image}", by_tag: true}}
+"""
+AN_IMAGE_EACH = """\
+  # TODO: each version's image is its tag `tidegate.engine.image` in MLflow, by digest; or name an argument under `set`.
+"""
+_NUMBER = re.compile(r"(?<=[/:@=_v-])\d{1,6}(?=/|$)")
 
 
 async def drafted(
@@ -64,7 +74,7 @@ async def drafted(
     if not re.fullmatch(NAME, delivery):
         raise UsageError(f"--name: found {delivery!r}; expected lower case letters, digits and dashes")
     serving, region = _container(found, container), re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main"
-    canary = at(found, "spec", "strategy", "canary", default={})
+    canary, by_argument = at(found, "spec", "strategy", "canary", default={}), dict(_by_version(serving))
     fleet: dict[str, Any] = {
         "kind": "argo",
         "namespace": cluster.namespace,
@@ -72,7 +82,7 @@ async def drafted(
         "rollout": {
             "name": rollout,
             "container": str(serving["name"]),
-            "set": {"image": "{image}"},
+            "set": {"args": by_argument} if by_argument else {"image": "{image}"},
             "stable_service": str(canary.get("stableService") or "TODO"),
             "canary_service": str(canary.get("canaryService") or "TODO"),
             "route": route or "TODO",
@@ -90,6 +100,7 @@ async def drafted(
     return TEMPLATE.format(
         rollout=rollout,
         name=delivery,
+        engine=ONE_IMAGE.format(image=serving.get("image")) if by_argument else AN_IMAGE_EACH,
         vllm=tag[1] if tag else "0.32.0",
         vllm_from=f"the tag of {serving.get('image')}" if tag else "TODO: the version of vLLM in the image",
         weights=weights or [5, 25, 50],
@@ -121,6 +132,17 @@ def _container(rollout: Json, wanted: str | None) -> Json:
         there = ", ".join(str(each.get("name")) for each in known) or "none in its own template"
         raise UsageError(f"--container: found {wanted or 'nothing'}; expected one of: {there}")
     return max(named, key=_speaks_of_vllm)
+
+
+def _by_version(container: Json) -> Iterator[tuple[str, str]]:
+    """Arguments that end with a number, as a folder or a tag of each version does, with a place for it."""
+    words = [str(each) for each in (*container.get("command", []), *container.get("args", []))]
+    for index, word in enumerate(words):
+        name, has_value, value = word.partition("=")
+        if name in {"--model", "--revision"}:
+            value = value if has_value else words[index + 1] if index + 1 < len(words) else ""
+            if _NUMBER.search(value) and "{" not in value:
+                yield name, _NUMBER.sub("{version}", value)
 
 
 def _speaks_of_vllm(container: Json) -> bool:

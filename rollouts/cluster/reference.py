@@ -55,13 +55,13 @@ def told(fields: Mapping[str, str]) -> str:
 
 def wanted_fields(theirs: RolloutReference, engine: Engine) -> Mapping[str, str]:
     """What the fields say of a template that serves that engine, each by what it is called."""
+    # Of a change of the engine alone the name has more than the version's number.
+    said = {"{image}": engine.image, "{version}": engine.version.partition("-")[0], "{digest}": engine.digest}
 
     def filled(text: str) -> str:
-        return (
-            text.replace("{image}", engine.image)
-            .replace("{version}", engine.version)
-            .replace("{digest}", engine.digest)
-        )
+        for place, value in said.items():
+            text = text.replace(place, value)
+        return text
 
     return {name: filled(text) for name, text in theirs.set.fields.items()}
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.engine.image import push_server
-from cluster.helm_release import PODS_OF_HELM, HelmRelease, watched
 from cluster.others import kubectl
 from cluster.quickstart import Reader, steps_of
 from cluster.stories import Told
+from cluster.their_rollout import CLAIM, PODS_OF_THEIRS, TheirRollout, watched
 from cluster.users import told
 
 from tidegate.core.model import Json
@@ -23,22 +22,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "start" / "cluster-quickstart.md"
 NAME = "support-llm"
 """As the page calls Rollout, route, model and delivery; they are called so here too."""
-CLAIM = "models"
-
-
-@dataclass(frozen=True)
-class VllmRelease(HelmRelease):
-    """Of a chart that starts `vllm/vllm-openai` with arguments and weights on a claim, as vLLM's own does."""
-
-    def _started(self) -> Json:
-        weights = f"/models/{self.name}/1"
-        return {
-            "args": [f"--model={weights}", f"--served-model-name={self.name}", "--port=8000"],
-            "volumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
-        }
-
-    def _volumes(self) -> list[Json]:
-        return [{"name": "models", "persistentVolumeClaim": {"claimName": CLAIM}}]
 
 
 @contextmanager
@@ -68,40 +51,51 @@ def places(bed: Bed, region: str) -> Mapping[str, str]:
     return {
         "https://mlflow.example.com": bed.tracking_uri,
         "prod-eu-west-1": there.context,
-        "eu-west-1": region,
         "serving": bed.namespace,
-        "https://stable.support-llm.example.com": bed.forward(region, f"{NAME}-stable"),
-        "https://canary.support-llm.example.com": bed.forward(region, f"{NAME}-canary"),
         "https://prometheus.eu-west-1.example.com": there.prometheus,
-        "http://prometheus.monitoring.svc:9090": there.prometheus_inside,
-        "examples/kubernetes/delivery.yaml --region eu-west-1": (
-            f"{ROOT}/examples/kubernetes/delivery.yaml --region eu-west-1"
-        ),
     }
 
 
-def quickstart(bed: Bed) -> Told:
-    """All of the page: adopted, one change of the engine delivered, a slow one taken back; no request fails."""
-    region = next(iter(bed.around.clusters))
-    model = DeliveredModel(bed, NAME, [[region]])
-    weights = model.folder / "claim" / NAME / "1"
-    weights.parent.mkdir(parents=True)
-    model.export().rename(weights)
-    model.spec.unlink()
+def exported(model: DeliveredModel, number: int, **ways: object) -> Path:
+    """A folder with one version's files, which behaves so."""
+    folder = model.folder / "claim" / NAME / str(number)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    model.export().rename(folder)
+    if ways:
+        (folder / "standin.json").write_text(json.dumps(ways))
+    return folder
+
+
+@contextmanager
+def their_rollout(bed: Bed, region: str, model: DeliveredModel) -> Iterator[TheirRollout]:
+    """A team's Rollout that serves version 1; versions 2 (as good) and 3 (late) lie on its claim."""
+    exported(model, 1)
+    exported(model, 2)
+    exported(model, 3, ttft=0.12)
     registry = bed.around.clusters[region].registry
     image = f"{registry}/vllm/vllm-openai:v0.32.0"
     push_server(bed.layout, bed.base, image)
-    release = VllmRelease(bed, region, NAME, image)
-    reader = Reader(model.folder, {**places(bed, region), "/mnt/models": str(model.folder / "claim")}, bed.environment)
+    theirs = TheirRollout(bed, region, NAME, image)
     with claimed(bed, region, model.folder / "claim"):
-        release.install()
+        theirs.install()
+        yield theirs
+        theirs.uninstall()
+
+
+def quickstart(bed: Bed) -> Told:
+    """All of the page: one version delivered, a late one taken back; no request fails."""
+    region = next(iter(bed.around.clusters))
+    model = DeliveredModel(bed, NAME, [[region]])
+    model.spec.unlink()
+    reader = Reader(model.folder, {**places(bed, region), "/mnt/models": str(model.folder / "claim")}, bed.environment)
+    with their_rollout(bed, region, model) as theirs:
         with watched(bed, region, NAME) as reached, model.users():
             reader.follow(tuple(steps_of(PAGE.read_text(encoding="utf-8"))))
         asked = model.asked()
         assert not any(each.failed for each in asked), told(asked)
-        assert reached.fewest == PODS_OF_HELM, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+        assert reached.fewest == PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
         note = f"never fewer than {reached.fewest} endpoints in {reached.looks} looks"
-        release.uninstall()
+        assert set(theirs.template()["metadata"]) <= {"labels", "creationTimestamp"}, "nothing is added"
     return Told(ending="rolled-back, exit 1", users=told(asked), note=note)
 
 

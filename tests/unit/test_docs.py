@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,23 @@ import markdown
 import pytest
 import yaml
 from cluster.quickstart import Merged, merged, steps_of
+from fakes.clusters.existing import existing
+from fakes.kube.api import Api
+from fakes.kube.server import FakeTransport
 
 from gates.reports.gate_file import GateFile
 from pipelines.adapters.specs import read_delivery
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
+from rollouts.adapters.kube.client import KubeClient
+from rollouts.adapters.kube.credentials import CredentialProvider
+from rollouts.drafting import drafted as draft_of
 from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
 from tidegate.cli import command_tree, main
 from tidegate.core.spec import SpecError, parse_spec
+from tidegate.testing import FakeClock
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -220,32 +227,16 @@ def test_what_the_copy_button_takes_is_what_is_typed() -> None:
         assert copied.split() == "\n".join(typed).split(), page
 
 
-def test_the_quickstart_shows_what_a_region_gets(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
-    options = re.search(r"rollout render examples/kubernetes/delivery.yaml (--region.*?)\| grep", page)
-    assert options
-    spec = str(ROOT / "examples/kubernetes/delivery.yaml")
-    assert main(["rollout", "render", spec, *options[1].split()]) == 0
-    kinds = re.findall(r"^kind: (\w+)$", capsys.readouterr().out, re.MULTILINE)
-    assert re.findall(r"^ +(\d+) kind: (\w+)$", page, re.MULTILINE) == [
-        (str(count), kind) for kind, count in sorted(Counter(kinds).items())
-    ]
-
-
 def test_what_the_quickstart_decides_is_all_that_its_draft_leaves_open() -> None:
-    """Merged block by block as a reader does it; the whole page is typed on clusters (tests/cluster)."""
-    draft = yaml.safe_load((ROOT / "examples/kubernetes/delivery.yaml").read_text(encoding="utf-8"))
-    fleet = {key: draft["fleet"][key] for key in ("kind", "namespace", "gateway")}
-    there = {"context": "prod-eu-west-1", "entry": "https://support-llm.example.com"}
-    drafted = {
-        **{key: draft[key] for key in ("apiVersion", "kind", "metadata")},
-        "engine": {"image": f"vllm/vllm-openai@sha256:{'1' * 64}", "vllm": {"version": "0.32.0"}},
-        "regions": {"waves": [["eu-west-1"]]},
-        "fleet": {**fleet, "regions": {"eu-west-1": there}},
-    }
+    """Merged as a reader does it; the whole page is typed on clusters (tests/cluster)."""
+    context = "prod-eu-west-1"
+    cluster = existing("helm_rollout")
+    transport = FakeTransport(Api(cluster))
+    credentials = CredentialProvider.fixed("https://eu.example", token="token", clock=FakeClock())
+    client = KubeClient(credentials, namespace="serving", clock=FakeClock(), transport=transport)
+    drafted = yaml.safe_load(asyncio.run(draft_of(client, "support-llm", context=context)))
     page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")
-    blocks = [step for step in steps_of(page) if isinstance(step, Merged)]
-    assert [each.file for each in blocks] == ["delivery.yaml"] * 3
-    for block in blocks:
-        drafted = merged(drafted, block.keys)
-        Delivery.model_validate(drafted)
+    (block,) = [step for step in steps_of(page) if isinstance(step, Merged)]
+    assert block.file == "delivery.yaml"
+    spec = Delivery.model_validate(merged(drafted, block.keys))
+    assert "TODO" not in spec.model_dump_json()

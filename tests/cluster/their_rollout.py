@@ -1,0 +1,132 @@
+"""A Rollout of a team that has one: applied by plain `kubectl apply`, with its Services, route and PodMonitor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cluster.bed import GATEWAY, Bed
+from cluster.endpoints import Endpoints, route
+from cluster.others import kubectl
+from e2e.machine import until
+
+from rollouts.kube.resources import HTTP_ROUTES, POD_MONITORS, PODS, ROLLOUTS
+from rollouts.manifests.conventions import GATEWAY_PLUGIN
+from tidegate.core.model import Json
+
+PODS_OF_THEIRS = 4
+CLAIM = "models"
+STEPS: list[Json] = [{"setWeight": 10}, {"pause": {}}, {"setWeight": 50}, {"pause": {}}]
+
+
+@dataclass(frozen=True)
+class TheirRollout:
+    """Engines that take vLLM's arguments, behind two Services of one HTTPRoute."""
+
+    bed: Bed
+    region: str
+    name: str
+    image: str
+
+    def install(self, version: str = "1") -> None:
+        """As the team applies it; returns once it serves."""
+        self.apply(version)
+        until("the team's pods are ready", lambda: len(self.serving()) == PODS_OF_THEIRS, seconds=180)
+
+    def apply(self, version: str) -> None:
+        """Client side, as the manifest in Git has it."""
+        given = json.dumps({"kind": "List", "apiVersion": "v1", "items": self._bodies(version)})
+        kubectl(self.bed, self.region, "apply", "-f", "-", given=given)
+
+    def uninstall(self) -> None:
+        """Take it away."""
+        names = [f"{body['kind'].lower()}/{body['metadata']['name']}" for body in self._bodies("1")]
+        kubectl(self.bed, self.region, "delete", "--ignore-not-found", *names)
+
+    def serving(self) -> set[str]:
+        """Its ready pods."""
+        found = self.bed.ask(self.region, lambda client: client.list(PODS, labels=f"app={self.name}"))
+        return {
+            pod["metadata"]["name"]
+            for pod in found.items
+            if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+        }
+
+    def template(self) -> Json:
+        """The pod template that the Rollout has now."""
+        found = self.bed.ask(self.region, lambda client: client.get(ROLLOUTS, self.name))
+        template: Json = found["spec"]["template"]
+        return template
+
+    def _bodies(self, version: str) -> list[Json]:
+        stable, canary = f"{self.name}-stable", f"{self.name}-canary"
+        port = {"name": "web", "port": 8080, "targetPort": 8000}
+        service = {"selector": {"app": self.name}, "ports": [port]}
+        backends = [
+            {"name": stable, "port": 8080, "weight": 100},
+            {"name": canary, "port": 8080, "weight": 0},
+        ]
+        rule = {
+            "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+            "timeouts": {"request": "60s"},
+            "backendRefs": backends,
+        }
+        led = {"parentRefs": [{"name": GATEWAY}], "hostnames": [f"{self.name}.example"], "rules": [rule]}
+        scraped = {
+            "selector": {"matchLabels": {"app": self.name}},
+            "podTargetLabels": ["rollouts-pod-template-hash"],
+            "podMetricsEndpoints": [{"port": "http", "path": "/metrics", "interval": "5s"}],
+        }
+        return [
+            self._made("v1", "Service", stable, service),
+            self._made("v1", "Service", canary, service),
+            self._made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, self.name, led),
+            self._made(POD_MONITORS.api_version, POD_MONITORS.kind, self.name, scraped),
+            self._made(ROLLOUTS.api_version, ROLLOUTS.kind, self.name, self._rollout(version)),
+        ]
+
+    def _rollout(self, version: str) -> Json:
+        weights = f"/models/{self.name}/{version}"
+        engine = {
+            "name": "vllm",
+            "image": self.image,
+            "args": [f"--model={weights}", f"--served-model-name={self.name}", "--port=8000"],
+            "ports": [{"name": "http", "containerPort": 8000}],
+            "resources": {"requests": {"cpu": "20m", "memory": "192Mi"}, "limits": {"memory": "192Mi"}},
+            "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 2},
+            "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
+            "volumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
+        }
+        routing = {GATEWAY_PLUGIN: {"httpRoute": self.name, "namespace": self.bed.namespace}}
+        canary = {
+            "stableService": f"{self.name}-stable",
+            "canaryService": f"{self.name}-canary",
+            "trafficRouting": {"plugins": routing},
+            "steps": STEPS,
+        }
+        volume = {"name": "models", "persistentVolumeClaim": {"claimName": CLAIM}}
+        return {
+            "replicas": PODS_OF_THEIRS,
+            "selector": {"matchLabels": {"app": self.name}},
+            "strategy": {"canary": canary},
+            "template": {
+                "metadata": {"labels": {"app": self.name}},
+                "spec": {"containers": [engine], "volumes": [volume]},
+            },
+        }
+
+    def _made(self, api_version: str, kind: str, name: str, spec: Mapping[str, object]) -> Json:
+        metadata = {"name": name, "namespace": self.bed.namespace}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@contextmanager
+def watched(bed: Bed, region: str, name: str) -> Iterator[Endpoints]:
+    """The endpoints that users of that route reach, while the block lasts."""
+    watch = Endpoints(lambda: bed.client(region), route(name))
+    try:
+        yield watch
+    finally:
+        watch.end()
