@@ -97,11 +97,6 @@ class ArmKey(Value):
         return f"{self.role} version {self.version}{where}"
 
 
-def as_named(arm: ArmKey) -> ArmKey:
-    """The arm as it is: its series have the version's number."""
-    return arm
-
-
 class NoData(Value):
     """The source knows nothing of this arm in this window. It is neither 0 nor a pass."""
 

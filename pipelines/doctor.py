@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
+from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
 from pipelines.adapters.services import git_access_for, http_sender, places_of
 from pipelines.adapters.trust import trusted_images
@@ -25,7 +27,8 @@ from pipelines.views.notifications import (
 from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
-from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.errors import Unfit
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.model import Value
@@ -40,7 +43,7 @@ class RegionCheck(Value):
 
 
 def check_regions(
-    spec: Delivery, fleet: ArgoFleetSpec, regions: Sequence[str], trusted: Trusted, controller_namespace: str
+    spec: Delivery, fleet: ClusterFleetSpec, regions: Sequence[str], trusted: Trusted, controller_namespace: str
 ) -> dict[str, RegionCheck]:
     """Look at every region at once. Changes nothing.
 
@@ -55,9 +58,11 @@ def check_regions(
         KubeconfigWrong: it has none of the contexts.
     """
     require_contexts(spec, regions)
-    targets = [_target(spec, fleet, region, trusted, controller_namespace) for region in regions]
 
     async def check_all() -> list[RegionCheck]:
+        if not isinstance(fleet, ArgoFleetSpec):
+            return await asyncio.gather(*(_check_theirs(spec, fleet, region) for region in regions))
+        targets = [_target(spec, fleet, region, trusted, controller_namespace) for region in regions]
         return await asyncio.gather(*(_check(fleet, target) for target in targets))
 
     return dict(zip(regions, asyncio.run(check_all()), strict=True))
@@ -94,6 +99,24 @@ async def _check(fleet: ArgoFleetSpec, target: DiagnosisTarget) -> RegionCheck:
             return RegionCheck(findings=await diagnose(cluster, prometheus, target, SystemClock()))
     except TidegateError as error:
         return RegionCheck(problem=str(error))
+
+
+async def _check_theirs(spec: Delivery, fleet: ClusterFleetSpec, region: str) -> RegionCheck:
+    """Whether a Rollout of others can be moved as the spec says, and its pods be told apart in Prometheus."""
+    try:
+        async with cluster_client(fleet.regions[region].context, fleet.namespace) as cluster:
+            theirs = cluster_fleet(spec, fleet, region, cluster=cluster, clock=SystemClock(), patience=timedelta(0))
+            others = await theirs.foreign_objects()
+    except Unfit as error:
+        return RegionCheck(findings=(_unfit(error.message, error.hint or ""),))
+    except TidegateError as error:
+        return RegionCheck(problem=str(error))
+    return RegionCheck(findings=tuple(_unfit(str(each), "deliver under that name alone") for each in others))
+
+
+def _unfit(what: str, remediation: str) -> Finding:
+    cause = "a delivery is refused before it writes anything"
+    return Finding(code="unfit", severity=Severity.ERROR, what=what, evidence=(), cause=cause, remediation=remediation)
 
 
 def check_git(spec: Delivery) -> RegionCheck:

@@ -17,8 +17,12 @@ from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
 from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.adapters.records import RecordSource
+from gates.analyses.burn_rate import EventSource
+from gates.analyses.queries.asked import QuerySource
 from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
+from gates.ports import EvidenceSource
+from pipelines.adapters.by_hash import EventsByHash, EvidenceByHash, QueriesByHash
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
@@ -175,7 +179,7 @@ def _backends(carried: Carried, play: Play, metrics: MetricsServer | None) -> Ab
 async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[Backends]:
     """Clusters that are there already, each with its own Prometheus."""
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
-    from pipelines.adapters.clusters import known_as, open_clusters, open_samples
+    from pipelines.adapters.clusters import hashes_of, open_clusters, open_samples
 
     at, spec = carried.at, carried.spec
     places = {region: there.prometheus for region, there in fleet.regions.items()}
@@ -190,25 +194,30 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
-        names = known_as(fleets)
+        hashes = hashes_of(fleets)
+        proxy: EvidenceSource = PrometheusSource(
+            places,
+            settles_within=scrape_timeout(spec.scrape_interval),
+            counting=BY_ENGINE,
+            proxy_pod_label=POD,
+            only={"service": spec.metadata.name},
+            sources=spec.sources,
+            service=spec.metadata.name,
+        )
+        events: EventSource = PrometheusEvents(places)
+        queries: QuerySource = PrometheusQueries(places)
+        if hashes:
+            proxy, events = EvidenceByHash(proxy, hashes), EventsByHash(events, hashes)
+            queries = QueriesByHash(queries, hashes)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),
-            proxy=PrometheusSource(
-                places,
-                settles_within=scrape_timeout(spec.scrape_interval),
-                counting=BY_ENGINE,
-                proxy_pod_label=POD,
-                only={"service": spec.metadata.name},
-                sources=spec.sources,
-                service=spec.metadata.name,
-                known_as=names,
-            ),
+            proxy=proxy,
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),
             clock=SystemClock(),
-            events=PrometheusEvents(places, known_as=names),
-            queries=PrometheusQueries(places, known_as=names),
+            events=events,
+            queries=queries,
             samples=samples,
         )
 

@@ -16,7 +16,7 @@ from gates.evidence.names import EvidenceNames, named_by, own_names
 from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
-from gates.model import ArmKey, NoData, as_named
+from gates.model import ArmKey, NoData
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
@@ -58,8 +58,6 @@ def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
     return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
 
 
-KnownAs = Callable[[ArmKey], ArmKey]
-"""Under which version an arm's series are to be found."""
 Address = str | PrometheusEndpoint
 """Of a Prometheus; with whatever says who asks where it wants to know."""
 
@@ -89,17 +87,15 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
 class PrometheusEvents:
     """An `EventSource`."""
 
-    def __init__(
-        self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5, known_as: KnownAs = as_named
-    ) -> None:
+    def __init__(self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
-        self._api, self._known_as = api_of_region(url, timeout_seconds=timeout_seconds), known_as
+        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
 
     def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
         """As `EventSource`; choose windows of three scrape intervals or more, or `rate` sees nothing."""
         if gate.errors_query is None or gate.total_query is None:
             return NoData(reason="the gate has no queries")
-        window, arm = until - since, self._known_as(arm)
+        window = until - since
         total, bad = (
             self._number(arm.region, filled(query, window=window, places=arm.model_dump()), until)
             for query in (gate.total_query, gate.errors_query)
@@ -162,7 +158,6 @@ class PrometheusSource:
         only: Mapping[str, str] | None = None,
         sources: Sequence[MetricSource] = (),
         service: str = "",
-        known_as: KnownAs = as_named,
     ) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
 
@@ -172,10 +167,8 @@ class PrometheusSource:
         has to have: where deliveries share a Prometheus, another's version 7 is not ours.
 
         `sources` say instead which series there are, as `metrics.sources` of a spec; `service` is the delivery's
-        name, for sources with the labels of our own scrape configuration. `known_as` tells what their series call an
-        arm, where no label has the version's number.
+        name, for sources with the labels of our own scrape configuration.
         """
-        self._known_as = known_as
         self.settles_within = settles_within
         self._api = api_of_region(url, timeout_seconds=timeout_seconds)
         self._names = (
@@ -191,7 +184,7 @@ class PrometheusSource:
         """
         start, names = since - LOOKBACK, self._names
         arms = [
-            ArmScrapes(arm=arm, key=key, series=self._series(names, self._known_as(key), start, until))
+            ArmScrapes(arm=arm, key=key, series=self._series(names, key, start, until))
             for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
         ]
         lives = self._lives(arms, start, until)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from gates.adapters.prometheus import LOOKBACK, Address, KnownAs, PrometheusSource, api_of_region, number_in, series_of
+from gates.adapters.prometheus import LOOKBACK, Address, PrometheusSource, api_of_region, number_in, series_of
 from gates.analyses.queries.asked import Window, filled
 from gates.analyses.queries.reading import WithQueries, asking_prometheus
 from gates.evidence import counters
@@ -19,7 +19,7 @@ from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, POD
 from gates.evidence.counters import Counts, NotCounts, Origin, Sample
 from gates.evidence.selector import filled_places
 from gates.evidence.series import RawSeries, joined, without_replicas
-from gates.model import ArmKey, NoData, as_named
+from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
 from tidegate.core.errors import OutsideError
@@ -38,11 +38,9 @@ class PrometheusQueries:
     What a series held when it was first seen is of an unknown age, and is not counted.
     """
 
-    def __init__(
-        self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5, known_as: KnownAs = as_named
-    ) -> None:
+    def __init__(self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5) -> None:
         """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
-        self._api, self._known_as = api_of_region(url, timeout_seconds=timeout_seconds), known_as
+        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
 
     def counted(self, selector: str, arm: ArmKey, window: Window) -> dict[str, int]:
         """As `QuerySource`."""
@@ -88,7 +86,7 @@ class PrometheusQueries:
 
     def value(self, query: str, arm: ArmKey, window: Window) -> float | NoData:
         """As `QuerySource`."""
-        places = self._known_as(arm).model_dump() | {"window": f"{_milliseconds(window.until - window.since)}ms"}
+        places = arm.model_dump() | {"window": f"{_milliseconds(window.until - window.since)}ms"}
         asked = filled_places(query, places)
         value = number_in(asked, self._api(arm.region).query(asked, window.until))
         if value is None:
@@ -98,9 +96,7 @@ class PrometheusQueries:
     def _series(self, selector: str, arm: ArmKey, window: Window) -> Iterator[tuple[str, RawSeries]]:
         # Behind a comment there is no range.
         gap = "\n" if "#" in selector else ""
-        query = (
-            f"{filled(selector, self._known_as(arm))}{gap}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
-        )
+        query = f"{filled(selector, arm)}{gap}[{_milliseconds(window.until - window.since + LOOKBACK)}ms]"
         for series in without_replicas([*map(series_of, self._api(arm.region).query(query, window.until).series)]):
             if series.histograms:
                 hint = "name the counters of a classic histogram, or ask by a gate of kind query"

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from gates.model import ArmKey
+from pipelines.adapters.by_hash import KnownAs
 from pipelines.plan.referenced import needs_of, reference_place
 from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
@@ -131,16 +132,15 @@ async def open_clusters(
             yield fleets
 
 
-def known_as(fleets: Mapping[str, ArgoFleet]) -> Callable[[ArmKey], ArmKey]:
-    """Under which version series of an arm are found: the pod template hash where somebody else's labels are read."""
+def hashes_of(fleets: Mapping[str, ArgoFleet]) -> KnownAs | None:
+    """Under which pod template hash series of an arm are found; None where their labels name versions."""
 
     def named(arm: ArmKey) -> ArmKey:
         fleet = fleets[arm.region]
-        if not isinstance(fleet, ReferencedFleet):
-            return arm
+        assert isinstance(fleet, ReferencedFleet), "a fleet is of one kind"
         return arm.model_copy(update={"version": fleet.hash_of(arm.version) or NO_HASH})
 
-    return named
+    return named if any(isinstance(each, ReferencedFleet) for each in fleets.values()) else None
 
 
 @asynccontextmanager

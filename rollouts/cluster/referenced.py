@@ -166,7 +166,7 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield f"there is no {snapshot.routes.resource.kind} {theirs.route}"
     if missing := missing_fields(spec.get("template") or {}, theirs):
         yield f"container {theirs.container} has not, or not once, {', '.join(missing)} of `fleet.rollout.set`"
-    elif snapshot.stable and not snapshot.stable.version:
+    elif snapshot.stable and not snapshot.stable.version and snapshot.notes.versions:
         yield (
             f"what serves is no version that is known here: container {theirs.container} has other fields than "
             "`fleet.rollout.set` gives the champion"

@@ -175,7 +175,7 @@ def doctor(
     from pipelines.adapters.trust import named_trust
     from pipelines.doctor import check_git, check_regions, send_test
     from rollouts.doctor.model import Severity
-    from rollouts.manifests.spec import ArgoFleetSpec
+    from rollouts.manifests.spec import ClusterFleetSpec
 
     read = read_spec(spec)
     if only_test:
@@ -187,7 +187,7 @@ def doctor(
             say(*(f"{at}: {problem or 'accepted'}" for at, problem in sent))
         return ExitCode.OUTSIDE if any(problem for _, problem in sent) else ExitCode.DELIVERED
     fleet: object = read.fleet
-    if not isinstance(fleet, ArgoFleetSpec):
+    if not isinstance(fleet, ClusterFleetSpec):
         raise UsageError(
             "`doctor` examines clusters; this spec has its fleet on this machine", hint="set `fleet.kind: argo`"
         )

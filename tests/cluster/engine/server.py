@@ -96,7 +96,8 @@ class StandIn:
         self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
         template = (model / "chat_template.jinja").read_text(encoding="utf-8")
         self.template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(template)
-        version = json.loads(MANIFEST.read_text())["model"]["version"] if MANIFEST.exists() else ""
+        # Without an image of tidegate's own the folder is named after the version.
+        version = json.loads(MANIFEST.read_text())["model"]["version"] if MANIFEST.exists() else model.name
         self.headers = {"x-tidegate-version": version, "x-tidegate-pod": os.environ.get("HOSTNAME", "")}
 
     def app(self, middleware: list[str]) -> Starlette:

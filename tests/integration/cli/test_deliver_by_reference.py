@@ -119,3 +119,15 @@ def test_what_does_not_fit_is_told_by_plan_with_its_patch(
     registry.mark(registry.resolve(name, "1"), {ENGINE_IMAGE: "registry.example/other@sha256:" + "7" * 64})
     assert "what serves is no version that is known here" in tidegate("plan", "delivery.yaml").out
     assert image_of(servers) == an_image("1").image
+
+
+def test_doctor_and_render_know_a_rollout_of_others(tidegate: Tidegate, servers: FakeServers) -> None:
+    well = tidegate("doctor", "delivery.yaml", "-o", "json")
+    assert (well.code, well.json[0]["findings"]) == (0, []), well
+    cluster = servers.api(REGION).cluster
+    servers.do(
+        lambda: cluster.edit(ROLLOUTS, THEIRS, lambda body: body["spec"].update(rollbackWindow={"revisions": 3}))
+    )
+    said = tidegate("doctor", "delivery.yaml", "-o", "json")
+    (found,) = said.json[0]["findings"]
+    assert (said.code, found["code"], "rollbackWindow" in found["what"]) == (1, "unfit", True)

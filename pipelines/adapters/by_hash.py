@@ -1,0 +1,62 @@
+"""Evidence of a Rollout of others: its series have the pod template hash, where a delivery knows versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gates.analyses.burn_rate import BurnRateGate, EventSource
+from gates.analyses.queries.asked import QuerySource, Window
+from gates.evidence.batch import Batch, Buckets, Events
+from gates.model import ArmKey, NoData
+from gates.ports import EvidenceSource
+
+KnownAs = Callable[[ArmKey], ArmKey]
+"""The same arm with the hash in place of the version."""
+
+
+@dataclass(frozen=True)
+class EvidenceByHash:
+    """An `EvidenceSource`."""
+
+    source: EvidenceSource
+    known_as: KnownAs
+
+    @property
+    def settles_within(self) -> timedelta:
+        return self.source.settles_within
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        return self.source.batch(self.known_as(stable), self.known_as(canary), since, until)
+
+
+@dataclass(frozen=True)
+class EventsByHash:
+    """An `EventSource`."""
+
+    source: EventSource
+    known_as: KnownAs
+
+    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
+        return self.source.events(gate, self.known_as(arm), since, until)
+
+
+@dataclass(frozen=True)
+class QueriesByHash:
+    """A `QuerySource`."""
+
+    source: QuerySource
+    known_as: KnownAs
+
+    def counted(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, int]:
+        return self.source.counted(selector, self.known_as(arm), window)
+
+    def summed(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, float]:
+        return self.source.summed(selector, self.known_as(arm), window)
+
+    def distributed(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, Buckets]:
+        return self.source.distributed(selector, self.known_as(arm), window)
+
+    def value(self, query: str, arm: ArmKey, window: Window) -> float | NoData:
+        return self.source.value(query, self.known_as(arm), window)

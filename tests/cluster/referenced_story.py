@@ -1,0 +1,114 @@
+"""A team's own Rollout by reference, with users on it all the while: killed, without a controller, and written back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+
+import yaml
+from cluster.bed import Bed
+from cluster.delivered_model import DeliveredModel
+from cluster.quickstart_story import NAME, their_rollout
+from cluster.stories import BACK_SECONDS, Told
+from cluster.their_rollout import PODS_OF_THEIRS, watched
+from cluster.users import told
+
+from tidegate.core.model import Json
+
+
+def spec_of(bed: Bed, region: str, image: str) -> Json:
+    """As `init --from-rollout` and the quickstart have it, at two weights."""
+    there = bed.around.clusters[region]
+    rollout = {"name": NAME, "container": "vllm", "route": NAME}
+    rollout |= {"stable_service": f"{NAME}-stable", "canary_service": f"{NAME}-canary"}
+    place = {"context": there.context, "entry": f"http://{NAME}.example", "prometheus": there.prometheus}
+    return {
+        "apiVersion": "tidegate/v1",
+        "kind": "Delivery",
+        "metadata": {"name": NAME},
+        "model": {"name": NAME},
+        "engine": {"image": {"reference": image, "by_tag": True}, "vllm": {"version": "0.32.0"}},
+        "gates": {
+            "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "50%"},
+            "errors": {"max_increase": "2pp"},
+        },
+        "stages": [{"canary": {"weights": [10, 50], "within": "30m", "gates": ["latency", "errors"]}}],
+        "regions": {"waves": [[region]], "bake": "1s"},
+        "traffic": {"requests_per_second": 20},
+        "metrics": {"scrape_interval": "5s"},
+        "fleet": {
+            "kind": "argo",
+            "namespace": bed.namespace,
+            "rollout": rollout | {"set": {"args": {"--model": f"/models/{NAME}/{{version}}"}}},
+            "regions": {region: place},
+        },
+    }
+
+
+def referenced(bed: Bed) -> Told:
+    """Killed (-9) with users on the canary, and resumed: delivered. A late version while the controller is dead: all
+    users go back. The team applies its manifest in the middle: interrupted, and what it asked for stays."""
+    region = next(iter(bed.around.clusters))
+    with bed.apart("referenced") as regions:
+        model = DeliveredModel(regions, NAME, [[region]])
+        with their_rollout(regions, region, model) as theirs:
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image)))
+            registered(model, 1, "champion")
+            with watched(regions, region, NAME) as reached, model.users():
+                killed_and_resumed(model, region)
+                seconds = without_a_controller(model, region)
+                written_back(model, region, lambda: theirs.apply("2"))
+                assert "--model=/models/support-llm/2" in theirs.template()["spec"]["containers"][0]["args"]
+            asked = model.asked()
+            assert not any(each.failed for each in asked), told(asked)
+            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+    note = f"last user {seconds:+.2f} s from the command; never fewer than {reached.fewest} endpoints"
+    return Told(ending="delivered, rolled-back, interrupted", users=told(asked), note=note)
+
+
+def registered(model: DeliveredModel, number: int, alias: str) -> None:
+    folder = model.folder / "claim" / NAME / str(number)
+    done = model.start("model", "add", NAME, str(folder), "--alias", alias).finish()
+    assert done.code == 0, done.err
+
+
+def killed_and_resumed(model: DeliveredModel, region: str) -> None:
+    registered(model, 2, "challenger")
+    running = model.deliver()
+    model.reaches(f"canary@{region}/50", running)
+    running.send(signal.SIGKILL)
+    running.finish()
+    done = model.start("resume", model.delivery().id, "--output", "json").finish()
+    assert (done.code, json.loads(done.out)["ending"]) == (0, "delivered"), done.err
+
+
+def without_a_controller(model: DeliveredModel, region: str) -> float:
+    """Seconds from the command to the last request that began on the canary."""
+    registered(model, 3, "challenger")
+    running = model.deliver()
+    model.reaches(f"canary@{region}/10", running)
+    asyncio.run(model.bed.controllers[region].kill())
+    running.send(signal.SIGKILL)
+    running.finish()
+    typed = model.now()
+    back = model.start("rollback", "delivery.yaml").finish()
+    seconds = max((one.started for one in model.asked() if one.version == "3"), default=typed) - typed
+    assert seconds <= BACK_SECONDS, f"a user met version 3 {seconds:.2f} s after the command: {back.err}"
+    asyncio.run(model.bed.controllers[region].start())
+    again = model.start("rollback", "delivery.yaml").finish()
+    assert (again.code, "version 2" in again.out) == (0, True), f"{again.out}\n{again.err}"
+    return seconds
+
+
+def written_back(model: DeliveredModel, region: str, write: Callable[[], None]) -> None:
+    running = model.deliver("--output", "json")
+    model.reaches(f"canary@{region}/10", running)
+    write()
+    done = running.finish()
+    assert (done.code, model.delivery().outcome) == (4, "interrupted"), f"{done.out}\n{done.err}"
+    assert "asks for version 2 again" in (model.delivery().reason or ""), model.delivery().reason
+
+
+ALONE = {"referenced": referenced}
