@@ -73,7 +73,11 @@ class TheirRollout:
             "timeouts": {"request": "60s"},
             "backendRefs": backends,
         }
-        led = {"parentRefs": [{"name": GATEWAY}], "hostnames": [f"{self.name}.example"], "rules": [rule]}
+        led = {
+            "parentRefs": [{"name": GATEWAY, "namespace": self.bed.gateway_namespace}],
+            "hostnames": [f"{self.name}.example"],
+            "rules": [rule],
+        }
         scraped = {
             "selector": {"matchLabels": {"app": self.name}},
             "podTargetLabels": ["rollouts-pod-template-hash"],

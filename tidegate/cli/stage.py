@@ -83,7 +83,8 @@ def stage_open(
     opened, plan = open_steps(
         surroundings(None if delivery else spec.parent),
         spec,
-        carries_on=delivery,
+        # A workflow passes its parameter `delivery` whether it is set or not.
+        carries_on=delivery or None,
         by=by,
         prover=prover_of(identity),
         version=version,

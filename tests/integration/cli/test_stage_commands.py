@@ -66,7 +66,7 @@ def test_a_step_that_is_not_there_is_told_next_to_those_that_are(tidegate: Tideg
 
 def test_an_answer_stands_in_the_ledger(tidegate: Tidegate, opened: str, name: str, state: Path) -> None:
     said = tidegate("approve", opened, "wave@2", "--by", "ann", "--reason", "looks fine")
-    assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2 by ann (named, not proven)\n")
+    assert (said.code, said.out) == (0, f"approved: wave@2 of {name} 2 by ann (named, not proven): looks fine\n")
     event = MlflowDeliveries(embedded_uri(state)).events(opened)[-1]
     assert (event.step, event.kind, event.message) == ("wave@2", "approved", "ann (named, not proven): looks fine")
     assert event.data == {"by": "ann", "reason": "looks fine"}

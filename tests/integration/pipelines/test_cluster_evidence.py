@@ -92,7 +92,8 @@ def test_each_arm_is_read_from_its_regions_own_and_by_pod(
 
 
 async def test_a_fleet_knows_what_each_engine_answered(urls: dict[str, str]) -> None:
-    served = ServedByPrometheus(urls["us-east-1"], delivery="support-llm", region="us-east-1")
+    labels = {"service": "support-llm", "region": "us-east-1"}
+    served = ServedByPrometheus(urls["us-east-1"], lambda version: {**labels, "version": version})
     last = SCRAPES - 1
     assert await served.served("2") == {"b": 2000 + 10 * last, "c": 2000 + 12 * last}
     assert await served.served("9") == {}
