@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rollouts.argo.model import Rollout, pause_points
+from rollouts.cluster.reference import with_workload
 from rollouts.kube.objects import at, containers_of
 from rollouts.kube.ports import Cluster, ClusterReader, find
-from rollouts.kube.resources import ANALYSIS_TEMPLATES, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
+from rollouts.kube.resources import ANALYSIS_TEMPLATES, DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.spec import NAME
@@ -67,6 +68,11 @@ async def drafted(
     found = await find(cluster, ROLLOUTS, rollout)
     if found is None:
         raise UsageError(f"there is no Rollout {rollout} in {cluster.namespace}", hint="name it, or --namespace")
+    workload = str(at(found, "spec", "workloadRef", "name", default=""))
+    if workload and (kind := at(found, "spec", "workloadRef", "kind")) != "Deployment":
+        raise UsageError(f"Rollout {rollout}: found workloadRef to a {kind}; expected a Deployment")
+    if workload:
+        found = with_workload(found, await cluster.get(DEPLOYMENTS, workload))
     resource, route = _route_of(found)
     live = await find(cluster, resource, route) if route else None
     prometheus = await _prometheus(cluster, found)
@@ -82,6 +88,7 @@ async def drafted(
         "rollout": {
             "name": rollout,
             "container": str(serving["name"]),
+            **({"workload": workload} if workload else {}),
             "set": {"args": by_argument} if by_argument else {"image": "{image}"},
             "stable_service": str(canary.get("stableService") or "TODO"),
             "canary_service": str(canary.get("canaryService") or "TODO"),
@@ -129,7 +136,7 @@ def _container(rollout: Json, wanted: str | None) -> Json:
     known = containers_of(at(rollout, "spec", "template", default={}))
     named = [each for each in known if each.get("name") == wanted] if wanted else known
     if not named:
-        there = ", ".join(str(each.get("name")) for each in known) or "none in its own template"
+        there = ", ".join(str(each.get("name")) for each in known) or "none"
         raise UsageError(f"--container: found {wanted or 'nothing'}; expected one of: {there}")
     return max(named, key=_speaks_of_vllm)
 

@@ -17,7 +17,7 @@ from typing import Any
 from rollouts.argo.model import Rollout, replica_set_of
 from rollouts.argo.templates import original_template, templates_match
 from rollouts.errors import NotPossible
-from rollouts.kube.model import PatchKind, Request
+from rollouts.kube.model import PatchKind, Request, Resource
 from rollouts.kube.requests import STRICT, patch
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json, Value
@@ -125,9 +125,9 @@ def undo(rollout: Json, replica_sets: Sequence[Json], revision: int, expected: P
     return (_patch(ro, [operation], PatchKind.JSON),)
 
 
-def change(rollout: Json, operations: Sequence[Json]) -> Requests:
-    """These operations of a JSON patch; nothing when there are none."""
-    return (_patch(Rollout(rollout), list(operations), PatchKind.JSON),) if operations else ()
+def change(resource: Resource, live: Json, operations: Sequence[Json]) -> Requests:
+    """These operations of a JSON patch on a Rollout or its workload; nothing when there are none."""
+    return (_patch(Rollout(live), list(operations), PatchKind.JSON, resource=resource),) if operations else ()
 
 
 def with_resource_version(requests: Requests, resource_version: str) -> Requests:
@@ -142,9 +142,11 @@ def _patch_status(ro: Rollout, status: Json) -> Request:
     return _patch(ro, {"status": status}, PatchKind.MERGE, subresource="status")
 
 
-def _patch(ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "") -> Request:
+def _patch(
+    ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "", resource: Resource = ROLLOUTS
+) -> Request:
     namespace = ro.metadata.get("namespace")
-    request = patch(ROLLOUTS, ro.name, body, kind=kind, subresource=subresource, namespace=namespace)
+    request = patch(resource, ro.name, body, kind=kind, subresource=subresource, namespace=namespace)
     return with_resource_version((request,), ro.resource_version)[0]
 
 

@@ -17,6 +17,8 @@ from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 REVISION = "rollout.argoproj.io/revision"
+WORKLOAD_GENERATION = "rollout.argoproj.io/workload-generation"
+"""Annotation of a Rollout: the generation of its `workloadRef`."""
 """The annotation that numbers a ReplicaSet, an AnalysisRun or an Experiment among those of its Rollout."""
 
 
@@ -64,6 +66,11 @@ class Rollout:
     def generation(self) -> int:
         """Moves with every change of `spec`, and with nothing else."""
         return int(self.metadata.get("generation") or 0)
+
+    @property
+    def workload_generation(self) -> int:
+        """That of its `workloadRef`; 0 where it has none."""
+        return int((self.metadata.get("annotations") or {}).get(WORKLOAD_GENERATION) or 0)
 
     @property
     def spec(self) -> Json:

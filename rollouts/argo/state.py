@@ -25,6 +25,7 @@ ABORTED, TIMED_OUT = "RolloutAborted", "ProgressDeadlineExceeded"
 INVALID_SPEC = "InvalidSpec"
 
 SPEC_UNOBSERVED = "waiting for rollout spec update to be observed"
+WORKLOAD_UNOBSERVED = f"{SPEC_UNOBSERVED} for the reference workload"
 UNPAUSING = "waiting for rollout to unpause"
 
 
@@ -61,6 +62,8 @@ def waiting_for_controller(rollout: Json) -> str:
     ro = Rollout(rollout)
     if not _observed(ro.status.get("observedGeneration"), ro.generation):
         return SPEC_UNOBSERVED
+    if not _observed(ro.status.get("workloadObservedGeneration"), ro.workload_generation):
+        return WORKLOAD_UNOBSERVED
     # Status fields do not move the generation: that somebody took the pause away shows in nothing else (IsUnpausing).
     if ro.controller_pause and not ro.pause_conditions:
         return UNPAUSING
@@ -168,7 +171,7 @@ def pending_reaction(rollout: Json) -> PendingReaction | None:
     """The change that the controller has not processed yet; None when it has processed everything."""
     ro, waiting = Rollout(rollout), waiting_for_controller(rollout)
     if waiting:
-        since = _written_at(rollout, "f:spec") if waiting == SPEC_UNOBSERVED else None
+        since = _written_at(rollout, "f:spec") if waiting != UNPAUSING else None
         return PendingReaction(waiting, since)
     # Upstream takes a missing observedGeneration, like every text that is no number, for one that was seen.
     if not ro.status.get("observedGeneration"):

@@ -9,6 +9,7 @@ from rollouts.cluster.carrier import Carrier, Fence, carrier_number
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
+from rollouts.cluster.reference import TEMPLATE
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
@@ -17,8 +18,6 @@ from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import GuardRollback
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
-
-_TEMPLATE = ("f:spec", "f:template")
 
 
 class GuardedTrial(Value):
@@ -46,7 +45,7 @@ class GuardedRollout:
     """The Rollout, its route, and the fleet that takes users back."""
 
     def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock) -> None:
-        self.rights = guard_rights(config.name, config.rollout, config.routes.resource, config.route)
+        self.rights = guard_rights(config.name, config.rollout, config.routes.resource, config.route, config.workload)
         self._config = config
         self._cluster = cluster
         self._clock = clock
@@ -62,7 +61,7 @@ class GuardedRollout:
             stable=snapshot.stable.version if snapshot.stable else None,
             trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
             going_on=_on_trial(snapshot),
-            carrier=max(carrier_number(snapshot.rollout), carrier_number(snapshot.route)),
+            carrier=max(map(carrier_number, (snapshot.rollout, snapshot.workload, snapshot.route))),
             unattended=snapshot.unattended,
             subject={**(snapshot.rollout or {}), "apiVersion": ROLLOUTS.api_version, "kind": ROLLOUTS.kind},
         )
@@ -83,7 +82,7 @@ class GuardedRollout:
 def _written(rollout: Json | None) -> datetime | None:
     entries = ((rollout or {}).get("metadata") or {}).get("managedFields") or []
     return max(
-        (at for each in entries if owns_field(each, _TEMPLATE) and (at := parse_time(each.get("time")))), default=None
+        (at for each in entries if owns_field(each, TEMPLATE) and (at := parse_time(each.get("time")))), default=None
     )
 
 

@@ -66,6 +66,11 @@ class RegionConfig(Value):
         return self.theirs.name if self.theirs else self.name
 
     @property
+    def workload(self) -> str:
+        """The name of the Deployment whose pod template the Rollout has; empty where it has its own."""
+        return (self.theirs.workload or "") if self.theirs else ""
+
+    @property
     def route(self) -> str:
         """The name of the object that splits users."""
         return self.theirs.route if self.theirs else self.route_name or self.name

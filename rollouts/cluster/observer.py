@@ -20,14 +20,14 @@ from rollouts.argo.state import (
 from rollouts.argo.waking import Waker
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, Revision
-from rollouts.cluster.reference import RegionNotes
+from rollouts.cluster.reference import RegionNotes, with_workload
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.model import Resource
 from rollouts.kube.objects import at
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.ports import Cluster, find
-from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.ownership import last_writer
@@ -175,7 +175,8 @@ def _unborn(snapshot: RegionSnapshot) -> str | None:
 
 def moving_users(config: RegionConfig) -> tuple[tuple[Resource, str], ...]:
     """The objects by which users of a Rollout are moved."""
-    return (ROLLOUTS, config.rollout), (config.routes.resource, config.route)
+    workload = ((DEPLOYMENTS, config.workload),) if config.workload else ()
+    return (ROLLOUTS, config.rollout), *workload, (config.routes.resource, config.route)
 
 
 POLL_SECONDS = 1.0
@@ -216,19 +217,22 @@ class RegionObserver:
         """
         # First: whatever it speaks of is there in what is read after it.
         rollout = await find(self._cluster, ROLLOUTS, self._config.rollout)
+        workload = await find(self._cluster, DEPLOYMENTS, name) if (name := self._config.workload) else None
+        rollout = with_workload(rollout, workload) if rollout else None
         ours = self._pods(rollout)
         sets, route, said = await asyncio.gather(
             self._cluster.list(REPLICA_SETS, labels=ours),
             find(self._cluster, self._routes.resource, self._config.route),
             self._fence.said(NOTES) if self._config.theirs else _nothing(),
         )
-        # Whatever is written is written onto these two, or decided by them.
-        self._fence.allows(rollout)
-        self._fence.allows(route)
+        # Whatever is written is written onto these, or decided by them.
+        for each in (rollout, workload, route):
+            self._fence.allows(each)
         snapshot = RegionSnapshot(
             at=self._clock.now(),
             config=self._config,
             rollout=rollout,
+            workload=workload,
             replica_sets=sets.items,
             route=route,
             notes=self._known(RegionNotes.read(said)),

@@ -29,7 +29,7 @@ from rollouts.cluster.reference import RegionNotes, field_patch, places, templat
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
 from rollouts.kube.retry import Backoff, RetryPolicy, is_transient
 from rollouts.manifests.conventions import NOTES
 from tidegate.core.clock import Clock
@@ -202,7 +202,8 @@ class RegionOperations:
             wanted, operations = template, [{"op": "replace", "path": "/spec/template", "value": template}]
         # First: who reads it then knows whose the change is.
         await self.note(snapshot.notes.model_copy(update={"template": template_digest(wanted)}))
-        for request in compare_and_set.change(rollout, operations):
+        resource, written = (DEPLOYMENTS, snapshot.workload) if snapshot.workload else (ROLLOUTS, rollout)
+        for request in compare_and_set.change(resource, written, operations):
             await self._cluster.send(request)
 
     async def note(self, notes: RegionNotes) -> None:

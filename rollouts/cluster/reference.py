@@ -14,11 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rollouts.argo.model import WORKLOAD_GENERATION
 from rollouts.errors import NotPossible
+from rollouts.kube.objects import owns_field
 from rollouts.manifests.reference_spec import RolloutReference
 from rollouts.model import Engine
 from tidegate.core.model import Json, Value
 
+TEMPLATE = ("f:spec", "f:template")
+"""As field managers own it."""
 KEPT = 20
 """Versions that the Lease remembers; a Rollout keeps ten revisions unless it says otherwise."""
 
@@ -76,6 +80,25 @@ def version_in(template: Json, theirs: RolloutReference, notes: RegionNotes) -> 
 def template_digest(template: Json) -> str:
     """The whole of a pod template, to be recognized."""
     return sha256(json.dumps(template, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def with_workload(rollout: Json, workload: Json | None) -> Json:
+    """The Rollout with its Deployment's pod template, generation and writers of it, as its controller resolves it.
+
+    To be read, never to be written: the controller writes all of that there itself, a moment later.
+    """
+    if workload is None or "workloadRef" not in rollout["spec"]:
+        return rollout
+    theirs, asked, metadata = workload["spec"], workload["metadata"], rollout["metadata"]
+    resolver = [each for each in metadata.get("managedFields") or [] if owns_field(each, TEMPLATE)]
+    writers = [each for each in metadata.get("managedFields") or [] if each not in resolver]
+    writers += [each for each in asked.get("managedFields") or [] if owns_field(each, TEMPLATE)]
+    noted = {**(metadata.get("annotations") or {}), WORKLOAD_GENERATION: str(asked.get("generation", 0))}
+    return {
+        **rollout,
+        "metadata": {**metadata, "annotations": noted, "managedFields": writers},
+        "spec": {"selector": theirs["selector"], **rollout["spec"], "template": theirs["template"]},
+    }
 
 
 @dataclass(frozen=True)

@@ -159,8 +159,15 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield f"there is no Rollout {theirs.name}"
         return
     spec = snapshot.rollout.get("spec") or {}
-    if "workloadRef" in spec:
-        yield "its pod template is another object's (workloadRef); expected one of its own"
+    borrowed = spec.get("workloadRef") or {}
+    if (borrowed.get("kind"), borrowed.get("name")) != (
+        ("Deployment", theirs.workload) if theirs.workload else (None, None)
+    ):
+        whose = f"that of {borrowed.get('kind')} {borrowed.get('name')} (workloadRef)" if borrowed else "its own"
+        yield f"its pod template is {whose}, and `fleet.rollout.workload` says {theirs.workload or 'nothing'}"
+        return
+    if theirs.workload and snapshot.workload is None:
+        yield f"there is no Deployment {theirs.workload}"
         return
     if snapshot.route is None:
         yield f"there is no {snapshot.routes.resource.kind} {theirs.route}"

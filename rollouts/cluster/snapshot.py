@@ -17,7 +17,7 @@ from rollouts.argo.state import (
     waiting_for_controller,
 )
 from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
-from rollouts.cluster.reference import RegionNotes, template_digest, version_in
+from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, version_in
 from rollouts.cluster.routes import RouteKind
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
@@ -37,12 +37,15 @@ class RegionSnapshot:
     at: datetime
     config: RegionConfig
     rollout: Json | None = None
+    """With the pod template of its workload, where it has none of its own."""
     replica_sets: tuple[Json, ...] = ()
     route: Json | None = None
     pods: tuple[Json, ...] = ()
     """Of the delivery; read only while some engine is missing."""
     notes: RegionNotes = field(default_factory=RegionNotes)
     """What the Lease remembers of a Rollout of others."""
+    workload: Json | None = None
+    """The Deployment of its `workloadRef`."""
 
     @property
     def routes(self) -> RouteKind:
@@ -269,8 +272,7 @@ class RegionSnapshot:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
 
 
-_TEMPLATE = ("f:spec", "f:template")
-_VERSION_LABEL = (*_TEMPLATE, "f:metadata", "f:labels", f"f:{VERSION}")
+_VERSION_LABEL = (*TEMPLATE, "f:metadata", "f:labels", f"f:{VERSION}")
 
 
 def foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
@@ -314,7 +316,7 @@ def _foreign_template(rollout: Json, revisions: Iterable[Revision]) -> ForeignCh
 
 
 def _template_entries(rollout: Json) -> list[Json]:
-    return [each for each in rollout["metadata"].get("managedFields") or [] if owns_field(each, _TEMPLATE)]
+    return [each for each in rollout["metadata"].get("managedFields") or [] if owns_field(each, TEMPLATE)]
 
 
 def _asked(rollout: Json) -> str:

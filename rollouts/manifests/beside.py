@@ -34,6 +34,7 @@ def beside(name: str, fleet: ReferencedFleetSpec, region: str, image: str) -> tu
         namespace=fleet.namespace,
         image=image,
         rollout=theirs.name,
+        workload=theirs.workload or "",
         route=route,
         route_name=theirs.route,
         options=options,

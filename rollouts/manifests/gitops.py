@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from tidegate.core.model import Json, Value
@@ -60,9 +60,11 @@ def delivered_by_reference(fleet: ReferencedFleetSpec) -> tuple[DeliveredObject,
     """What a delivery writes of a Rollout of others and its route: fields in lists, which are left as wholes."""
     route = VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
     split = "/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules"
+    theirs = fleet.rollout
+    asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
     written = (
-        (ROLLOUTS, fleet.rollout.name, "/spec/template/spec/containers"),
-        (route, fleet.rollout.route, split),
+        (*asked_by, "/spec/template/spec/containers"),
+        (route, theirs.route, split),
     )
     return tuple(
         DeliveredObject(

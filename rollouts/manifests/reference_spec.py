@@ -61,6 +61,8 @@ class RolloutReference(SpecModel):
     name: ObjectName
     container: ObjectName
     """The one that serves, in its pod template."""
+    workload: ObjectName | None = None
+    """The Deployment whose pod template it has, as its `workloadRef` says; None where it has its own."""
     set: SetSpec = SetSpec(image="{image}")
     stable_service: ObjectName
     canary_service: ObjectName

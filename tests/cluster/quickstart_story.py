@@ -67,7 +67,7 @@ def exported(model: DeliveredModel, number: int, **ways: object) -> Path:
 
 
 @contextmanager
-def their_rollout(bed: Bed, region: str, model: DeliveredModel) -> Iterator[TheirRollout]:
+def their_rollout(bed: Bed, region: str, model: DeliveredModel, workload: str = "") -> Iterator[TheirRollout]:
     """A team's Rollout that serves version 1; versions 2 (as good) and 3 (late) lie on its claim."""
     exported(model, 1)
     exported(model, 2)
@@ -75,7 +75,7 @@ def their_rollout(bed: Bed, region: str, model: DeliveredModel) -> Iterator[Thei
     registry = bed.around.clusters[region].registry
     image = f"{registry}/vllm/vllm-openai:v0.32.0"
     push_server(bed.layout, bed.base, image)
-    theirs = TheirRollout(bed, region, NAME, image)
+    theirs = TheirRollout(bed, region, NAME, image, workload)
     with claimed(bed, region, model.folder / "claim"):
         theirs.install()
         yield theirs

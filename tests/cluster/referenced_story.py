@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import yaml
 from cluster.bed import Bed
@@ -18,10 +19,11 @@ from cluster.users import told
 from tidegate.core.model import Json
 
 
-def spec_of(bed: Bed, region: str, image: str) -> Json:
+def spec_of(bed: Bed, region: str, image: str, workload: str) -> Json:
     """As `init --from-rollout` and the quickstart have it, at two weights."""
     there = bed.around.clusters[region]
     rollout = {"name": NAME, "container": "vllm", "route": NAME}
+    rollout |= {"workload": workload} if workload else {}
     rollout |= {"stable_service": f"{NAME}-stable", "canary_service": f"{NAME}-canary"}
     place = {"context": there.context, "entry": f"http://{NAME}.example", "prometheus": there.prometheus}
     return {
@@ -47,14 +49,14 @@ def spec_of(bed: Bed, region: str, image: str) -> Json:
     }
 
 
-def referenced(bed: Bed) -> Told:
+def referenced(bed: Bed, workload: str = "") -> Told:
     """Killed (-9) with users on the canary, and resumed: delivered. A late version while the controller is dead: all
     users go back. The team applies its manifest in the middle: interrupted, and what it asked for stays."""
     region = next(iter(bed.around.clusters))
     with bed.apart("referenced") as regions:
         model = DeliveredModel(regions, NAME, [[region]])
-        with their_rollout(regions, region, model) as theirs:
-            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image)))
+        with their_rollout(regions, region, model, workload) as theirs:
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, workload)))
             registered(model, 1, "champion")
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
@@ -111,4 +113,4 @@ def written_back(model: DeliveredModel, region: str, write: Callable[[], None]) 
     assert "asks for version 2 again" in (model.delivery().reason or ""), model.delivery().reason
 
 
-ALONE = {"referenced": referenced}
+ALONE = {"referenced": referenced, "workload": partial(referenced, workload=f"{NAME}-engines")}

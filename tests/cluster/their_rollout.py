@@ -12,7 +12,7 @@ from cluster.endpoints import Endpoints, route
 from cluster.others import kubectl
 from e2e.machine import until
 
-from rollouts.kube.resources import HTTP_ROUTES, POD_MONITORS, PODS, ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, POD_MONITORS, PODS, ROLLOUTS
 from rollouts.manifests.conventions import GATEWAY_PLUGIN
 from tidegate.core.model import Json
 
@@ -29,6 +29,8 @@ class TheirRollout:
     region: str
     name: str
     image: str
+    workload: str = ""
+    """The Deployment that has the pod template; empty for the Rollout itself."""
 
     def install(self, version: str = "1") -> None:
         """As the team applies it; returns once it serves."""
@@ -56,7 +58,8 @@ class TheirRollout:
 
     def template(self) -> Json:
         """The pod template that the Rollout has now."""
-        found = self.bed.ask(self.region, lambda client: client.get(ROLLOUTS, self.name))
+        kind, name = (DEPLOYMENTS, self.workload) if self.workload else (ROLLOUTS, self.name)
+        found = self.bed.ask(self.region, lambda client: client.get(kind, name))
         template: Json = found["spec"]["template"]
         return template
 
@@ -88,8 +91,17 @@ class TheirRollout:
             self._made("v1", "Service", canary, service),
             self._made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, self.name, led),
             self._made(POD_MONITORS.api_version, POD_MONITORS.kind, self.name, scraped),
-            self._made(ROLLOUTS.api_version, ROLLOUTS.kind, self.name, self._rollout(version)),
+            *self._serving(self._rollout(version)),
         ]
+
+    def _serving(self, rollout: Json) -> Iterator[Json]:
+        """The Rollout, and the Deployment that it borrows its pod template from, without pods of its own."""
+        if self.workload:
+            own = {key: rollout.pop(key) for key in ("selector", "template")} | {"replicas": 0}
+            reference = {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "name": self.workload}
+            rollout["workloadRef"] = {**reference, "scaleDown": "onsuccess"}
+            yield self._made(DEPLOYMENTS.api_version, DEPLOYMENTS.kind, self.workload, own)
+        yield self._made(ROLLOUTS.api_version, ROLLOUTS.kind, self.name, rollout)
 
     def _rollout(self, version: str) -> Json:
         weights = f"/models/{self.name}/{version}"

@@ -179,7 +179,8 @@ def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:
 
 def rights_by_reference(delivery: str, theirs: RolloutReference, route: Resource) -> tuple[Right, ...]:
     """All that a delivery needs in the namespace of a Rollout of others: what its guard may, but Events."""
-    return tuple(each for each in guard_rights(delivery, theirs.name, route, theirs.route) if each.resource != EVENTS)
+    granted = guard_rights(delivery, theirs.name, route, theirs.route, theirs.workload or "")
+    return tuple(each for each in granted if each.resource != EVENTS)
 
 
 def access_by_reference(site: Placed, theirs: RolloutReference, route: Resource) -> tuple[Json, ...]:
@@ -197,9 +198,12 @@ def role_binding(role: Json, site: Placed, account: str, kind: Resource) -> Json
     return manifest(kind, account, site, roleRef=reference, subjects=[subject])
 
 
-def guard_rights(delivery: str, rollout: str, route: Resource, route_name: str) -> tuple[Right, ...]:
-    """In the delivery's namespace; `route` is the kind of object that splits its users."""
+def guard_rights(
+    delivery: str, rollout: str, route: Resource, route_name: str, workload: str = ""
+) -> tuple[Right, ...]:
+    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment."""
     return (
+        *((Right(resource=DEPLOYMENTS, verbs=_AS_IS, names=(workload,)),) if workload else ()),
         # RBAC cannot name what is created: the Lease, where somebody deleted it.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),

@@ -33,6 +33,8 @@ class GuardPlace(Value):
     image: str
     """By digest; empty for no guard."""
     rollout: str
+    workload: str = ""
+    """The Deployment whose pod template it has; empty where it has its own."""
     route: Resource
     route_name: str
     options: Mapping[str, str]
@@ -77,7 +79,7 @@ def guarding(site: GuardPlace) -> tuple[Json, ...]:
     if not site.image:
         return ()
     name = guard(site.name)
-    rights = guard_rights(site.name, site.rollout, site.route, site.route_name)
+    rights = guard_rights(site.name, site.rollout, site.route, site.route_name, site.workload)
     role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),

@@ -75,6 +75,7 @@ class Rollout:
 
     def __init__(self, body: Json, workload: Json | None = None) -> None:
         self.body = body
+        self.workload = workload
         self._own = body["spec"] if workload is None else workload["spec"]
 
     @property

@@ -121,6 +121,8 @@ class Reconciliation:
 
     def write_status(self, status: Json) -> None:
         status["observedGeneration"] = str(self.rollout.generation)
+        if self.rollout.workload is not None:
+            status["workloadObservedGeneration"] = str(self.rollout.workload["metadata"]["generation"])
         status["phase"], message = phase_of(self.rollout, status)
         status.pop("message", None)
         if message:

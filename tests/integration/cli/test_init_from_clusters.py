@@ -12,8 +12,10 @@ from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
+from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from tidegate.core.model import Json
 
 CONTEXTS = ("prod-eu-west-1", "stage", "mesh")
 FROM = ("init", "--from-rollout", "support-llm", "--context", CONTEXTS[0])
@@ -55,6 +57,23 @@ def test_the_spec_names_what_is_there_and_changes_nothing(
     assert "not-for-files" not in written + said.out + said.err
     calls = clusters.api(CONTEXTS[0]).calls
     assert ({call.verb for call in calls}, "secrets" in {call.plural for call in calls}) == ({"get"}, False)
+
+
+def test_a_rollout_with_the_template_of_a_deployment(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:
+    cluster = clusters.api(CONTEXTS[0]).cluster
+    spec = cluster.get(ROLLOUTS, "support-llm")["spec"]
+    own = {key: spec[key] for key in ("selector", "template")}
+    metadata = {"name": "engines", "namespace": NAMESPACE}
+    cluster.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": own})
+
+    def borrow(live: Json) -> None:
+        live["spec"].pop("template")
+        live["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "engines"}
+
+    cluster.edit(ROLLOUTS, "support-llm", borrow)
+    assert tidegate(*FROM).code == 0
+    theirs = fleet_of(tmp_path / "delivery.yaml").rollout
+    assert (theirs.workload, theirs.container) == ("engines", "vllm")
 
 
 def test_what_a_region_gets_beside_it(clusters: FakeServers, tidegate: Tidegate) -> None:

@@ -24,7 +24,8 @@ from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
 from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.manifests.objects.access import rights_by_reference
 from rollouts.manifests.reference_spec import RolloutReference, SetSpec
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
@@ -36,10 +37,11 @@ ONE, TWO = an_image("1"), an_image("2")
 STEPS = [{"setWeight": 10}, {"pause": {}}, {"setWeight": 50}, {"pause": {}}]
 
 
-def place_of(**fields: Any) -> RegionConfig:
+def place_of(*, workload: str | None = None, **fields: Any) -> RegionConfig:
     theirs = RolloutReference(
         name=THEIRS,
         container="vllm",
+        workload=workload,
         set=SetSpec.model_validate(fields or {"image": "{image}"}),
         stable_service=f"{THEIRS}-stable",
         canary_service=f"{THEIRS}-canary",
@@ -51,16 +53,18 @@ def place_of(**fields: Any) -> RegionConfig:
 class TheirRegion:
     """A Rollout that somebody applies by kubectl, and the fleet that names it."""
 
-    def __init__(self, change: Any = lambda rollout: None, **fields: Any) -> None:
+    def __init__(self, change: Any = lambda rollout: None, *, workload: str | None = None, **fields: Any) -> None:
         self.time = SimulatedTime(alone=True)
         self.cluster = FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time)
-        Simulation(self.cluster, start_seconds=4)
-        self.place = place_of(**fields)
+        self.simulation = Simulation(self.cluster, start_seconds=4)
+        self.place = place_of(workload=workload, **fields)
         *others, rollout = deepcopy(a_release(THEIRS, NAMESPACE))
         rollout["spec"]["strategy"]["canary"]["steps"] = deepcopy(STEPS)
         rollout["spec"]["template"]["spec"]["containers"][0]["image"] = ONE.image
         change(rollout)
         self.manifest = rollout
+        if workload:
+            others.append(borrowing(rollout, workload))
         for body in (*others, rollout):
             self.cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="kubectl-client-side-apply")
         self.api, self.written = Api(self.cluster), list[str]()
@@ -94,6 +98,14 @@ class TheirRegion:
         body = deepcopy(self.manifest)
         change(body)
         self.cluster.edit(ROLLOUTS, THEIRS, lambda live: live["spec"].update(body["spec"]) and None)
+
+
+def borrowing(rollout: Json, workload: str) -> Json:
+    """A Deployment with the pod template of that Rollout, which gets a `workloadRef` to it."""
+    own = {key: rollout["spec"].pop(key) for key in ("selector", "template")}
+    rollout["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
+    metadata = {"name": workload, "namespace": NAMESPACE}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 0, **own}}
 
 
 @pytest.fixture
@@ -280,3 +292,54 @@ async def test_the_guard_takes_their_trial_back(region: TheirRegion) -> None:
     assert taken is not None
     assert (taken.taken.version, region.weight) == ("2", 0)
     assert {each["metadata"]["name"] for each in region.cluster.list(SERVICES)} == {"chat-stable", "chat-canary"}
+
+
+async def test_a_rollout_with_the_template_of_a_deployment() -> None:
+    region = await up(workload="engines")
+    before, spec = deepcopy(region.cluster.get(DEPLOYMENTS, "engines")["spec"]), deepcopy(region.rollout["spec"])
+    assert versions(await region.fleet.deploy(TWO)) == ("1", "2", None)
+    engine = region.cluster.get(DEPLOYMENTS, "engines")["spec"]["template"]["spec"]["containers"][0]
+    assert engine["image"] == TWO.image
+    state = await region.fleet.rollback(None)
+    assert (versions(state), region.weight) == (("1", None, None), 0)
+    assert region.cluster.get(DEPLOYMENTS, "engines")["spec"] == before
+    await region.fleet.deploy(TWO)
+    assert versions(await region.fleet.promote())[0] == "2"
+    assert region.rollout["spec"] == spec
+    assert {each.split()[0] for each in region.written} == {"Rollout", "HTTPRoute", "Deployment"}
+
+
+async def test_the_owner_of_the_deployment_applies_it_in_the_middle() -> None:
+    region = await up(workload="engines")
+    before = deepcopy(region.cluster.get(DEPLOYMENTS, "engines")["spec"])
+    await region.fleet.deploy(TWO)
+    region.cluster.edit(DEPLOYMENTS, "engines", lambda live: live["spec"].update(before) and None)
+    await region.time.sleep(20)
+    state = await region.fleet.observe()
+    assert state.foreign_change is not None
+    assert "asks for version 1 again" in state.foreign_change.reason
+
+
+async def test_a_controller_that_has_not_seen_the_deployment_is_waited_for() -> None:
+    region = await up(workload="engines")
+    region.simulation.controller_down = True
+    await region.time.sleep(1)
+    region.cluster.edit(DEPLOYMENTS, "engines", lambda live: live["spec"].update(minReadySeconds=1) and None)
+    await region.time.sleep(90)
+    state = await region.fleet.observe()
+    assert state.problem is not None
+    assert "for the reference workload since" in state.problem
+
+
+async def test_a_workload_of_another_name_is_told() -> None:
+    region = await up(workload="engines")
+    region.cluster.edit(ROLLOUTS, THEIRS, lambda live: live["spec"]["workloadRef"].update(name="other") and None)
+    with pytest.raises(Unfit, match="that of Deployment other"):
+        await region.fleet.foreign_objects()
+
+
+@pytest.mark.parametrize("workload", [None, "engines"])
+def test_the_deployment_is_written_where_it_is_named_alone(workload: str | None) -> None:
+    rights = rights_by_reference(NAME, place_of(workload=workload).theirs, HTTP_ROUTES)  # type: ignore[arg-type]
+    granted = [(each.verbs, each.names) for each in rights if each.resource == DEPLOYMENTS]
+    assert granted == ([(("get", "patch"), ("engines",))] if workload else [])
