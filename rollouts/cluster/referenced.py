@@ -22,6 +22,9 @@ from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
 
+AUTOSCALER = "kube-controller-manager"
+"""The field manager of `spec.replicas` where a HorizontalPodAutoscaler has scaled, KEDA's too."""
+
 log = logging.getLogger(__name__)
 
 
@@ -183,6 +186,10 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield "its strategy is not canary"
         return
     yield from _of_strategy(canary, theirs)
+    writers = snapshot.rollout["metadata"].get("managedFields") or []
+    scaled = any((each.get("manager"), each.get("subresource")) == (AUTOSCALER, "scale") for each in writers)
+    if canary.get("dynamicStableScale") and scaled:
+        yield f"dynamicStableScale with an autoscaler: {_patch('remove', '/spec/strategy/canary/dynamicStableScale')}"
     yield from _of_steps(Rollout(snapshot.rollout), needs)
 
 

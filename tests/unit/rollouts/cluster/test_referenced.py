@@ -210,6 +210,13 @@ def _canary(**fields: Any) -> Any:
     return lambda rollout: rollout["spec"]["strategy"]["canary"].update(fields)
 
 
+def autoscaled(rollout: Json) -> None:
+    rollout["spec"]["strategy"]["canary"]["dynamicStableScale"] = True
+    fields = {"f:spec": {"f:replicas": {}}}
+    entry = {"manager": "kube-controller-manager", "subresource": "scale", "fieldsV1": fields}
+    rollout["metadata"]["managedFields"] = [entry]
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -221,6 +228,7 @@ def _canary(**fields: Any) -> Any:
         (_canary(stableService="other"), "stableService is other"),
         (_canary(dynamicStableScale=True, abortScaleDownDelaySeconds=300), '"/spec/strategy/canary/abortScale'),
         (_canary(dynamicStableScale=True, minPodsPerReplicaSet=2), "dynamicStableScale with minPodsPerReplicaSet"),
+        (autoscaled, 'dynamicStableScale with an autoscaler: {"op": "remove"'),
         (lambda rollout: rollout["spec"].update(rollbackWindow={"revisions": 3}), "rollbackWindow"),
         (
             lambda rollout: rollout["spec"]["template"]["spec"]["containers"][0].update(name="engine"),
