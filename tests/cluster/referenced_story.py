@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
+from cluster.others import kubectl
 from cluster.quickstart_story import NAME, their_rollout
 from cluster.stories import BACK_SECONDS, Told
 from cluster.their_rollout import PODS_OF_THEIRS, watched
 from cluster.users import told
 
+from rollouts.manifests.conventions import driver
 from tidegate.core.model import Json
 
 
@@ -50,7 +54,7 @@ def spec_of(bed: Bed, region: str, image: str, workload: str) -> Json:
 
 
 def referenced(bed: Bed, workload: str = "") -> Told:
-    """Killed (-9) with users on the canary, and resumed: delivered. A late version while the controller is dead: all
+    """With the rights alone that are rendered. Killed (-9) with users on the canary, and resumed: delivered. A late version while the controller is dead: all
     users go back. The team applies its manifest in the middle: interrupted, and what it asked for stays."""
     region = next(iter(bed.around.clusters))
     with bed.apart("referenced") as regions:
@@ -58,6 +62,7 @@ def referenced(bed: Bed, workload: str = "") -> Told:
         with their_rollout(regions, region, model, workload) as theirs:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, workload)))
             registered(model, 1, "champion")
+            model.bed = with_the_role_alone(regions, model, region)
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
                 seconds = without_a_controller(model, region)
@@ -68,6 +73,21 @@ def referenced(bed: Bed, workload: str = "") -> Told:
             assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
     note = f"last user {seconds:+.2f} s from the command; never fewer than {reached.fewest} endpoints"
     return Told(ending="delivered, rolled-back, interrupted", users=told(asked), note=note)
+
+
+def with_the_role_alone(bed: Bed, model: DeliveredModel, region: str) -> Bed:
+    """The same for commands that have the token of the service account whose Role `rollout render` prints."""
+    rendered = model.start("rollout", "render", "delivery.yaml").finish().out
+    kubectl(bed, region, "apply", "-f", "-", given=rendered)
+    token = kubectl(bed, region, "create", "token", driver(NAME), "--duration=2h").strip()
+    given = yaml.safe_load(Path(bed.kubeconfig).read_text(encoding="utf-8"))
+    given["users"] = [{"name": "role", "user": {"token": token}}]
+    for each in given["contexts"]:
+        each["context"]["user"] = "role"
+    limited = copy.copy(bed)
+    limited.kubeconfig = str(model.folder / "role.yaml")
+    Path(limited.kubeconfig).write_text(yaml.safe_dump(given), encoding="utf-8")
+    return limited
 
 
 def registered(model: DeliveredModel, number: int, alias: str) -> None:
