@@ -54,8 +54,11 @@ def spec_of(bed: Bed, region: str, image: str, workload: str) -> Json:
 
 
 def referenced(bed: Bed, workload: str = "") -> Told:
-    """With the rights alone that are rendered. Killed (-9) with users on the canary, and resumed: delivered. A late version while the controller is dead: all
-    users go back. The team applies its manifest in the middle: interrupted, and what it asked for stays."""
+    """With the rights alone that are rendered. Killed (-9) with users on the canary, and resumed: delivered.
+
+    A late version while the controller is dead: all users go back. The team applies its manifest in the middle:
+    interrupted, and what it asked for stays.
+    """
     region = next(iter(bed.around.clusters))
     with bed.apart("referenced") as regions:
         model = DeliveredModel(regions, NAME, [[region]])
