@@ -9,9 +9,8 @@ from rollouts.cluster.carrier import Carrier, Fence, carrier_number
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
-from rollouts.cluster.reference import TEMPLATE
+from rollouts.cluster.reference import template_writers
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.kube.objects import owns_field
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.manifests.objects.access import guard_rights
@@ -80,10 +79,8 @@ class GuardedRollout:
 
 
 def _written(rollout: Json | None) -> datetime | None:
-    entries = ((rollout or {}).get("metadata") or {}).get("managedFields") or []
-    return max(
-        (at for each in entries if owns_field(each, TEMPLATE) and (at := parse_time(each.get("time")))), default=None
-    )
+    entries = template_writers(rollout) if rollout else []
+    return max((at for each in entries if (at := parse_time(each.get("time")))), default=None)
 
 
 def _on_trial(snapshot: RegionSnapshot) -> bool:

@@ -82,6 +82,11 @@ def template_digest(template: Json) -> str:
     return sha256(json.dumps(template, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
+def template_writers(thing: Json) -> list[Json]:
+    """The entries of `metadata.managedFields` that own its pod template."""
+    return [each for each in thing["metadata"].get("managedFields") or [] if owns_field(each, TEMPLATE)]
+
+
 def with_workload(rollout: Json, workload: Json | None) -> Json:
     """The Rollout with its Deployment's pod template, generation and writers of it, as its controller resolves it.
 
@@ -90,9 +95,9 @@ def with_workload(rollout: Json, workload: Json | None) -> Json:
     if workload is None or "workloadRef" not in rollout["spec"]:
         return rollout
     theirs, asked, metadata = workload["spec"], workload["metadata"], rollout["metadata"]
-    resolver = [each for each in metadata.get("managedFields") or [] if owns_field(each, TEMPLATE)]
+    resolver = template_writers(rollout)
     writers = [each for each in metadata.get("managedFields") or [] if each not in resolver]
-    writers += [each for each in asked.get("managedFields") or [] if owns_field(each, TEMPLATE)]
+    writers += template_writers(workload)
     noted = {**(metadata.get("annotations") or {}), WORKLOAD_GENERATION: str(asked.get("generation", 0))}
     return {
         **rollout,

@@ -17,7 +17,7 @@ from rollouts.argo.state import (
     waiting_for_controller,
 )
 from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
-from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, version_in
+from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
 from rollouts.cluster.routes import RouteKind
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
@@ -266,7 +266,7 @@ class RegionSnapshot:
         version, *_ = self.asked
         what = f"version {version}" if version else "another pod template"
         again = " again" if self.stable and version == self.stable.version else ""
-        return _change(rollout, version, f"{_last(_template_entries(rollout))} asks for {what}{again}")
+        return _change(rollout, version, f"{_last(template_writers(rollout))} asks for {what}{again}")
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
@@ -281,7 +281,7 @@ def foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
     Anyone who writes a version takes its label over, alone; one who applies the same shares it (Kubernetes,
     "Server-Side Apply"). `stable` is the version that serves.
     """
-    entries = _template_entries(rollout)
+    entries = template_writers(rollout)
     others = [each for each in entries if each.get("manager") != MANAGER]
     ours = any(owns_field(each, _VERSION_LABEL) for each in entries if each not in others)
     if ours or not others:
@@ -311,12 +311,8 @@ def _foreign_template(rollout: Json, revisions: Iterable[Revision]) -> ForeignCh
         for each in known
     ):
         return None
-    others = [each for each in _template_entries(rollout) if each.get("manager") != MANAGER]
+    others = [each for each in template_writers(rollout) if each.get("manager") != MANAGER]
     return _change(rollout, "", f"{_last(others)} asks for another pod template of version {current.version}")
-
-
-def _template_entries(rollout: Json) -> list[Json]:
-    return [each for each in rollout["metadata"].get("managedFields") or [] if owns_field(each, TEMPLATE)]
 
 
 def _asked(rollout: Json) -> str:

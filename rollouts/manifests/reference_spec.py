@@ -12,7 +12,13 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from rollouts.manifests.fields import ObjectName
-from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetValidationContext, conflicts_of_regions
+from rollouts.manifests.spec import (
+    ClusterFleetSpec,
+    ClusterRegionSpec,
+    FleetValidationContext,
+    conflicts_of_contexts,
+    conflicts_of_regions,
+)
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
 from tidegate.core.model import SpecConflict, SpecModel
@@ -98,12 +104,8 @@ class ReferencedFleetSpec(ClusterFleetSpec):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Two regions in one cluster, an arm without an address of its own."""
-        clusters: dict[str, str] = {}
+        yield from conflicts_of_contexts(self.regions, "this is the same Rollout")
         for name, region in self.regions.items():
-            other = clusters.setdefault(region.context, name)
-            if other != name:
-                found = f"the cluster of {other}, where this is the same Rollout"
-                yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
             if bool(region.stable_url) != bool(region.canary_url) or (
                 region.stable_url and region.stable_url == region.canary_url
             ):

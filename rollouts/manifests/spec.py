@@ -195,12 +195,8 @@ class ArgoFleetSpec(ClusterFleetSpec):
                 yield SpecConflict(("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all")
 
     def _conflicts_of_regions(self) -> Iterator[SpecConflict]:
-        clusters: dict[str, str] = {}
+        yield from conflicts_of_contexts(self.regions, "the same namespace has its Rollout already")
         for name, region in self.regions.items():
-            other = clusters.setdefault(region.context, name)
-            if other != name:
-                found = f"the cluster of {other}, where the same namespace has its Rollout already"
-                yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
             if region.stable_url == region.canary_url:
                 where = ("regions", name, "canary_url")
                 yield SpecConflict(where, "the stable's address", "an address at which the canary alone answers")
@@ -264,6 +260,16 @@ def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Ite
         found = f"{format_duration(fleet.previous.keep)}: gone before the bake ends"
         expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
         yield SpecConflict(("previous", "keep"), found, expected)
+
+
+def conflicts_of_contexts(regions: Mapping[str, ClusterRegionSpec], why: str) -> Iterator[SpecConflict]:
+    """Two regions in one cluster, where `why` there can be but one."""
+    clusters: dict[str, str] = {}
+    for name, region in regions.items():
+        other = clusters.setdefault(region.context, name)
+        if other != name:
+            found = f"the cluster of {other}, where {why}"
+            yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
 
 
 def conflicts_of_regions(there: Collection[str], waves: Sequence[str]) -> Iterator[SpecConflict]:

@@ -12,7 +12,7 @@ import yaml
 from fakes.argo.simulation import Simulation
 from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE, a_release, an_image
-from fakes.clusters.served import NOBODY, mark_images, write_golden_set
+from fakes.clusters.served import delivery_to, mark_images, write_golden_set
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
@@ -54,19 +54,10 @@ def servers(
 def spec_of(name: str, engine: str) -> Json:
     rollout = {"name": THEIRS, "container": "vllm", "route": THEIRS}
     rollout |= {"stable_service": f"{THEIRS}-stable", "canary_service": f"{THEIRS}-canary"}
-    there = {"context": REGION, "entry": "https://llm.example", "prometheus": NOBODY}
-    there |= {"stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
-    return {
-        "apiVersion": "tidegate/v1",
-        "kind": "Delivery",
-        "metadata": {"name": "support-llm"},
-        "model": {"name": name},
-        "engine": {"vllm": {"version": "0.32.0"}},
-        "gates": {"quality": {"scorer": "contains", "min_prompts": 10, "max_drop": 0.1}},
-        "stages": [{"offline": {"dataset": "golden.jsonl"}}],
-        "regions": {"waves": [[REGION]], "bake": "1s"},
-        "fleet": {"kind": "argo", "namespace": NAMESPACE, "rollout": rollout, "regions": {REGION: there}},
-    }
+    spec = delivery_to([[REGION]], name=name, engine=engine)
+    spec["fleet"]["rollout"] = rollout
+    del spec["fleet"]["gateway"]
+    return spec
 
 
 def _applied(cluster: FakeCluster) -> None:
