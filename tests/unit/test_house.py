@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 17726,
     "slo": 4376,
     "tidegate": 11332,
-    "tests": 80642,
+    "tests": 80_638,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

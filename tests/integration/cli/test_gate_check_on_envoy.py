@@ -5,8 +5,7 @@ from __future__ import annotations
 import http.client
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from alike import long
+from e2e.machine import until
 from fakes.services.chat_servers import chat_server
 from fakes.services.prometheus import asked, prometheus
 from fakes.services.sockets import running
@@ -118,7 +118,7 @@ def gateway_in(home: Path) -> Iterator[tuple[int, str]]:
             prometheus(home / "prometheus", scrape) as url,
         ):
             # Seen without requests: Envoy tells no start of its process, and what is counted from here on has an age.
-            until(lambda: bool(asked(url, "count_over_time(up[20s]) >= 2")))
+            until("it scrapes", lambda: asked(url, "count_over_time(up[20s]) >= 2") or None)
             yield listener, url
 
 
@@ -132,15 +132,8 @@ def serve(port: int, url: str, *, requests: int = 100, bad: int, ago: int = 3) -
         ask(port, "m", canary=False)
         ask(port, ("fail", "cut")[number % 2] if number < bad else "m", canary=True)
     all_of_them = f'envoy_cluster_upstream_rq_total{{envoy_cluster_name=~".*/backend/.*"}} offset {ago}s >= {requests}'
-    until(lambda: len(asked(url, all_of_them)) == 2)
+    until("it has them all", lambda: len(asked(url, all_of_them)) == 2)
     return began
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
 
 
 @pytest.mark.slow(reason="what Prometheus has is settled ten seconds later")

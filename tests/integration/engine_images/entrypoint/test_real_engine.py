@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from e2e.machine import until
 from fakes.engines.engine_image import Process1, open_streams, until_refused, write_engine_root
 
 from engine_images.adapters.environment import find_engine_environment
@@ -99,7 +100,4 @@ def test_no_process_of_vllm_outlives_a_process_1_that_is_killed(root: Path, star
 
 
 def until_gone(*pids: int) -> None:
-    deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until("all have ended", lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
