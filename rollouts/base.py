@@ -156,7 +156,9 @@ class BaseFleet(ABC):
             return await self._seen()
 
     async def _seen(self) -> RegionState:
-        reading = await self.read()
+        return self._told(await self.read())
+
+    def _told(self, reading: RegionReading) -> RegionState:
         return state(self.region, arms_of(reading), entry=self.entry, proxy_alive=reading.entry_up)
 
     async def _bring_up(self, arms: _Arms, engine: Engine) -> None:

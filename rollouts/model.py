@@ -20,6 +20,10 @@ REGION = "{region}"
 """Stands in an engine's command for the region that it is started in."""
 
 
+NOT_OURS_TO_START = "unnamed"
+"""The image of an engine that somebody else starts."""
+
+
 class Role(StrEnum):
     """Which part an engine plays in its region."""
 

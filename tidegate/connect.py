@@ -22,7 +22,7 @@ from gates.analyses.queries.asked import QuerySource
 from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
-from pipelines.adapters.by_hash import EventsByHash, EvidenceByHash, QueriesByHash
+from pipelines.adapters.by_series import EventsBySeries, EvidenceBySeries, QueriesBySeries
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
@@ -179,7 +179,7 @@ def _backends(carried: Carried, play: Play, metrics: MetricsServer | None) -> Ab
 async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[Backends]:
     """Clusters that are there already, each with its own Prometheus."""
     # Not above: most of it is Kubernetes' client, which a fleet on this machine never needs.
-    from pipelines.adapters.clusters import hashes_of, open_clusters, open_samples
+    from pipelines.adapters.clusters import open_clusters, open_samples, series_of
 
     at, spec = carried.at, carried.spec
     places = {region: there.prometheus for region, there in fleet.regions.items()}
@@ -194,7 +194,7 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
-        hashes = hashes_of(fleets)
+        named = series_of(fleets)
         proxy: EvidenceSource = PrometheusSource(
             places,
             settles_within=scrape_timeout(spec.scrape_interval),
@@ -206,9 +206,9 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         )
         events: EventSource = PrometheusEvents(places)
         queries: QuerySource = PrometheusQueries(places)
-        if hashes:
-            proxy, events = EvidenceByHash(proxy, hashes), EventsByHash(events, hashes)
-            queries = QueriesByHash(queries, hashes)
+        if named:
+            proxy, events = EvidenceBySeries(proxy, named), EventsBySeries(events, named)
+            queries = QueriesBySeries(queries, named)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),

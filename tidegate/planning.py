@@ -26,6 +26,7 @@ from registry.errors import UnknownAlias
 from registry.files import compare
 from registry.model import Serving
 from rollouts.manifests.spec import ClusterFleetSpec
+from rollouts.model import NOT_OURS_TO_START
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.process import note
 
@@ -138,6 +139,8 @@ def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: Tr
         UntrustedImage: as `resolve_plan`.
     """
     versions = (plan.version, plan.champion) if isinstance(spec.fleet, ClusterFleetSpec) else ()
+    if isinstance(spec.fleet, ClusterFleetSpec) and not spec.fleet.runs_images:
+        return dict.fromkeys((plan.in_production, plan.on_trial), NOT_OURS_TO_START)
     own = spec.engine.image.reference if spec.engine.image else ""
     recorded = {plan.in_production: plan.champion_engine.image} if plan.champion_engine else {}
     named = zip((plan.on_trial, plan.in_production), versions, strict=False)

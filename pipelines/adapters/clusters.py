@@ -9,20 +9,23 @@ from datetime import timedelta
 from functools import partial
 
 from gates.model import ArmKey
-from pipelines.adapters.by_hash import KnownAs
-from pipelines.plan.referenced import needs_of, reference_place
+from pipelines.adapters.by_series import KnownAs
+from pipelines.plan.referenced import needs_of, reference_place, route_place
 from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
 from rollouts.adapters.kube.client import RETRY_SECONDS, connect
+from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.referenced import ReferencedFleet
+from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit
 from rollouts.kube.ports import Cluster
 from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine, ForeignObject
 from tidegate.core.access import PrometheusEndpoint
@@ -46,19 +49,29 @@ def cluster_fleet(
     carrier: Carrier | None = None,
     public_keys: str = "",
     engines: Sequence[Engine] = (),
-) -> ArgoFleet:
+) -> CarriedRegion:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
     With `counted`, arrivals are proven by what Prometheus counts. One of `public_keys` (PEM) has to have signed the
-    manifest of every engine that starts there. `engines` are those that a plan knows.
+    manifest of every engine that starts there. `engines` are those that a plan knows: what serves, what is delivered.
     """
     patience = spec.patience.api if patience is None else patience
     prometheus = fleet.regions[region].prometheus
+    label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
+
+    def served(series_of: Callable[[str], str]) -> RequestCounter:
+        return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
+
+    if isinstance(fleet, RouteFleetSpec):
+        return RouteFleet(
+            route_place(spec, fleet, region, patience),
+            cluster=cluster,
+            clock=clock,
+            served=served if counted else None,
+            carrier=carrier,
+            champion=engines[0] if engines else None,
+        )
     if isinstance(fleet, ReferencedFleetSpec):
-
-        def served(hash_of: Callable[[str], str]) -> RequestCounter:
-            return _served_counter(prometheus, lambda version: {POD_HASH: hash_of(version) or NO_HASH})
-
         return ReferencedFleet(
             reference_place(spec, fleet, region, patience),
             cluster=cluster,
@@ -92,7 +105,7 @@ async def open_clusters(
     public_keys: str = "",
     glance: bool = False,
     engines: Sequence[Engine] = (),
-) -> AsyncIterator[Mapping[str, ArgoFleet]]:
+) -> AsyncIterator[Mapping[str, CarriedRegion]]:
     """The fleet of each region. Nobody is asked anything yet.
 
     Args:
@@ -111,7 +124,7 @@ async def open_clusters(
     clock = SystemClock()
     retries = GLANCE_SECONDS if glance else RETRY_SECONDS
     async with AsyncExitStack() as stack:
-        fleets: dict[str, ArgoFleet] = {}
+        fleets: dict[str, CarriedRegion] = {}
         for region in spec.regions.names:
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
@@ -132,15 +145,13 @@ async def open_clusters(
             yield fleets
 
 
-def hashes_of(fleets: Mapping[str, ArgoFleet]) -> KnownAs | None:
-    """Under which pod template hash series of an arm are found; None where their labels name versions."""
+def series_of(fleets: Mapping[str, CarriedRegion]) -> KnownAs | None:
+    """By which value of their label series of an arm are found; None where it names versions."""
 
     def named(arm: ArmKey) -> ArmKey:
-        fleet = fleets[arm.region]
-        assert isinstance(fleet, ReferencedFleet), "a fleet is of one kind"
-        return arm.model_copy(update={"version": fleet.hash_of(arm.version) or NO_HASH})
+        return arm.model_copy(update={"version": fleets[arm.region].series_of(arm.version) or NO_SERIES})
 
-    return named if any(isinstance(each, ReferencedFleet) for each in fleets.values()) else None
+    return named if any(each.series_of("") is not None for each in fleets.values()) else None
 
 
 @asynccontextmanager
@@ -165,7 +176,7 @@ async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _renewed_leases(fleets: Mapping[str, ArgoFleet], carrier: Carrier | None) -> AsyncIterator[None]:
+async def _renewed_leases(fleets: Mapping[str, CarriedRegion], carrier: Carrier | None) -> AsyncIterator[None]:
     if carrier is None:
         yield
         return
@@ -186,8 +197,8 @@ def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str,
     return ServedByPrometheus(at, labels)
 
 
-NO_HASH = "unknown"
-"""In place of a hash that nobody knows: nothing has it, where an empty one would be everything without the label."""
+NO_SERIES = "unknown"
+"""In place of a value that nobody knows: nothing has it, where an empty one would be everything without the label."""
 
 
 async def _is_scraped(at: PrometheusEndpoint, pod_hash: str) -> bool:
@@ -242,7 +253,7 @@ async def _foreign_objects_by_region(
     return {region: others for region, others in zip(fleets, looked, strict=True) if others}
 
 
-async def _foreign_objects_of(fleet: ArgoFleet) -> Sequence[ForeignObject]:
+async def _foreign_objects_of(fleet: CarriedRegion) -> Sequence[ForeignObject]:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             return await foreign_objects_in(fleet)

@@ -13,7 +13,7 @@ from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion
-from rollouts.model import Engine, ImageLaunch
+from rollouts.model import NOT_OURS_TO_START, Engine, ImageLaunch
 from tidegate.core.threads import call_in_thread
 
 Progress = Callable[[str], None]
@@ -58,9 +58,11 @@ class ImageEngines:
         settings = recorded_settings(version, record, self.allowed) if record else self.settings
         image = self._image(version, tags, record)
         prebuilt = settings.image if settings else None
-        proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted else ""
-        since = "" if prebuilt else _since(image, tags)
-        progress(f"{version.uri} is served from {image}{since}{f', {proven}' if proven else ''}")
+        theirs = image == NOT_OURS_TO_START
+        proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted and not theirs else ""
+        since = "" if prebuilt or theirs else _since(image, tags)
+        served = "by engines that others start" if theirs else f"from {image}"
+        progress(f"{version.uri} is served {served}{since}{f', {proven}' if proven else ''}")
         await call_in_thread(self.registry.download, version, self._workdir(version))
         return Engine(
             version=record.name if record else version.version,

@@ -188,9 +188,9 @@ async def engine_before(
         UntrustedImage: the region has never run it, and the trust file does not allow what MLflow names.
         TidegateError: neither the region's history nor MLflow knows it.
     """
-    from rollouts.cluster.fleet import ArgoFleet
+    from rollouts.cluster.carried import CarriedRegion
 
-    if isinstance(fleet, ArgoFleet):
+    if isinstance(fleet, CarriedRegion):
         return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
     from pipelines.adapters.engines import local_engines
 

@@ -26,6 +26,7 @@ from registry.files import digest_files
 from registry.mlflow_client import limit_calls
 from registry.model import Event
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
@@ -95,8 +96,8 @@ def on_clusters(spec: Delivery) -> ArgoFleetSpec:
     Raises:
         UsageError: its fleet is another one.
     """
-    if isinstance(spec.fleet, ReferencedFleetSpec):
-        raise UsageError("the Rollout of this delivery is named by reference: its objects are not tidegate's")
+    if isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
+        raise UsageError("the objects of this delivery are named by reference: they are not tidegate's")
     if not isinstance(spec.fleet, ArgoFleetSpec):
         raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")
     return spec.fleet

@@ -1,4 +1,4 @@
-"""A Rollout of others in a region: where it is, what it needs, and the engines that a plan knows of it. Pure."""
+"""Objects of others in a region: where they are, what is needed, and the engines that a plan knows of them. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from datetime import timedelta
 from pipelines.model import Plan
 from pipelines.spec.delivery import Delivery
 from rollouts.cluster.model import RegionConfig
+from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.referenced import TrialNeeds
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.model import Engine
 
 
@@ -24,6 +26,20 @@ def reference_place(spec: Delivery, fleet: ReferencedFleetSpec, region: str, pat
         entry=there.entry,
         stable_url=there.stable_url or "",
         canary_url=there.canary_url or "",
+        start_seconds=fleet.start_within.total_seconds(),
+        retry_seconds=patience.total_seconds(),
+    )
+
+
+def route_place(spec: Delivery, fleet: RouteFleetSpec, region: str, patience: timedelta) -> RoutePlace:
+    """The same of two backends of a route."""
+    there = fleet.regions[region]
+    return RoutePlace(
+        region=region,
+        name=spec.metadata.name,
+        reference=fleet.reference,
+        urls=there.urls,
+        entry=there.entry,
         start_seconds=fleet.start_within.total_seconds(),
         retry_seconds=patience.total_seconds(),
     )

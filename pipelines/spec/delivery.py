@@ -47,7 +47,8 @@ from pipelines.spec.model_reference import ModelReference
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec, Traffic
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.nodes_spec import more_than_a_node_has
-from rollouts.manifests.reference_spec import BY_HASH, ReferencedFleetSpec, conflicts_with_reference
+from rollouts.manifests.reference_spec import ReferencedFleetSpec, conflicts_with_reference
+from rollouts.manifests.route_spec import RouteFleetSpec, RouteNeeds, conflicts_with_route
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.spec import conflicts_with as fleet_conflicts
@@ -253,7 +254,7 @@ class Delivery(SpecModel):
     def _around_samples(self) -> Iterator[SpecConflict]:
         """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
         clusters = isinstance(self.fleet, ClusterFleetSpec)
-        if self.samples and isinstance(self.fleet, ReferencedFleetSpec):
+        if self.samples and isinstance(self.fleet, ReferencedFleetSpec | RouteFleetSpec):
             expected = "no `samples`: engines of others keep none"
             yield SpecConflict(("samples",), "samples of users' requests with `fleet.rollout`", expected)
         if self.samples and self.engine.image is not None:
@@ -291,10 +292,13 @@ class Delivery(SpecModel):
     def _around_clusters(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
         """What does not fit the fleet, whoever applies its objects."""
         found: Iterable[SpecConflict] = ()
+        asking = tuple(name for name in ("offline", "load", "shadow") if self._stage(name))
+        same = self.engine.image is not None
         if isinstance(fleet, ReferencedFleetSpec):
-            asking = tuple(name for name in ("offline", "load", "shadow") if self._stage(name))
-            same = self.engine.image is not None
             found = conflicts_with_reference(fleet, self._around_fleet(), same_image=same, asks_engines=asking)
+        elif isinstance(fleet, RouteFleetSpec):
+            needs = RouteNeeds(same_image=same, asks_engines=asking, copies=self.shadow is not None)
+            found = conflicts_with_route(fleet, self._around_fleet(), needs)
         elif isinstance(fleet, ArgoFleetSpec):
             yield from self._around_image()
             yield from self._around_nodes(fleet)
@@ -431,8 +435,10 @@ class Delivery(SpecModel):
 
     @property
     def sources(self) -> Sequence[MetricSource]:
-        """Which series are read: as the spec says, or of engines of others by their pod template hash."""
-        return self.metrics.sources or (BY_HASH if isinstance(self.fleet, ReferencedFleetSpec) else ())
+        """Which series are read: as the spec says, or of engines of others by what tells them apart."""
+        if self.metrics.sources or not isinstance(self.fleet, ReferencedFleetSpec | RouteFleetSpec):
+            return self.metrics.sources
+        return self.fleet.sources
 
     @property
     def scrape_interval(self) -> timedelta:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import NAME
@@ -40,6 +41,7 @@ def _kind_of(fleet: object) -> str:
 Fleet = Annotated[
     Annotated[LocalFleet, Tag("local")]
     | Annotated[ArgoFleetSpec, Tag("argo")]
-    | Annotated[ReferencedFleetSpec, Tag("reference")],
+    | Annotated[ReferencedFleetSpec, Tag("reference")]
+    | Annotated[RouteFleetSpec, Tag("route")],
     Discriminator(_kind_of),
 ]

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from rollouts.argo.model import parse_time
-from rollouts.cluster.model import RegionConfig, guard_note
+from rollouts.cluster.model import Place, guard_note
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
 from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster, find
@@ -189,7 +189,7 @@ class Fence:
 
     def __init__(
         self,
-        config: RegionConfig,
+        config: Place,
         cluster: Cluster,
         marked: Sequence[tuple[Resource, str]],
         clock: Clock,

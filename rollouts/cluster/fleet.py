@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from rollouts.argo.model import path_to_weight
 from rollouts.argo.waking import Waker
 from rollouts.cluster.capacity import require_headroom
+from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, Fence
 from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed, refuse_other_engine
 from rollouts.cluster.model import RegionConfig, Render, Revision
@@ -30,15 +31,15 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
 from rollouts.kube.ports import Cluster
-from rollouts.kube.retry import RetryPolicy, deadline, urgent
-from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState, require_percent
+from rollouts.kube.retry import deadline, urgent
+from rollouts.model import Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 
 log = logging.getLogger(__name__)
 
 
-class ArgoFleet:
+class ArgoFleet(CarriedRegion):
     """A `Fleet` of pods behind one Rollout."""
 
     def __init__(
@@ -61,48 +62,23 @@ class ArgoFleet:
         self._cluster = cluster
         self._render = render
         self._clock = clock
-        self._fence = Fence(config, cluster, moving_users(config), clock, carrier)
+        super().__init__(config, Fence(config, cluster, moving_users(config), clock, carrier), clock)
         self._waker = Waker(cluster, clock, allows=self._fence.allows)
         self._observer = RegionObserver(config, cluster, clock, self._fence, waker=self._waker, engines=engines)
         self._operations = RegionOperations(
             config, cluster, self._observer, clock=clock, fence=self._fence, waker=self._waker
         )
         self._verifier = TrafficVerifier(config.region, served, clock)
-        self._retries = RetryPolicy(clock, seconds=config.retry_seconds, within=config.operation_seconds)
 
     async def observe(self) -> RegionState:
         return region_state(self._config, await self._retries.run(self._observed))
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Objects of others where this delivery's would be, all kinds of them."""
         # Which engine it is changes no name.
         manifests = self._render(Engine(version="0", digest="", model=self._config.name, image="none"))
         return await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
 
-    async def carried(self) -> CarrierHeartbeat | None:
-        """Who holds the region's Lease; None when nobody does."""
-        return await self._retries.run(self._fence.holder)
-
-    async def way_back(self) -> str:
-        """The version that served before the delivery that is open here; empty where none is."""
-        return await self._retries.run(self._fence.way_back)
-
-    async def settle(self) -> None:
-        """The delivery is over, and what serves stays: from now on there is no way back by itself.
-
-        Raises:
-            NotTheCarrier: somebody else has the region by now.
-            FleetError: the API server does not answer, or does not let us.
-        """
-        await self._retries.run(self._settle)
-
     async def restart(self, version: str) -> RegionState:
-        """All users to a version of before that is no longer warm, as the region itself keeps it.
-
-        Raises:
-            NotPossible: the region keeps nothing of it.
-            EngineDidNotStart: it did not come up; users are where they were.
-        """
         return self._state(await self._retries.run(lambda: self._restart(version)))
 
     async def deploy(self, engine: Engine) -> RegionState:
@@ -139,18 +115,6 @@ class ArgoFleet:
             # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
             stable = snapshot.stable.version
             return self._state(await self._retries.run(lambda: self._rollback(stable)))
-
-    async def renew(self) -> None:
-        """Say in the region that its delivery is carried; nothing where it has not begun.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
-        await self._fence.renew()
-
-    async def leave(self) -> None:
-        """End this process' part: the Lease is released. Never raises."""
-        await self._fence.leave()
 
     async def _observed(self) -> RegionSnapshot:
         await self._fence.succeed()
@@ -203,19 +167,13 @@ class ArgoFleet:
             raise NotPossible(f"{name} is paused by hand", hint=how_to_continue(name))
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
-        await self._note_way_back(snapshot, engine.version)
+        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
             await self._operations.set_mirror(snapshot, 0)
         await self._operations.deploy(manifests, engine.version, snapshot, transaction)
         log.info("%s: version %s was asked for", self.region, engine.version)
-
-    async def _note_way_back(self, snapshot: RegionSnapshot, version: str) -> None:
-        """What serves now, unless `version` is what a delivery that was left half done goes back to."""
-        served = snapshot.stable.version if snapshot.stable else ""
-        if served != version and await self._fence.way_back() != version:
-            await self._fence.note_way_back(served)
 
     async def _settle(self) -> None:
         await self._entered()
@@ -383,7 +341,6 @@ class ArgoFleet:
         return snapshot
 
     async def engine_of(self, version: str) -> Engine | None:
-        """The engine of a version that served here before, as the region's own history has it; None when it has not."""
         return engine_of(await self._retries.run(self._observer.observe), version)
 
     def _state(self, snapshot: RegionSnapshot) -> RegionState:

@@ -30,8 +30,8 @@ from rollouts.cluster.carrier import (
     released_lease,
     taken_lease,
 )
-from rollouts.cluster.guarded import GuardedRollout, GuardedTrial
-from rollouts.cluster.model import RegionConfig
+from rollouts.cluster.guarded import GuardedRegion, GuardedTrial
+from rollouts.cluster.model import Place
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import EVENTS, LEASES
@@ -148,7 +148,7 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: RegionConfig, region: GuardedRollout, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: Place, region: GuardedRegion, cluster: Cluster, clock: Clock) -> None:
         self._config = config
         self._region = region
         self._cluster = cluster

@@ -1,19 +1,23 @@
-"""A region of a Rollout as its guard sees it."""
+"""A region as its guard sees it: of a Rollout, or of two backends of a route."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Protocol
 
 from rollouts.argo.model import parse_time
+from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, Fence, carrier_number
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.model import RegionConfig, guard_note_patch
+from rollouts.cluster.model import RegionConfig, guard_note, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
+from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.reference import template_writers
+from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.kube.ports import Cluster
-from rollouts.kube.resources import ROLLOUTS
-from rollouts.manifests.objects.access import guard_rights
+from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS
+from rollouts.manifests.objects.access import Right, guard_rights, route_rights
 from rollouts.model import GuardRollback
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
@@ -38,6 +42,57 @@ class GuardedTrial(Value):
     """What a guard has noted there."""
     subject: Json
     """The object that an Event is about."""
+
+
+class GuardedRegion(Protocol):
+    """A region of one kind."""
+
+    rights: tuple[Right, ...]
+    """All that looking and a way back need."""
+
+    async def look(self) -> GuardedTrial:
+        """What is there."""
+        ...
+
+    async def note(self, taken: GuardRollback) -> None:
+        """Say in the region what is about to be taken back."""
+        ...
+
+    def fleet(self, carrier: Carrier) -> CarriedRegion:
+        """What takes users back."""
+        ...
+
+
+class GuardedRoute:
+    """Two backends of a route."""
+
+    def __init__(self, place: RoutePlace, cluster: Cluster, clock: Clock) -> None:
+        self.rights = route_rights(place.name, place.reference)
+        self._place, self._cluster, self._clock = place, cluster, clock
+        self._reader = RouteFleet(place, cluster=cluster, clock=clock)
+
+    async def look(self) -> GuardedTrial:
+        snapshot, workloads = await self._reader.snapshot(), await self._reader.workloads()
+        split, state = snapshot.split, guard_note(snapshot.route)
+        version, digest = snapshot.version(snapshot.other)
+        untouched = snapshot.route is not None and not self._place.foreign(snapshot.route)
+        return GuardedTrial(
+            asked=(version, digest, 1),
+            step=snapshot.weight,
+            written=None,
+            stable=split.stable,
+            trial=version,
+            going_on=split.canary is not None and untouched and snapshot.foreign_change is None,
+            carrier=max(map(carrier_number, (snapshot.route, *workloads))),
+            unattended=state,
+            subject={**(snapshot.route or {}), "apiVersion": HTTP_ROUTES.api_version, "kind": HTTP_ROUTES.kind},
+        )
+
+    async def note(self, taken: GuardRollback) -> None:
+        await self._cluster.patch(HTTP_ROUTES, self._place.reference.route, guard_note_patch(taken))
+
+    def fleet(self, carrier: Carrier) -> RouteFleet:
+        return RouteFleet(self._place, cluster=self._cluster, clock=self._clock, carrier=carrier)
 
 
 class GuardedRollout:

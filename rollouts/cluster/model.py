@@ -29,28 +29,49 @@ Render = Callable[[Engine], Sequence[Json]]
 """Everything that the region needs to serve an engine, in the order in which it is applied; the Rollout is last."""
 
 
-class RegionConfig(Value):
-    """One delivery in one region."""
+class Place(Value):
+    """One delivery in one region, whatever moves its users."""
 
     region: str
     name: str
     """The delivery's: its Rollout has it, and its other objects have names made of it, unless others are named."""
+    entry: str
+    """The address that users of the region talk to."""
+    start_seconds: float = 1800.0
+    """How long a version may take from being asked for until all its engines are ready."""
+    retry_seconds: float = 600.0
+    """How long the region may be silent before an operation is given up; it goes on serving meanwhile."""
+
+    @property
+    def operation_seconds(self) -> float:
+        """The deadline of every operation, `shift` and the others: engines that start, and a region that is silent."""
+        return self.start_seconds + self.retry_seconds
+
+    @property
+    def by_reference(self) -> bool:
+        """Whether the objects that move users are somebody else's, and named by the spec."""
+        return False
+
+    def foreign(self, live: Json) -> ForeignObject | None:
+        """The object as somebody else's; None when it is this delivery's to write, as what it names by reference is."""
+        if self.by_reference and DELIVERY not in (live["metadata"].get("labels") or {}):
+            return None
+        return foreign_object(live, self.name)
+
+
+class RegionConfig(Place):
+    """One delivery in one region of a Rollout."""
+
     route_name: str = ""
     """Of the object that splits users; the delivery's name when empty."""
     traffic: TrafficRouter = TrafficRouter.GATEWAY_API
     """Whose object that is."""
     theirs: RolloutReference | None = None
     """The Rollout of others that is moved; None for the delivery's own."""
-    entry: str
-    """The address that users of the region talk to."""
     stable_url: str
     """Where the stable answers, past all weights."""
     canary_url: str
     """Where the canary answers, past all weights."""
-    start_seconds: float = 1800.0
-    """How long a version may take from being asked for until all its engines are ready."""
-    retry_seconds: float = 600.0
-    """How long the region may be silent before an operation is given up; it goes on serving meanwhile."""
     warm_versions: int | None = None
     """Versions that were stable and are kept warm; None keeps none."""
     keep_seconds: float = 7200.0
@@ -82,16 +103,9 @@ class RegionConfig(Value):
             return route_kind(self.traffic, self.theirs.stable_service, self.theirs.canary_service)
         return route_kind(self.traffic, stable_service(self.name), canary_service(self.name))
 
-    def foreign(self, live: Json) -> ForeignObject | None:
-        """The object as somebody else's; None when it is this delivery's to write, as what it names by reference is."""
-        if self.theirs and DELIVERY not in (live["metadata"].get("labels") or {}):
-            return None
-        return foreign_object(live, self.name)
-
     @property
-    def operation_seconds(self) -> float:
-        """The deadline of every operation, `shift` and the others: engines that start, and a region that is silent."""
-        return self.start_seconds + self.retry_seconds
+    def by_reference(self) -> bool:
+        return self.theirs is not None
 
 
 SCALE_DOWN_DEADLINE = "scale-down-deadline"

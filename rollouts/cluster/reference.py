@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rollouts.argo.model import WORKLOAD_GENERATION
 from rollouts.errors import NotPossible
 from rollouts.kube.objects import owns_field
-from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.manifests.reference_spec import RolloutReference, filled
 from rollouts.model import Engine
 from tidegate.core.model import Json, Value
 
@@ -59,15 +59,7 @@ def told(fields: Mapping[str, str]) -> str:
 
 def wanted_fields(theirs: RolloutReference, engine: Engine) -> Mapping[str, str]:
     """What the fields say of a template that serves that engine, each by what it is called."""
-    # Of a change of the engine alone the name has more than the version's number.
-    said = {"{image}": engine.image, "{version}": engine.version.partition("-")[0], "{digest}": engine.digest}
-
-    def filled(text: str) -> str:
-        for place, value in said.items():
-            text = text.replace(place, value)
-        return text
-
-    return {name: filled(text) for name, text in theirs.set.fields.items()}
+    return {name: filled(text, engine) for name, text in theirs.set.fields.items()}
 
 
 def version_in(template: Json, theirs: RolloutReference, notes: RegionNotes) -> tuple[str, str, int]:

@@ -65,12 +65,12 @@ class ReferencedFleet(ArgoFleet):
             cluster=cluster,
             render=lambda _: (),
             clock=clock,
-            served=served(self.hash_of) if served else None,
+            served=served(self.series_of) if served else None,
             carrier=carrier,
             engines=engines,
         )
 
-    def hash_of(self, version: str) -> str:
+    def series_of(self, version: str) -> str:
         """The pod template hash of a version, as the region was seen last; empty where it has none."""
         return self._hashes.get(version, "")
 
@@ -124,7 +124,7 @@ class ReferencedFleet(ArgoFleet):
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
         wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
         await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
-        await self._note_way_back(snapshot, engine.version)
+        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._operations.note(snapshot.notes.knowing(theirs, engine))
         await self._operations.ask(await self._observer.observe(), template)

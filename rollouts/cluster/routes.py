@@ -69,50 +69,50 @@ class _Services:
 
 
 class HttpRoutes(_Services):
-    """A `RouteKind`."""
+    """A `RouteKind`: in every rule that sends users to the stable, as Argo Rollouts' plugin has it."""
 
     resource = HTTP_ROUTES
 
     def weight(self, route: Json) -> int:
-        # A weight that is missing is 1 (Gateway API, HTTPBackendRef).
-        backends = self._users(route).get("backendRefs") or []
-        return self.share({ref["name"]: int(ref.get("weight", 1)) for ref in backends})
+        # Of several rules the one with most of them: whoever goes back must not miss one.
+        return max(map(self._weight, self._users(route)), default=0)
 
     def mirror(self, route: Json) -> int:
-        for found in self._users(route).get("filters") or []:
-            if self._is_ours(found):
-                # Without a percent or a fraction every request is copied.
-                return int(found["requestMirror"].get("percent", 100))
-        return 0
+        found = [each for rule in self._users(route) for each in rule.get("filters") or [] if self._is_ours(each)]
+        # Without a percent or a fraction every request is copied.
+        return max((int(each["requestMirror"].get("percent", 100)) for each in found), default=0)
 
     def mirrored(self, route: Json, percent: int) -> Json:
         changed = deepcopy(route)
-        rule = self._users(changed)
-        filters = [found for found in rule.pop("filters", None) or [] if not self._is_ours(found)]
-        if percent:
-            refs = rule.get("backendRefs") or []
-            port = next((int(ref["port"]) for ref in refs if ref.get("name") == self.canary), SERVICE_PORT)
-            backend = {"name": self.canary, "port": port}
-            # `percent` is younger than the filter (Gateway API 1.3): said only where it is needed.
-            some: Json = {} if percent == 100 else {"percent": percent}
-            filters.append({"type": MIRROR, "requestMirror": {"backendRef": backend, **some}})
-        if filters:
-            rule["filters"] = filters
+        for rule in self._users(changed):
+            filters = [found for found in rule.pop("filters", None) or [] if not self._is_ours(found)]
+            if percent:
+                refs = rule.get("backendRefs") or []
+                port = next((int(ref["port"]) for ref in refs if ref.get("name") == self.canary), SERVICE_PORT)
+                backend = {"name": self.canary, "port": port}
+                # `percent` is younger than the filter (Gateway API 1.3): said only where it is needed.
+                some: Json = {} if percent == 100 else {"percent": percent}
+                filters.append({"type": MIRROR, "requestMirror": {"backendRef": backend, **some}})
+            if filters:
+                rule["filters"] = filters
         return changed
 
     def weighted(self, route: Json, percent: int) -> Json:
         changed, weights = deepcopy(route), self.split(percent)
-        for ref in self._users(changed).get("backendRefs") or []:
-            ref["weight"] = weights.get(ref["name"], 0)
+        for rule in self._users(changed):
+            for ref in rule["backendRefs"]:
+                ref["weight"] = weights.get(ref["name"], 0)
         return changed
 
-    def _users(self, route: Json) -> Json:
-        """The rule that sends users to the stable; empty when there is none, others are not ours."""
+    def _weight(self, rule: Json) -> int:
+        # A weight that is missing is 1 (Gateway API, HTTPBackendRef).
+        return self.share({ref["name"]: int(ref.get("weight", 1)) for ref in rule["backendRefs"]})
+
+    def _users(self, route: Json) -> list[Json]:
+        """The rules that send users to stable and canary; others are not ours."""
         rules: list[Json] = (route.get("spec") or {}).get("rules") or []
-        for rule in rules:
-            if self.stable in [ref.get("name") for ref in rule.get("backendRefs") or []]:
-                return rule
-        return {}
+        named = {self.stable, self.canary}
+        return [each for each in rules if named <= {ref.get("name") for ref in each.get("backendRefs") or []}]
 
     def _is_ours(self, found: Json) -> bool:
         backend = (found.get("requestMirror") or {}).get("backendRef") or {}

@@ -43,6 +43,8 @@ NAMESPACES = _core("namespaces", "Namespace", namespaced=False)
 REPLICA_SETS = _in("apps", "v1", "replicasets", "ReplicaSet")
 DEPLOYMENTS = _in("apps", "v1", "deployments", "Deployment")
 JOBS = _in("batch", "v1", "jobs", "Job")
+LEADER_WORKER_SETS = _in("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+LLM_INFERENCE_SERVICES = _in("serving.kserve.io", "v1alpha1", "llminferenceservices", "LLMInferenceService")
 LEASES = _in("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -72,6 +74,7 @@ ACCESS_REVIEWS = _in(
 
 GATEWAYS = _in("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
 HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
+INFERENCE_POOLS = _in("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 REFERENCE_GRANTS = _in("gateway.networking.k8s.io", "v1beta1", "referencegrants", "ReferenceGrant")
 VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")
 DESTINATION_RULES = _in("networking.istio.io", "v1", "destinationrules", "DestinationRule")
@@ -85,6 +88,9 @@ SIGSTORE_POLICIES = _in(
     "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False
 )
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
+
+WORKLOADS = {each.kind: each for each in (DEPLOYMENTS, LEADER_WORKER_SETS, LLM_INFERENCE_SERVICES)}
+"""What runs engines of others behind a backend of a route, by its kind."""
 
 RESOURCES: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
 """Every resource of this module."""

@@ -37,6 +37,9 @@ write of the delivery until it has delivered everywhere, so that nobody else nee
 NOTES = "tidegate.dev/notes"
 """Annotation of the Lease: what is remembered of a Rollout of others, to which nothing is added, as JSON."""
 
+ROUTE_NOTES = "tidegate.dev/peers"
+"""Annotation of an HTTPRoute with two backends: which version each serves, and what was asked last, as JSON."""
+
 UNATTENDED = "tidegate.dev/unattended"
 """Annotation of the Rollout, or of the stable's Service: which trial the region's guard took back last, when, and who
 had carried it, as JSON."""

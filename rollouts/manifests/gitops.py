@@ -8,11 +8,13 @@ sync with `Replace=true` would take away the label by which an object is a deliv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, resource_of
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, WORKLOADS, resource_of
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
@@ -56,16 +58,8 @@ def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
     return tuple(found.values())
 
 
-def delivered_by_reference(fleet: ReferencedFleetSpec) -> tuple[DeliveredObject, ...]:
-    """What a delivery writes of a Rollout of others and its route: fields in lists, which are left as wholes."""
-    route = VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
-    split = "/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules"
-    theirs = fleet.rollout
-    asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
-    written = (
-        (*asked_by, "/spec/template/spec/containers"),
-        (route, theirs.route, split),
-    )
+def delivered_by_reference(fleet: ReferencedFleetSpec | RouteFleetSpec) -> tuple[DeliveredObject, ...]:
+    """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
     return tuple(
         DeliveredObject(
             api_version=resource.api_version,
@@ -73,10 +67,23 @@ def delivered_by_reference(fleet: ReferencedFleetSpec) -> tuple[DeliveredObject,
             kind=resource.kind,
             name=name,
             namespace=fleet.namespace,
-            fields=(field,),
+            fields=fields,
         )
-        for resource, name, field in written
+        for resource, name, fields in _written(fleet)
     )
+
+
+def _written(fleet: ReferencedFleetSpec | RouteFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
+    if isinstance(fleet, RouteFleetSpec):
+        yield HTTP_ROUTES, fleet.route, ("/spec/rules",)
+        for each in fleet.peers.values():
+            if workload := each.workload:
+                yield WORKLOADS[workload.kind], workload.name, (*workload.set, workload.replicas)
+        return
+    theirs, istio = fleet.rollout, fleet.traffic is TrafficRouter.ISTIO
+    asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
+    yield *asked_by, ("/spec/template/spec/containers",)
+    yield (VIRTUAL_SERVICES, theirs.route, ("/spec/http",)) if istio else (HTTP_ROUTES, theirs.route, ("/spec/rules",))
 
 
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -19,6 +19,7 @@ from rollouts.manifests.spec import (
     conflicts_of_contexts,
     conflicts_of_regions,
 )
+from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
 from tidegate.core.model import SpecConflict, SpecModel
@@ -28,7 +29,7 @@ PLACES = ("{image}", "{version}", "{digest}")
 """What a field may be made of: the engine's image, the number of the model version, the digest of its files."""
 
 
-def _filled(text: str) -> str:
+def _with_place(text: str) -> str:
     rest = text
     for place in PLACES:
         rest = rest.replace(place, "")
@@ -37,7 +38,16 @@ def _filled(text: str) -> str:
     return text
 
 
-FieldText = Annotated[str, AfterValidator(_filled), Field(max_length=500)]
+FieldText = Annotated[str, AfterValidator(_with_place), Field(max_length=500)]
+
+
+def filled(text: str, engine: Engine) -> str:
+    """A field's text for that engine."""
+    # Of a change of the engine alone the name has more than the version's number.
+    said = (engine.image, engine.version.partition("-")[0], engine.digest)
+    for place, value in zip(PLACES, said, strict=True):
+        text = text.replace(place, value)
+    return text
 
 
 class SetSpec(SpecModel):
@@ -93,6 +103,7 @@ class ReferencedRegion(ClusterRegionSpec):
 class ReferencedFleetSpec(ClusterFleetSpec):
     """Rollouts of others on Kubernetes."""
 
+    kind: Literal["argo"]
     rollout: RolloutReference
     regions: Mapping[ObjectName, ReferencedRegion] = Field(min_length=1)
     start_within: Duration = timedelta(minutes=30)
@@ -101,6 +112,11 @@ class ReferencedFleetSpec(ClusterFleetSpec):
     @property
     def engine_starts_within(self) -> timedelta:
         return self.start_within
+
+    @property
+    def sources(self) -> tuple[MetricSource, ...]:
+        """Which series are read unless the spec says others: no label of others says which version a pod serves."""
+        return BY_HASH
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Two regions in one cluster, an arm without an address of its own."""

@@ -83,7 +83,7 @@ class ClusterRegionSpec(SpecModel):
 class ClusterFleetSpec(SpecModel):
     """A fleet on Kubernetes, whoever applies its objects."""
 
-    kind: Literal["argo"]
+    kind: Literal["argo", "route"]
     namespace: ObjectName
     """The same in every region's cluster; it is there already."""
     regions: Mapping[ObjectName, ClusterRegionSpec] = Field(min_length=1)
@@ -98,6 +98,11 @@ class ClusterFleetSpec(SpecModel):
     def engine_starts_within(self) -> timedelta:
         """How long an engine may take from its container's begin to its first answer."""
         raise NotImplementedError
+
+    @property
+    def runs_images(self) -> bool:
+        """Whether a version is started by its image; else somebody else starts it."""
+        return True
 
 
 class RegionSpec(ClusterRegionSpec):
@@ -142,6 +147,7 @@ class CanarySpec(SpecModel):
 class ArgoFleetSpec(ClusterFleetSpec):
     """A fleet on Kubernetes whose objects tidegate renders."""
 
+    kind: Literal["argo"]
     regions: Mapping[ObjectName, RegionSpec] = Field(min_length=1)
     gateway: GatewaySpec
     replicas: int = Field(default=2, ge=1)

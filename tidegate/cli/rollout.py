@@ -20,6 +20,7 @@ from tidegate.cli.options import SPEC, Duration, Namespace, RegionOfSpec, Spec, 
 from tidegate.cli.output import Output, print_data, print_objects, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
+from tidegate.core.text import json_of
 
 if TYPE_CHECKING:
     from rollouts.kube.ports import Cluster
@@ -101,14 +102,15 @@ def render(
 
 
 def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
-    """What a Rollout of others gets beside it: rights, and the guard; none where objects are tidegate's own."""
+    """What objects of others get beside them: rights, and the guard; none where objects are tidegate's own."""
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
     from rollouts.manifests.beside import beside
     from rollouts.manifests.reference_spec import ReferencedFleetSpec
+    from rollouts.manifests.route_spec import RouteFleetSpec
 
     spec = read_spec(path)
-    if not isinstance(spec.fleet, ReferencedFleetSpec):
+    if not isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
         return ()
     return beside(spec.metadata.name, spec.fleet, region_of(spec.fleet, region), guard_image(spec))
 
@@ -131,12 +133,13 @@ def _print_ignored(spec_path: Path, form: RenderAs) -> int:
         flux_settings,
     )
     from rollouts.manifests.reference_spec import ReferencedFleetSpec
+    from rollouts.manifests.route_spec import RouteFleetSpec
     from rollouts.model import Engine
     from tidegate.core.yaml_text import yaml_text
 
     spec = read_spec(spec_path)
     name, output = spec.metadata.name, given().output
-    if isinstance(spec.fleet, ReferencedFleetSpec):
+    if isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
         delivered = delivered_by_reference(spec.fleet)
     else:
         fleet = on_clusters(spec)
@@ -268,7 +271,7 @@ def guard(
     ] = Duration(minutes=5),
     warm: Annotated[int, typer.Option("--warm", min=0, help="The value of `fleet.previous.versions`; 0 for none.")] = 2,
     reference: Annotated[
-        str, typer.Option("--reference", metavar="JSON", help="`fleet.rollout` of the spec, for a Rollout of others.")
+        str, typer.Option("--reference", metavar="JSON", help="What of others the spec's `fleet` names.")
     ] = "",
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
@@ -287,33 +290,45 @@ def guard(
     """
     from pipelines.adapters.fleets import cluster_client, probed
     from rollouts.cluster.guard import Guard, GuardLoop
-    from rollouts.cluster.guarded import GuardedRollout
+    from rollouts.cluster.guarded import GuardedRollout, GuardedRoute
     from rollouts.cluster.model import RegionConfig
+    from rollouts.cluster.peers import RoutePlace
     from rollouts.manifests.reference_spec import RolloutReference
+    from rollouts.manifests.route_spec import RouteReference
     from tidegate.core.clock import SystemClock
     from tidegate.core.process import cancelled_by_signals
 
+    # Addresses are for those who ask engines.
+    start, retry, theirs = start_within.total_seconds(), GUARD_RETRY_SECONDS, json_of(reference) if reference else {}
+    peers = RouteReference.model_validate(theirs) if "peers" in theirs else None
     place = RegionConfig(
         region=region,
         name=name,
         route_name=route,
         traffic=traffic,
-        theirs=RolloutReference.model_validate_json(reference) if reference else None,
-        # Addresses are for those who ask engines.
+        theirs=RolloutReference.model_validate(theirs) if theirs and peers is None else None,
         entry="",
         stable_url="",
         canary_url="",
-        start_seconds=start_within.total_seconds(),
-        retry_seconds=GUARD_RETRY_SECONDS,
+        start_seconds=start,
+        retry_seconds=retry,
         warm_versions=warm or None,
         after_abort_seconds=after_abort.total_seconds(),
     )
     context, clock = given().context, SystemClock()
 
+    def guarding(cluster: Cluster) -> Guard:
+        if peers is None:
+            return Guard(place, GuardedRollout(place, cluster, clock), cluster, clock)
+        there = RoutePlace(
+            region=region, name=name, entry="", start_seconds=start, retry_seconds=retry, reference=peers
+        )
+        return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
+
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
         async with cluster_client(context, namespace, retry_seconds=0) as cluster:
-            loop = GuardLoop(Guard(place, GuardedRollout(place, cluster, clock), cluster, clock), clock, say)
+            loop = GuardLoop(guarding(cluster), clock, say)
             async with (
                 probed(probes, lambda: loop.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),

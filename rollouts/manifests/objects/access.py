@@ -15,8 +15,11 @@ from rollouts.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
+    HTTP_ROUTES,
+    INFERENCE_POOLS,
     LEASES,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -30,6 +33,7 @@ from rollouts.kube.resources import (
     SCALED_OBJECTS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    WORKLOADS,
 )
 from rollouts.manifests.conventions import (
     canary_service,
@@ -43,7 +47,7 @@ from rollouts.manifests.conventions import (
 )
 from rollouts.manifests.manifest import Placed, Site, manifest
 from rollouts.manifests.pod_spec import Scaler
-from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.manifests.route_spec import BackendKind, RouteReference
 from tidegate.core.model import Json, Value
 
 READ = ("get", "list")
@@ -177,16 +181,13 @@ def _kept(resource: Resource, names: Iterable[str]) -> tuple[Right, Right]:
     return Right(resource=resource, verbs=("create",)), Right(resource=resource, verbs=_AS_IS, names=tuple(names))
 
 
-def rights_by_reference(delivery: str, theirs: RolloutReference, route: Resource) -> tuple[Right, ...]:
-    """All that a delivery needs in the namespace of a Rollout of others: what its guard may, but Events."""
-    granted = guard_rights(delivery, theirs.name, route, theirs.route, theirs.workload or "")
-    return tuple(each for each in granted if each.resource != EVENTS)
+def access_by_reference(site: Placed, guards: Iterable[Right]) -> tuple[Json, ...]:
+    """A service account for tidegate, where it runs in the cluster, and its Role: what its guard may, but Events.
 
-
-def access_by_reference(site: Placed, theirs: RolloutReference, route: Resource) -> tuple[Json, ...]:
-    """A service account for tidegate, where it runs in the cluster, and its Role: no right outside the namespace."""
+    No right outside the namespace.
+    """
     may = driver(site.name)
-    role = manifest(ROLES, may, site, rules=[each.rule for each in rights_by_reference(site.name, theirs, route)])
+    role = manifest(ROLES, may, site, rules=[each.rule for each in guards if each.resource != EVENTS])
     account = manifest(SERVICE_ACCOUNTS, may, site, automountServiceAccountToken=False)
     return account, role, role_binding(role, site, may, ROLE_BINDINGS)
 
@@ -204,13 +205,33 @@ def guard_rights(
     """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment."""
     return (
         *((Right(resource=DEPLOYMENTS, verbs=_AS_IS, names=(workload,)),) if workload else ()),
+        *_carried(delivery, route, route_name),
+        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(rollout,)),
+        Right(resource=ROLLOUTS, verbs=("patch",), names=(rollout,), subresource="status"),
+        Right(resource=REPLICA_SETS, verbs=("list",)),
+    )
+
+
+def _carried(delivery: str, route: Resource, route_name: str) -> tuple[Right, ...]:
+    """For every kind of region: the Lease, the weights, what pods say, and what a guard tells."""
+    return (
         # RBAC cannot name what is created: the Lease, where somebody deleted it.
         Right(resource=LEASES, verbs=("create",)),
         Right(resource=LEASES, verbs=("get", "update"), names=(lease(delivery),)),
-        Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(rollout,)),
-        Right(resource=ROLLOUTS, verbs=("patch",), names=(rollout,), subresource="status"),
         Right(resource=route, verbs=("get", "patch", "update"), names=(route_name,)),
-        Right(resource=REPLICA_SETS, verbs=("list",)),
         Right(resource=PODS, verbs=("list",)),
         Right(resource=EVENTS, verbs=("create",)),
+    )
+
+
+def route_rights(delivery: str, theirs: RouteReference) -> tuple[Right, ...]:
+    """The same for two backends of a route."""
+    peers = theirs.peers.values()
+    kinds = {BackendKind.SERVICE: SERVICES, BackendKind.POOL: INFERENCE_POOLS}
+    workloads = [each.workload for each in peers if each.workload]
+    return (
+        *_carried(delivery, HTTP_ROUTES, theirs.route),
+        Right(resource=ENDPOINT_SLICES, verbs=("list",)),
+        *(Right(resource=kinds[each.kind], verbs=("get",), names=(each.backend,)) for each in peers),
+        *(Right(resource=WORKLOADS[each.kind], verbs=_AS_IS, names=(each.name,)) for each in workloads),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
@@ -14,7 +13,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.conventions import GUARD, cluster_wide, guard
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.objects.access import guard_rights, role_binding
+from rollouts.manifests.objects.access import Right, guard_rights, role_binding
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.model import Json, Value
@@ -32,11 +31,7 @@ class GuardPlace(Value):
     namespace: str
     image: str
     """By digest; empty for no guard."""
-    rollout: str
-    workload: str = ""
-    """The Deployment whose pod template it has; empty where it has its own."""
-    route: Resource
-    route_name: str
+    rights: tuple[Right, ...]
     options: Mapping[str, str]
     """Of `tidegate rollout guard`."""
     settings: GuardSpec = GuardSpec()
@@ -62,9 +57,7 @@ def guard_place(site: Site) -> GuardPlace:
         name=site.name,
         namespace=fleet.namespace,
         image=site.guard,
-        rollout=site.name,
-        route=site.route,
-        route_name=site.route_name,
+        rights=guard_rights(site.name, site.name, site.route, site.route_name),
         options=options,
         settings=fleet.guard or GuardSpec(),
         user=fleet.pod.user,
@@ -79,8 +72,7 @@ def guarding(site: GuardPlace) -> tuple[Json, ...]:
     if not site.image:
         return ()
     name = guard(site.name)
-    rights = guard_rights(site.name, site.rollout, site.route, site.route_name, site.workload)
-    role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
+    role = manifest(ROLES, name, site, rules=[right.rule for right in site.rights])
     return (
         manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
         role,

@@ -25,7 +25,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
-from rollouts.manifests.objects.access import rights_by_reference
+from rollouts.manifests.objects.access import guard_rights
 from rollouts.manifests.reference_spec import RolloutReference, SetSpec
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
@@ -348,6 +348,6 @@ async def test_a_workload_of_another_name_is_told() -> None:
 
 @pytest.mark.parametrize("workload", [None, "engines"])
 def test_the_deployment_is_written_where_it_is_named_alone(workload: str | None) -> None:
-    rights = rights_by_reference(NAME, place_of(workload=workload).theirs, HTTP_ROUTES)  # type: ignore[arg-type]
+    rights = guard_rights(NAME, THEIRS, HTTP_ROUTES, THEIRS, workload or "")
     granted = [(each.verbs, each.names) for each in rights if each.resource == DEPLOYMENTS]
     assert granted == ([(("get", "patch"), ("engines",))] if workload else [])

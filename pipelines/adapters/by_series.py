@@ -1,4 +1,4 @@
-"""Evidence of a Rollout of others: its series have the pod template hash, where a delivery knows versions."""
+"""Evidence of engines of others: their series say a pod template hash, or a name, where a delivery knows versions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource
 
 KnownAs = Callable[[ArmKey], ArmKey]
-"""The same arm with the hash in place of the version."""
+"""The same arm with what its series say in place of the version."""
 
 
 @dataclass(frozen=True)
-class EvidenceByHash:
+class EvidenceBySeries:
     """An `EvidenceSource`."""
 
     source: EvidenceSource
@@ -32,7 +32,7 @@ class EvidenceByHash:
 
 
 @dataclass(frozen=True)
-class EventsByHash:
+class EventsBySeries:
     """An `EventSource`."""
 
     source: EventSource
@@ -43,7 +43,7 @@ class EventsByHash:
 
 
 @dataclass(frozen=True)
-class QueriesByHash:
+class QueriesBySeries:
     """A `QuerySource`."""
 
     source: QuerySource

@@ -1,0 +1,222 @@
+"""Two backends of one HTTPRoute: which version each serves, who has users, and what the gateways say of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from rollouts.base import RegionReading, RegionSplit, ServingVersion
+from rollouts.cluster.model import Place
+from rollouts.cluster.routes import HttpRoutes
+from rollouts.kube.resources import INFERENCE_POOLS
+from rollouts.manifests.conventions import ROUTE_NOTES
+from rollouts.manifests.ownership import last_writer
+from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference
+from rollouts.model import Engine, ForeignChange
+from tidegate.core.model import Json, Value
+from tidegate.core.text import one_line, shortened
+
+UNKNOWN = "unknown"
+"""The version of a peer of which nothing was noted."""
+
+
+class RoutePlace(Place):
+    """One delivery in one region, whose users two backends of a route share."""
+
+    reference: RouteReference
+    urls: Mapping[str, str] = {}
+    """Where engines of each peer answer, whatever the weights."""
+
+    @property
+    def by_reference(self) -> bool:
+        return True
+
+
+class PeerNotes(Value):
+    """What an annotation of the route remembers, as it was asked for last."""
+
+    versions: Mapping[str, tuple[str, str]] = {}
+    """Version and digest by peer."""
+    stable: str = ""
+    """The peer that users go back to while the other one is on trial; empty while none is."""
+    previous: bool = False
+    """Whether the peer without users is the one that had them before the last promotion."""
+    weight: int = 0
+    """Percent of users on the peer that is on trial."""
+    mirror: int = 0
+    """Percent of requests copied to it."""
+
+    @classmethod
+    def of(cls, route: Json | None) -> PeerNotes:
+        """What stands on the route; nothing where nothing does, or nothing that can be read."""
+        said = (((route or {}).get("metadata") or {}).get("annotations") or {}).get(ROUTE_NOTES)
+        try:
+            return cls.model_validate_json(str(said)) if said else cls()
+        except ValidationError:
+            return cls()
+
+    def on(self, route: Json) -> Json:
+        """The route with this."""
+        metadata = route["metadata"]
+        said = {**(metadata.get("annotations") or {}), ROUTE_NOTES: self.model_dump_json(exclude_defaults=True)}
+        return {**route, "metadata": {**metadata, "annotations": said}}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a backend is at one moment."""
+
+    ready: int
+    """Engines that requests reach."""
+    problem: str = ""
+    """Why there is none."""
+
+
+@dataclass(frozen=True)
+class PeersSnapshot:
+    """A region at one moment."""
+
+    place: RoutePlace
+    route: Json | None
+    backends: Mapping[str, Backend]
+    champion: Engine | None = None
+    """What serves by the registry, where nothing was noted yet."""
+    notes: PeerNotes = field(default_factory=PeerNotes)
+
+    @property
+    def stable(self) -> str:
+        """The peer that users are on, or go back to."""
+        if self.notes.stable in self.place.reference.peers:
+            return self.notes.stable
+        first, second = self.place.reference.peers
+        return second if self.route and self.routes(first).weight(self.route) > 50 else first
+
+    @property
+    def other(self) -> str:
+        """The other peer: it gets the next version."""
+        return self.place.reference.other(self.stable)
+
+    def routes(self, stable: str) -> HttpRoutes:
+        """What reads and writes the route where that peer is the stable."""
+        peers = self.place.reference.peers
+        return HttpRoutes(peers[stable].backend, peers[self.place.reference.other(stable)].backend)
+
+    @property
+    def weight(self) -> int:
+        """Percent of users on the other peer."""
+        return self.routes(self.stable).weight(self.route) if self.route else 0
+
+    @property
+    def mirror(self) -> int:
+        """Percent of requests copied to the other peer."""
+        return self.routes(self.stable).mirror(self.route) if self.route else 0
+
+    def version(self, peer: str) -> tuple[str, str]:
+        """Version and digest that a peer serves, as far as it is known."""
+        if known := self.notes.versions.get(peer):
+            return known
+        champion = self.champion if peer == self.stable else None
+        return (champion.version, champion.digest) if champion else (UNKNOWN, "")
+
+    def peer_of(self, version: str) -> str | None:
+        """Who serves that version."""
+        return next((peer for peer in (self.stable, self.other) if self.version(peer)[0] == version), None)
+
+    @property
+    def split(self) -> RegionSplit:
+        """As it is in force."""
+        waiting = self.version(self.other)[0]
+        return RegionSplit(
+            stable=self.version(self.stable)[0],
+            canary=waiting if self.notes.stable else None,
+            previous=waiting if self.notes.previous and not self.notes.stable else None,
+            weight=self.weight,
+            mirror=self.mirror,
+        )
+
+    @property
+    def reading(self) -> RegionReading:
+        """For the rules of a fleet: peers of which nobody knows what they serve have no part in it."""
+        known = [peer for peer in (self.stable, self.other) if peer == self.stable or peer in self.notes.versions]
+        return RegionReading(split=self.split, engines=tuple(map(self._serving, known)), entry_up=not self.refusal)
+
+    def _serving(self, peer: str) -> ServingVersion:
+        version, digest = self.version(peer)
+        found = self.backends[peer]
+        return ServingVersion(
+            version=version,
+            digest=digest,
+            url=self.place.urls.get(peer, ""),
+            ready=found.ready > 0,
+            problem=found.problem or None,
+        )
+
+    @property
+    def foreign_change(self) -> ForeignChange | None:
+        """That somebody else moved users of a trial; None when the weights are what was asked last."""
+        if self.route is None or not self.notes.stable:
+            return None
+        if (self.notes.weight, self.notes.mirror) == (self.weight, self.mirror):
+            return None
+        who, name = last_writer(self.route) or "somebody", self.place.reference.route
+        return ForeignChange(version="", reason=f"{who} wrote the backends of HTTPRoute {name}")
+
+    @property
+    def refusal(self) -> str:
+        """What a gateway has against the route as it is; empty while none has anything."""
+        return next((said for _, said in answers(self.route or {}) if said), "")
+
+
+def answers(route: Json) -> Iterator[tuple[bool, str]]:
+    """What each of its gateways says: whether it has seen the route as it is, and what it has against it.
+
+    Of the route's own `status.parents`: each has to take the route (`Accepted`) and find its backends
+    (`ResolvedRefs`), for the generation that is there.
+    """
+    generation = int(route.get("metadata", {}).get("generation") or 0)
+    for parent in (route.get("status") or {}).get("parents") or []:
+        known = {each.get("type"): each for each in parent.get("conditions") or []}
+        wanted = [known.get(kind) or {} for kind in ("Accepted", "ResolvedRefs")]
+        seen = all(int(each.get("observedGeneration") or 0) >= generation for each in wanted)
+        odd = next((each for each in wanted if each.get("status") == "False"), None)
+        gateway = str((parent.get("parentRef") or {}).get("name") or "")
+        yield seen, shortened(one_line(_refused(gateway, parent, odd))) if seen and odd else ""
+
+
+def _refused(gateway: str, parent: Json, odd: Json) -> str:
+    why = f"{odd.get('reason')}: {odd.get('message')}"
+    return f"gateway {gateway} ({parent.get('controllerName')}) says {odd.get('type')} is false, {why}"
+
+
+def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
+    """Why users cannot be moved as the spec says, each with what makes it right."""
+    reference, route = snapshot.place.reference, snapshot.route
+    if route is None:
+        yield f"there is no HTTPRoute {reference.route}"
+        return
+    refs = [each for rule in route["spec"].get("rules") or [] for each in rule.get("backendRefs") or []]
+    for peer in reference.peers.values():
+        yield from _misfits_of(peer, [each for each in refs if each.get("name") == peer.backend], reference.route)
+    said = list(answers(route))
+    if not said:
+        yield f"no gateway has taken HTTPRoute {reference.route}: its status names no parent"
+    yield from (each for _, each in said if each)
+    if not snapshot.notes.stable and snapshot.weight:
+        yield (
+            f"{100 - snapshot.weight} % of users are on {snapshot.stable} and {snapshot.weight} % on "
+            f"{snapshot.other}: at the start one backend has weight 100 and the other 0"
+        )
+    if not snapshot.backends[snapshot.stable].ready:
+        yield f"{snapshot.stable} has the users and nothing that is ready: {snapshot.backends[snapshot.stable].problem}"
+
+
+def _misfits_of(peer: PeerSpec, refs: list[Json], route: str) -> Iterator[str]:
+    wanted = (INFERENCE_POOLS.group, "InferencePool") if peer.kind is BackendKind.POOL else ("", "Service")
+    if not refs:
+        yield f"HTTPRoute {route} has no backend {peer.backend}"
+    for each in refs:
+        found = (str(each.get("group") or ""), str(each.get("kind") or "Service"))
+        if found != wanted:
+            yield f"backend {peer.backend} of HTTPRoute {route} is {'/'.join(filter(None, found))}, not {peer.kind}"

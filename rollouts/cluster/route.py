@@ -1,0 +1,415 @@
+"""The port `Fleet` on two backends of one HTTPRoute: weights by compare-and-set, engines of somebody else behind them.
+
+The rules are those of every fleet of four methods (`rollouts.base`); whose the region is, is known by the same Lease
+and the same numbers as everywhere (`cluster.carrier`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from rollouts.base import BaseFleet, RegionReading, RegionSplit
+from rollouts.cluster.carried import CarriedRegion
+from rollouts.cluster.carrier import Carrier, Fence
+from rollouts.cluster.model import guard_note
+from rollouts.cluster.ownership import refuse_foreign
+from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
+from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
+from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Unfit
+from rollouts.kube.model import PatchKind, Resource
+from rollouts.kube.pods import is_pod_ready, pod_problems, start_failure
+from rollouts.kube.ports import Cluster, find
+from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
+from rollouts.kube.retry import time_left, urgent
+from rollouts.manifests.conventions import UNATTENDED
+from rollouts.manifests.ownership import last_writer
+from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
+from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
+from tidegate.core.clock import Clock
+from tidegate.core.model import Json
+
+POLL_SECONDS = 1.0
+ANSWERS_WITHIN = 30.0
+"""For gateways to say of a route that was written whether they take it."""
+
+log = logging.getLogger(__name__)
+
+
+class RouteFleet(BaseFleet, CarriedRegion):
+    """A `Fleet` of two backends of a route."""
+
+    def __init__(
+        self,
+        place: RoutePlace,
+        *,
+        cluster: Cluster,
+        clock: Clock,
+        served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
+        carrier: Carrier | None = None,
+        champion: Engine | None = None,
+    ) -> None:
+        """`served` makes what counts requests, given what series of a version have; without it nothing is proven.
+
+        `champion` is what serves by the registry. Without a `carrier` the fleet is read-only.
+        """
+        BaseFleet.__init__(self, place.region, entry=place.entry, clock=clock)
+        fence = Fence(place, cluster, moving_users(place), clock, carrier)
+        CarriedRegion.__init__(self, place, fence, clock)
+        self._place, self._cluster, self._champion = place, cluster, champion
+        self._series = {peer: spec.series for peer, spec in place.reference.peers.items()}
+        self._by_version: dict[str, str] = {}
+        self._verifier = TrafficVerifier(place.region, served(self.series_of) if served else None, clock)
+
+    def series_of(self, version: str) -> str:
+        """Of the peer that served it when the region was seen last; empty where none did."""
+        return self._by_version.get(version, "")
+
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        snapshot = await self._retries.run(self.snapshot)
+        if found := tuple(misfits(snapshot)):
+            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        return self._foreign(snapshot)
+
+    async def observe(self) -> RegionState:
+        async def observed() -> RegionState:
+            await self._fence.succeed()
+            return await self._seen()
+
+        return await self._retries.run(observed)
+
+    async def deploy(self, engine: Engine) -> RegionState:
+        return await self._retries.run(lambda: self._deploy(engine))
+
+    async def mirror(self, percent: int) -> RegionState:
+        return await self._retries.run(lambda: self._mirror(percent))
+
+    async def shift(self, weight: int) -> RegionState:
+        return await self._retries.run(lambda: self._shift(weight))
+
+    async def promote(self) -> RegionState:
+        async def promoted() -> RegionState:
+            await self._entered()
+            return await BaseFleet.promote(self)
+
+        return await self._retries.run(promoted)
+
+    async def rollback(self, to: str | None) -> RegionState:
+        with urgent():
+            self._start.cancel()
+            if to is None:
+                # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
+                to = (await self._retries.run(self.snapshot)).split.stable
+            return await self._retries.run(lambda: self._taken_back(to))
+
+    async def engine_of(self, version: str) -> Engine | None:
+        snapshot = await self._retries.run(self.snapshot)
+        peer = snapshot.peer_of(version)
+        if peer is None or self._place.reference.peers[peer].workload:
+            return None
+        digest = snapshot.version(peer)[1]
+        return Engine(version=version, digest=digest, model=self._place.name, image=NOT_OURS_TO_START)
+
+    async def restart(self, version: str) -> RegionState:
+        raise NotPossible(
+            f"{self.region}: no backend serves version {version} any more", hint="deliver it: `tidegate deliver`"
+        )
+
+    async def start(self, engine: Engine) -> None:
+        snapshot = await self.snapshot()
+        peer = snapshot.other
+        await self._write(snapshot, lambda notes: self._bringing(notes, snapshot, peer, engine))
+        theirs = self._place.reference.peers[peer].workload
+        asked = await self._ask(theirs, snapshot, engine) if theirs else ()
+        try:
+            await self._until_ready(peer, engine)
+        except EngineDidNotStart:
+            if theirs and asked:
+                before, operations = asked
+                await self._patch(theirs, undone(before, operations))
+            raise
+
+    async def route(self, split: RegionSplit) -> None:
+        before = await self.snapshot()
+        assert before.route is not None, "a route that is not there does not fit"
+        stable, canary = (before.peer_of(each) if each else None for each in (split.stable, split.canary))
+        assert stable is not None, "users are on one of the two, or go back to it"
+        self._refuse_nobody(before, stable, split.weight)
+        versions = {
+            peer: before.version(peer)
+            for peer in self._place.reference.peers
+            if before.version(peer)[0] in split.versions
+        }
+        notes = PeerNotes(
+            versions=versions,
+            stable=stable if canary else "",
+            previous=split.previous is not None,
+            weight=split.weight,
+            mirror=split.mirror,
+        )
+        routes = before.routes(stable)
+        changed = notes.on(routes.mirrored(routes.weighted(before.route, split.weight), split.mirror))
+        # On the way back nobody is waited for.
+        more = (split.previous and stable != before.stable) or split.weight > before.weight or split.mirror
+        written = await self._cluster.replace(HTTP_ROUTES, changed)
+        if more and changed["spec"] != before.route["spec"]:
+            await self._require_gateways(written, before.route)
+
+    async def read(self) -> RegionReading:
+        return (await self.snapshot()).reading
+
+    async def snapshot(self) -> PeersSnapshot:
+        """The region as it is now.
+
+        Raises:
+            NotTheCarrier: it is somebody else's by now, who replaced us.
+        """
+        route = await find(self._cluster, HTTP_ROUTES, self._place.reference.route)
+        self._fence.allows(route)
+        peers = self._place.reference.peers
+        found = await asyncio.gather(*map(self._backend, peers.values()))
+        snapshot = PeersSnapshot(
+            place=self._place,
+            route=route,
+            backends=dict(zip(peers, found, strict=True)),
+            champion=self._champion,
+            notes=PeerNotes.of(route),
+        )
+        self._by_version = {snapshot.version(peer)[0]: series for peer, series in self._series.items()}
+        return snapshot
+
+    async def workloads(self) -> tuple[Json | None, ...]:
+        """What runs the engines of the peers, as far as the spec names it and it is there."""
+        named = moving_users(self._place)[1:]
+        return tuple(await asyncio.gather(*(find(self._cluster, kind, name) for kind, name in named)))
+
+    async def _backend(self, peer: PeerSpec) -> Backend:
+        if peer.kind is BackendKind.SERVICE:
+            ready = await self._endpoints(peer.backend)
+            return Backend(ready, "" if ready else f"Service {peer.backend} has no ready endpoint")
+        pool = await find(self._cluster, INFERENCE_POOLS, peer.backend)
+        if pool is None:
+            return Backend(0, f"there is no InferencePool {peer.backend}")
+        ready = sum(map(is_pod_ready, await self._pods(pool["spec"]["selector"]["matchLabels"])))
+        picker = str((pool["spec"].get("endpointPickerRef") or {}).get("name") or "")
+        if picker and not await self._endpoints(picker):
+            return Backend(0, f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint")
+        return Backend(ready, "" if ready else f"no pod of InferencePool {peer.backend} is ready")
+
+    async def _endpoints(self, service: str) -> int:
+        slices = await self._cluster.list(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
+        found = [each for one in slices.items for each in one.get("endpoints") or []]
+        # One that says nothing of itself is ready (EndpointConditions).
+        return sum((each.get("conditions") or {}).get("ready") is not False for each in found)
+
+    async def _pods(self, labels: Json) -> Sequence[Json]:
+        if not labels:
+            return ()
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        return (await self._cluster.list(PODS, labels=selector)).items
+
+    async def _pods_behind(self, peer: PeerSpec) -> Sequence[Json]:
+        resource = INFERENCE_POOLS if peer.kind is BackendKind.POOL else SERVICES
+        found = await find(self._cluster, resource, peer.backend) or {}
+        selector = (found.get("spec") or {}).get("selector") or {}
+        return await self._pods(selector.get("matchLabels", {}) if peer.kind is BackendKind.POOL else selector)
+
+    def _foreign(self, snapshot: PeersSnapshot) -> tuple[ForeignObject, ...]:
+        other = self._place.foreign(snapshot.route) if snapshot.route else None
+        return (other,) if other else ()
+
+    async def _seen(self) -> RegionState:
+        snapshot = await self.snapshot()
+        state = self._told(snapshot.reading)
+        note = guard_note(snapshot.route)
+        problems = [each for each in (state.problem, snapshot.refusal) if each]
+        if snapshot.route is None:
+            problems.append(f"HTTPRoute {self._place.reference.route} is gone")
+        return state.model_copy(
+            update={
+                "problem": "; ".join(problems) or None,
+                "foreign_change": snapshot.foreign_change,
+                "route_writer": last_writer(snapshot.route) if snapshot.route else "",
+                "foreign_objects": self._foreign(snapshot),
+                "taken_away": str(note) if note else "",
+                "unattended": note,
+            }
+        )
+
+    async def _entered(self) -> PeersSnapshot:
+        """The region once it is ours to write to."""
+        snapshot = await self.snapshot()
+        if not self._fence.inside:
+            refuse_foreign(self.region, *self._foreign(snapshot))
+            await self._fence.enter()
+            snapshot = await self.snapshot()
+        return snapshot
+
+    async def _deploy(self, engine: Engine) -> RegionState:
+        snapshot = await self.snapshot()
+        if not self._fence.inside and (found := tuple(misfits(snapshot))):
+            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        snapshot = await self._entered()
+        await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
+        return await BaseFleet.deploy(self, engine)
+
+    async def _mirror(self, percent: int) -> RegionState:
+        before = await self._verifier.counts(self._both(await self._entered(), percent))
+        state = await BaseFleet.mirror(self, percent)
+        sends = await self._verifier.check_mirror(percent, before, lambda: self._sends(mirror=percent))
+        return state if sends else await self._seen()
+
+    async def _shift(self, weight: int) -> RegionState:
+        before = await self._verifier.counts(self._both(await self._entered(), weight))
+        state = await BaseFleet.shift(self, weight)
+        sends = await self._verifier.check_share(weight, before, lambda: self._sends(weight=weight))
+        return state if sends else await self._seen()
+
+    def _both(self, snapshot: PeersSnapshot, percent: int) -> tuple[str, str] | None:
+        split = snapshot.split
+        return (split.stable, split.canary) if percent and split.stable and split.canary else None
+
+    async def _sends(self, *, weight: int | None = None, mirror: int | None = None) -> bool:
+        """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
+        now = await self.snapshot()
+        same = weight in {None, now.weight} and mirror in {None, now.mirror}
+        return same and now.backends[now.other].ready > 0
+
+    async def _taken_back(self, to: str | None) -> RegionState:
+        if self._fence.insists:
+            said: list[object] = [
+                *await asyncio.gather(self._back_at_once(to), self._fence.take(), return_exceptions=True)
+            ]
+            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
+            for failed in said:
+                if isinstance(failed, FleetError):
+                    # What stands in the way of going back is met again, and said, by what follows.
+                    log.warning("%s: going back all the same: %s", self.region, failed)
+                elif isinstance(failed, BaseException):
+                    raise failed
+        snapshot = await self._entered()
+        if snapshot.foreign_change:
+            log.warning("%s: left as it is: %s", self.region, snapshot.foreign_change.reason)
+            await self._write(snapshot, lambda notes: notes.model_copy(update={"stable": "", "previous": False}))
+            return await self._seen()
+        return await BaseFleet.rollback(self, to)
+
+    async def _back_at_once(self, to: str | None) -> None:
+        """The weights alone: who has insisted on going back takes the Lease meanwhile."""
+        snapshot = await self.snapshot()
+        split, stable = snapshot.split, snapshot.stable
+        if snapshot.route is None or split.canary is None or split.stable != to or snapshot.foreign_change:
+            return
+        self._refuse_nobody(snapshot, stable, 0)
+        routes, notes = snapshot.routes(stable), snapshot.notes.model_copy(update={"weight": 0, "mirror": 0})
+        changed = notes.on(routes.mirrored(routes.weighted(snapshot.route, 0), 0))
+        if changed != snapshot.route:
+            await self._cluster.replace(HTTP_ROUTES, changed)
+
+    def _refuse_nobody(self, before: PeersSnapshot, stable: str, weight: int) -> None:
+        """No write sends all users to a backend without an engine while the other one has some."""
+        other = before.place.reference.other(stable)
+        served = before.weight if stable == before.stable else 100 - before.weight
+        if served > weight and not before.backends[stable].ready and before.backends[other].ready:
+            raise NotConfirmed(
+                f"{self.region}: users stay on {other}: {before.backends[stable].problem}",
+                hint="once it has one: `tidegate rollback`",
+            )
+
+    async def _require_gateways(self, written: Json, before: Json) -> None:
+        """Wait until each gateway has seen the route; one that does not take it gets the one of before again.
+
+        Raises:
+            FleetError: it does not take it, or says nothing.
+        """
+        deadline = self._clock.monotonic() + min(ANSWERS_WITHIN, time_left())
+        route, said = written, list(answers(written))
+        while not (said and all(seen for seen, _ in said)) and not any(why for _, why in said):
+            if self._clock.monotonic() >= deadline:
+                said = [(False, f"no gateway has said of HTTPRoute {route['metadata']['name']} that it takes it")]
+                break
+            await self._clock.sleep(POLL_SECONDS)
+            route = await self._cluster.get(HTTP_ROUTES, self._place.reference.route)
+            said = list(answers(route))
+        if refused := next((why for _, why in said if why), ""):
+            self._fence.allows(route)
+            metadata = {**route["metadata"], "annotations": before["metadata"].get("annotations") or {}}
+            await self._cluster.replace(HTTP_ROUTES, {**route, "metadata": metadata, "spec": before["spec"]})
+            raise FleetError(f"{self.region}: {refused}; users are where they were", hint="see its controller's log")
+
+    async def _write(self, snapshot: PeersSnapshot, change: Callable[[PeerNotes], PeerNotes]) -> None:
+        """Notes alone; and what a guard took back is over once something else begins."""
+        assert snapshot.route is not None, "a route that is not there does not fit"
+        changed = change(snapshot.notes).on(snapshot.route)
+        said = {key: value for key, value in changed["metadata"]["annotations"].items() if key != UNATTENDED}
+        changed = {**changed, "metadata": {**changed["metadata"], "annotations": said}}
+        if changed != snapshot.route:
+            await self._cluster.replace(HTTP_ROUTES, changed)
+
+    def _bringing(self, notes: PeerNotes, snapshot: PeersSnapshot, peer: str, engine: Engine) -> PeerNotes:
+        """Said before the world is touched: what the other peer is about to serve."""
+        known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
+        return notes.model_copy(update={"versions": known, "previous": False})
+
+    async def _ask(
+        self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine
+    ) -> tuple[Json, list[Json]] | tuple[()]:
+        resource, other = WORKLOADS[theirs.kind], self._place.reference.peers[snapshot.stable].workload
+        found = await self._cluster.get(resource, theirs.name)
+        self._fence.allows(found)
+        serving = await find(self._cluster, WORKLOADS[other.kind], other.name) if other else None
+        replicas = field_of(serving, other.replicas) if serving and other else None
+        operations = changes(found, theirs, engine, int(replicas or 1))
+        if not operations:
+            return ()
+        await self._patch(theirs, operations, found)
+        log.info("%s: version %s was asked for", self.region, engine.version)
+        return found, operations
+
+    async def _patch(self, theirs: WorkloadSpec, operations: list[Json], onto: Json | None = None) -> None:
+        resource = WORKLOADS[theirs.kind]
+        found = onto or await self._cluster.get(resource, theirs.name)
+        self._fence.allows(found)
+        # `replace` and not `test`: a failed test is a 422, and a resource version that is not the newest a 409.
+        lock = {"op": "replace", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]}
+        await self._cluster.patch(resource, theirs.name, [lock, *operations], kind=PatchKind.JSON)
+
+    async def _until_ready(self, peer: str, engine: Engine) -> None:
+        """Once the workload is as it was asked for, and its backend has engines that requests reach.
+
+        Raises:
+            EngineDidNotStart: it does not come up, or not in time.
+        """
+        theirs, spec = self._place.reference.peers[peer].workload, self._place.reference.peers[peer]
+        begun = self._clock.monotonic()
+        while missing := await self._missing(spec, theirs):
+            died = start_failure(pods := await self._pods_behind(spec))
+            waited = self._clock.monotonic() - begun
+            if died or waited >= self._place.start_seconds or time_left() <= 0:
+                raise EngineDidNotStart(
+                    f"{self.region}: version {engine.version} did not start on {peer}: {died or missing}",
+                    hint="--debug shows what its pods say",
+                    detail=pod_problems(pods) or missing,
+                )
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def _missing(self, spec: PeerSpec, theirs: WorkloadSpec | None) -> str:
+        if theirs:
+            found = await find(self._cluster, WORKLOADS[theirs.kind], theirs.name)
+            if found is None:
+                return f"there is no {theirs.kind} {theirs.name}"
+            if missing := what_is_missing(found, theirs):
+                return missing
+        return (await self._backend(spec)).problem
+
+    async def _settle(self) -> None:
+        await self._entered()
+        await self._fence.note_way_back("")
+
+
+def moving_users(place: RoutePlace) -> tuple[tuple[Resource, str], ...]:
+    """The objects by which users are moved, and versions started."""
+    workloads = (each.workload for each in place.reference.peers.values() if each.workload)
+    return (HTTP_ROUTES, place.reference.route), *((WORKLOADS[each.kind], each.name) for each in workloads)
