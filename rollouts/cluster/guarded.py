@@ -82,7 +82,7 @@ class GuardedRoute:
             written=None,
             stable=split.stable,
             trial=version,
-            going_on=split.canary is not None and untouched and snapshot.foreign_change is None,
+            going_on=split.canary is not None and untouched,
             carrier=max(map(carrier_number, (snapshot.route, *workloads))),
             unattended=state,
             subject={**(snapshot.route or {}), "apiVersion": HTTP_ROUTES.api_version, "kind": HTTP_ROUTES.kind},

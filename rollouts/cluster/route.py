@@ -289,18 +289,14 @@ class RouteFleet(BaseFleet, CarriedRegion):
                     log.warning("%s: going back all the same: %s", self.region, failed)
                 elif isinstance(failed, BaseException):
                     raise failed
-        snapshot = await self._entered()
-        if snapshot.foreign_change:
-            log.warning("%s: left as it is: %s", self.region, snapshot.foreign_change.reason)
-            await self._write(snapshot, lambda notes: notes.model_copy(update={"stable": "", "previous": False}))
-            return await self._seen()
+        await self._entered()
         return await BaseFleet.rollback(self, to)
 
     async def _back_at_once(self, to: str | None) -> None:
         """The weights alone: who has insisted on going back takes the Lease meanwhile."""
         snapshot = await self.snapshot()
         split, stable = snapshot.split, snapshot.stable
-        if snapshot.route is None or split.canary is None or split.stable != to or snapshot.foreign_change:
+        if snapshot.route is None or split.canary is None or split.stable != to:
             return
         self._refuse_nobody(snapshot, stable, 0)
         routes, notes = snapshot.routes(stable), snapshot.notes.model_copy(update={"weight": 0, "mirror": 0})

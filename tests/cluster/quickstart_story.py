@@ -67,15 +67,17 @@ def exported(model: DeliveredModel, number: int, **ways: object) -> Path:
 
 
 @contextmanager
-def their_rollout(bed: Bed, region: str, model: DeliveredModel, workload: str = "") -> Iterator[TheirRollout]:
-    """A team's Rollout that serves version 1; versions 2 (as good) and 3 (late) lie on its claim."""
+def their_rollout(
+    bed: Bed, region: str, model: DeliveredModel, workload: str = "", kind: type[TheirRollout] = TheirRollout
+) -> Iterator[TheirRollout]:
+    """What a team has, which serves version 1; versions 2 (as good) and 3 (late) lie on its claim."""
     exported(model, 1)
     exported(model, 2)
     exported(model, 3, ttft=0.12)
     registry = bed.around.clusters[region].registry
     image = f"{registry}/vllm/vllm-openai:v0.32.0"
     push_server(bed.layout, bed.base, image)
-    theirs = TheirRollout(bed, region, NAME, image, workload)
+    theirs = kind(bed, region, NAME, image, workload)
     with claimed(bed, region, model.folder / "claim"):
         theirs.install()
         yield theirs

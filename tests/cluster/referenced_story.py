@@ -16,19 +16,39 @@ from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
 from cluster.quickstart_story import NAME, their_rollout
 from cluster.stories import BACK_SECONDS, Told
-from cluster.their_rollout import PODS_OF_THEIRS, watched
+from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, watched
 from cluster.users import told
+from e2e.machine import Command
 
 from rollouts.manifests.conventions import driver
 from tidegate.core.model import Json
 
 
-def spec_of(bed: Bed, region: str, image: str, workload: str) -> Json:
-    """As `init --from-rollout` and the quickstart have it, at two weights."""
-    there = bed.around.clusters[region]
+def by_reference(workload: str) -> Json:
+    """As `init --from-rollout` and the quickstart have it."""
     rollout = {"name": NAME, "container": "vllm", "route": NAME}
     rollout |= {"workload": workload} if workload else {}
     rollout |= {"stable_service": f"{NAME}-stable", "canary_service": f"{NAME}-canary"}
+    return {"kind": "argo", "rollout": rollout | {"set": {"args": {"--model": f"/models/{NAME}/{{version}}"}}}}
+
+
+def two_backends() -> Json:
+    """Of one HTTPRoute, with a Deployment each."""
+    weights = {"/spec/template/spec/containers/0/args/0": f"--model=/models/{NAME}/{{version}}"}
+    peers = {
+        peer: {
+            "backend": f"{NAME}-{peer}",
+            "series": f"{NAME}-{peer}",
+            "workload": {"name": f"{NAME}-{peer}", "set": weights},
+        }
+        for peer in ("blue", "green")
+    }
+    return {"kind": "route", "route": NAME, "label": "app", "peers": peers}
+
+
+def spec_of(bed: Bed, region: str, image: str, fleet: Json) -> Json:
+    """A delivery at two weights."""
+    there = bed.around.clusters[region]
     place = {"context": there.context, "entry": f"http://{NAME}.example", "prometheus": there.prometheus}
     return {
         "apiVersion": "tidegate/v1",
@@ -44,12 +64,7 @@ def spec_of(bed: Bed, region: str, image: str, workload: str) -> Json:
         "regions": {"waves": [[region]], "bake": "1s"},
         "traffic": {"requests_per_second": 20},
         "metrics": {"scrape_interval": "5s"},
-        "fleet": {
-            "kind": "argo",
-            "namespace": bed.namespace,
-            "rollout": rollout | {"set": {"args": {"--model": f"/models/{NAME}/{{version}}"}}},
-            "regions": {region: place},
-        },
+        "fleet": {**fleet, "namespace": bed.namespace, "regions": {region: place}},
     }
 
 
@@ -63,13 +78,13 @@ def referenced(bed: Bed, workload: str = "") -> Told:
     with bed.apart("referenced") as regions:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, workload) as theirs:
-            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, workload)))
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, by_reference(workload))))
             registered(model, 1, "champion")
             model.bed = with_the_role_alone(regions, model, region)
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
                 seconds = without_a_controller(model, region)
-                written_back(model, region, lambda: theirs.apply("2"))
+                written_back(model, region, lambda: theirs.apply("2"), "asks for version 2 again")
                 assert "--model=/models/support-llm/2" in theirs.template()["spec"]["containers"][0]["args"]
             asked = model.asked()
             assert not any(each.failed for each in asked), told(asked)
@@ -110,30 +125,62 @@ def killed_and_resumed(model: DeliveredModel, region: str) -> None:
 
 
 def without_a_controller(model: DeliveredModel, region: str) -> float:
-    """Seconds from the command to the last request that began on the canary."""
+    """As `rolled_back`, and the Rollouts controller dies first."""
     registered(model, 3, "challenger")
     running = model.deliver()
     model.reaches(f"canary@{region}/10", running)
     asyncio.run(model.bed.controllers[region].kill())
-    running.send(signal.SIGKILL)
-    running.finish()
-    typed = model.now()
-    back = model.start("rollback", "delivery.yaml").finish()
-    seconds = max((one.started for one in model.asked() if one.version == "3"), default=typed) - typed
-    assert seconds <= BACK_SECONDS, f"a user met version 3 {seconds:.2f} s after the command: {back.err}"
+    seconds = rolled_back(model, running)
     asyncio.run(model.bed.controllers[region].start())
     again = model.start("rollback", "delivery.yaml").finish()
     assert (again.code, "version 2" in again.out) == (0, True), f"{again.out}\n{again.err}"
     return seconds
 
 
-def written_back(model: DeliveredModel, region: str, write: Callable[[], None]) -> None:
+def rolled_back(model: DeliveredModel, running: Command) -> float:
+    """Killed; seconds from the command `rollback` to the last request that began on version 3."""
+    running.send(signal.SIGKILL)
+    running.finish()
+    typed = model.now()
+    back = model.start("rollback", "delivery.yaml").finish()
+    seconds = max((one.started for one in model.asked() if one.version == "3"), default=typed) - typed
+    assert seconds <= BACK_SECONDS, f"a user met version 3 {seconds:.2f} s after the command: {back.err}"
+    return seconds
+
+
+def written_back(model: DeliveredModel, region: str, write: Callable[[], None], told: str) -> None:
+    """Interrupted by others; `told` is in the reason."""
     running = model.deliver("--output", "json")
     model.reaches(f"canary@{region}/10", running)
     write()
     done = running.finish()
     assert (done.code, model.delivery().outcome) == (4, "interrupted"), f"{done.out}\n{done.err}"
-    assert "asks for version 2 again" in (model.delivery().reason or ""), model.delivery().reason
+    assert told in (model.delivery().reason or ""), model.delivery().reason
 
 
-ALONE = {"referenced": referenced, "workload": partial(referenced, workload=f"{NAME}-engines")}
+def routed(bed: Bed) -> Told:
+    """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand."""
+    region = next(iter(bed.around.clusters))
+    with bed.apart("routed") as regions:
+        model = DeliveredModel(regions, NAME, [[region]])
+        with their_rollout(regions, region, model, kind=TheirBackends) as theirs:
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, two_backends())))
+            registered(model, 1, "champion")
+            model.bed = with_the_role_alone(regions, model, region)
+            with watched(regions, region, NAME) as reached, model.users():
+                killed_and_resumed(model, region)
+                registered(model, 3, "challenger")
+                done = model.deliver("--output", "json").finish()
+                assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
+                running = model.deliver()
+                model.reaches(f"canary@{region}/10", running)
+                seconds = rolled_back(model, running)
+                written_back(model, region, lambda: theirs.apply("1", "HTTPRoute"), "wrote the backends of HTTPRoute")
+            asked = model.asked()
+            assert not any(each.failed for each in asked), told(asked)
+            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+    note = f"last user {seconds:+.2f} s from the command; never fewer than {reached.fewest} endpoints"
+    return Told(ending="delivered, rolled-back twice, interrupted", users=told(asked), note=note)
+
+
+ALONE = {"routed": routed, "referenced": referenced, "workload": partial(referenced, workload=f"{NAME}-engines")}

@@ -37,9 +37,10 @@ class TheirRollout:
         self.apply(version)
         until("the team's pods are ready", lambda: len(self.serving()) == PODS_OF_THEIRS, seconds=180)
 
-    def apply(self, version: str) -> None:
-        """Client side, as the manifest in Git has it."""
-        given = json.dumps({"kind": "List", "apiVersion": "v1", "items": self._bodies(version)})
+    def apply(self, version: str, *kinds: str) -> None:
+        """Client side, as the manifest in Git has it; all of it, or these kinds."""
+        items = [each for each in self._bodies(version) if not kinds or each["kind"] in kinds]
+        given = json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
         kubectl(self.bed, self.region, "apply", "-f", "-", given=given)
 
     def uninstall(self) -> None:
@@ -49,7 +50,7 @@ class TheirRollout:
 
     def serving(self) -> set[str]:
         """Its ready pods."""
-        found = self.bed.ask(self.region, lambda client: client.list(PODS, labels=f"app={self.name}"))
+        found = self.bed.ask(self.region, lambda client: client.list(PODS, labels=f"team={self.name}"))
         return {
             pod["metadata"]["name"]
             for pod in found.items
@@ -65,11 +66,22 @@ class TheirRollout:
 
     def _bodies(self, version: str) -> list[Json]:
         stable, canary = f"{self.name}-stable", f"{self.name}-canary"
+        return [
+            self._service(stable, self.name),
+            self._service(canary, self.name),
+            self._route(stable, canary),
+            self._monitor("rollouts-pod-template-hash"),
+            *self._serving(self._rollout(version)),
+        ]
+
+    def _service(self, name: str, app: str) -> Json:
         port = {"name": "web", "port": 8080, "targetPort": 8000}
-        service = {"selector": {"app": self.name}, "ports": [port]}
+        return self._made("v1", "Service", name, {"selector": {"app": app}, "ports": [port]})
+
+    def _route(self, first: str, second: str) -> Json:
         backends = [
-            {"name": stable, "port": 8080, "weight": 100},
-            {"name": canary, "port": 8080, "weight": 0},
+            {"name": first, "port": 8080, "weight": 100},
+            {"name": second, "port": 8080, "weight": 0},
         ]
         rule = {
             "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
@@ -81,18 +93,15 @@ class TheirRollout:
             "hostnames": [f"{self.name}.example"],
             "rules": [rule],
         }
+        return self._made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, self.name, led)
+
+    def _monitor(self, label: str) -> Json:
         scraped = {
-            "selector": {"matchLabels": {"app": self.name}},
-            "podTargetLabels": ["rollouts-pod-template-hash"],
+            "selector": {"matchLabels": {"team": self.name}},
+            "podTargetLabels": [label],
             "podMetricsEndpoints": [{"port": "http", "path": "/metrics", "interval": "5s"}],
         }
-        return [
-            self._made("v1", "Service", stable, service),
-            self._made("v1", "Service", canary, service),
-            self._made(HTTP_ROUTES.api_version, HTTP_ROUTES.kind, self.name, led),
-            self._made(POD_MONITORS.api_version, POD_MONITORS.kind, self.name, scraped),
-            *self._serving(self._rollout(version)),
-        ]
+        return self._made(POD_MONITORS.api_version, POD_MONITORS.kind, self.name, scraped)
 
     def _serving(self, rollout: Json) -> Iterator[Json]:
         """The Rollout, and the Deployment that it borrows its pod template from, without pods of its own."""
@@ -103,7 +112,8 @@ class TheirRollout:
             yield self._made(DEPLOYMENTS.api_version, DEPLOYMENTS.kind, self.workload, own)
         yield self._made(ROLLOUTS.api_version, ROLLOUTS.kind, self.name, rollout)
 
-    def _rollout(self, version: str) -> Json:
+    def _pods(self, version: str, app: str) -> Json:
+        """The pod template of a version."""
         weights = f"/models/{self.name}/{version}"
         engine = {
             "name": "vllm",
@@ -115,6 +125,11 @@ class TheirRollout:
             "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
             "volumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
         }
+        volume = {"name": "models", "persistentVolumeClaim": {"claimName": CLAIM}}
+        labels = {"app": app, "team": self.name}
+        return {"metadata": {"labels": labels}, "spec": {"containers": [engine], "volumes": [volume]}}
+
+    def _rollout(self, version: str) -> Json:
         routing = {GATEWAY_PLUGIN: {"httpRoute": self.name, "namespace": self.bed.namespace}}
         canary = {
             "stableService": f"{self.name}-stable",
@@ -122,20 +137,39 @@ class TheirRollout:
             "trafficRouting": {"plugins": routing},
             "steps": STEPS,
         }
-        volume = {"name": "models", "persistentVolumeClaim": {"claimName": CLAIM}}
         return {
             "replicas": PODS_OF_THEIRS,
             "selector": {"matchLabels": {"app": self.name}},
             "strategy": {"canary": canary},
-            "template": {
-                "metadata": {"labels": {"app": self.name}},
-                "spec": {"containers": [engine], "volumes": [volume]},
-            },
+            "template": self._pods(version, self.name),
         }
 
     def _made(self, api_version: str, kind: str, name: str, spec: Mapping[str, object]) -> Json:
         metadata = {"name": name, "namespace": self.bed.namespace}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+class TheirBackends(TheirRollout):
+    """Two Deployments behind two backends of one HTTPRoute: blue has the users, green has no pods."""
+
+    def _bodies(self, version: str) -> list[Json]:
+        blue, green = f"{self.name}-blue", f"{self.name}-green"
+        return [
+            self._service(blue, blue),
+            self._service(green, green),
+            self._route(blue, green),
+            self._monitor("app"),
+            self._deployment(blue, version, PODS_OF_THEIRS),
+            self._deployment(green, version, 0),
+        ]
+
+    def _deployment(self, name: str, version: str, replicas: int) -> Json:
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": self._pods(version, name),
+        }
+        return self._made(DEPLOYMENTS.api_version, DEPLOYMENTS.kind, name, spec)
 
 
 @contextmanager

@@ -311,17 +311,16 @@ async def test_a_picker_without_an_endpoint_is_a_pool_without_one() -> None:
     assert state.canary.problem == "the endpoint picker pick-green of InferencePool llm-green has no ready endpoint"
 
 
-async def test_who_moves_the_weights_meanwhile_is_named_and_left_alone(region: RouteRegion) -> None:
+async def test_who_moves_the_weights_meanwhile_is_named_and_users_go_back(region: RouteRegion) -> None:
     await region.fleet.deploy(TWO)
     await region.fleet.shift(50)
     region.weigh(100, 0)
     state = await region.fleet.observe()
     assert state.foreign_change is not None
     assert state.foreign_change.reason == "argocd wrote the backends of HTTPRoute chat"
-    region.weigh(70, 30)
-    await region.fleet.rollback(None)
-    assert region.weights == [(70, 30), (70, 30)]
-    assert (await region.fleet.observe()).canary is None
+    region.weigh(0, 100)
+    state = await region.fleet.rollback(None)
+    assert (region.weights, state.canary, state.foreign_change) == ([(100, 0), (100, 0)], None, None)
 
 
 async def test_the_guard_takes_back_what_nobody_carries(region: RouteRegion) -> None:
