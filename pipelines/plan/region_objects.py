@@ -18,6 +18,7 @@ from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
 from rollouts.manifests.objects.strategy import steps_of
 from rollouts.manifests.render import render
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine
 from slo.catalogue import slo_of
@@ -50,6 +51,13 @@ def nobody_ends_it(spec: Delivery) -> str:
         f"no region has a guard: {why}; a trial without a carrier for {after} goes on until somebody says "
         "`tidegate rollback`"
     )
+
+
+def older_goes(spec: Delivery) -> str:
+    """What a delivery to two backends ends by beginning; empty for every other fleet."""
+    if not isinstance(spec.fleet, RouteFleetSpec):
+        return ""
+    return "the next version starts where the one before the last promotion is: from then on none goes back to that"
 
 
 class RegionObjects(Value):

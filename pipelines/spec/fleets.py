@@ -30,18 +30,22 @@ class LocalFleet(SpecModel):
     it is known at once."""
 
 
+BY_REFERENCE = "argo with rollout"
+"""As a wrong kind is told of the fleets that there are."""
+
+
 def _kind_of(fleet: object) -> str:
     """Whose rules apply: one that does not say is on this machine, unless it has what clusters alone have."""
     if isinstance(fleet, Mapping):
         kind = str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
-        return "reference" if kind == "argo" and "rollout" in fleet else kind
-    return "reference" if isinstance(fleet, ReferencedFleetSpec) else str(getattr(fleet, "kind", "local"))
+        return BY_REFERENCE if kind == "argo" and "rollout" in fleet else kind
+    return BY_REFERENCE if isinstance(fleet, ReferencedFleetSpec) else str(getattr(fleet, "kind", "local"))
 
 
 Fleet = Annotated[
     Annotated[LocalFleet, Tag("local")]
     | Annotated[ArgoFleetSpec, Tag("argo")]
-    | Annotated[ReferencedFleetSpec, Tag("reference")]
+    | Annotated[ReferencedFleetSpec, Tag(BY_REFERENCE)]
     | Annotated[RouteFleetSpec, Tag("route")],
     Discriminator(_kind_of),
 ]

@@ -134,7 +134,7 @@ POD_HASH = "rollouts_pod_template_hash"
 BY_HASH = (
     MetricSource(
         preset=PresetName.VLLM,
-        arms=ArmLabels(label=POD_HASH, stable=VERSION_PLACE, canary=VERSION_PLACE),
+        arms=ArmLabels(label=POD_HASH, stable=VERSION_PLACE, canary=VERSION_PLACE, shadow=VERSION_PLACE),
     ),
 )
 """Which series are read unless `metrics.sources` says others. In a fleet by reference `{version}` stands for the pod

@@ -122,7 +122,7 @@ class RouteFleetSpec(ClusterFleetSpec):
     @property
     def sources(self) -> tuple[MetricSource, ...]:
         """Which series are read unless the spec says others; `{version}` stands for a peer's."""
-        arms = ArmLabels(label=self.label, stable=VERSION_PLACE, canary=VERSION_PLACE)
+        arms = ArmLabels(label=self.label, stable=VERSION_PLACE, canary=VERSION_PLACE, shadow=VERSION_PLACE)
         return (MetricSource(preset=PresetName.VLLM, arms=arms),)
 
     def contradictions(self) -> Iterator[SpecConflict]:

@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
+from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """\
@@ -298,7 +299,7 @@ def test_a_fleet_of_clusters_that_does_not_say_so_is_told_what_is_missing() -> N
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("  kind: agro", "13: fleet: found kind agro; expected 'local', 'argo'"),
+        ("  kind: agro", "13: fleet: found kind agro; expected argo (the nearest known name)"),
         (
             "  kind: argo\n  ports: {}",
             "15: fleet.ports: found an unknown key; expected ",
@@ -308,6 +309,51 @@ def test_a_fleet_of_clusters_that_does_not_say_so_is_told_what_is_missing() -> N
 def test_what_is_wrong_with_clusters_is_told_by_their_rules(wrong: str, problem: str) -> None:
     told = problems(SPEC + CLUSTERS.replace("  kind: argo", wrong))
     assert any(line.startswith(f"delivery.yaml:{problem}") for line in told), told
+
+
+PEERS = """
+fleet:
+  kind: route
+  namespace: serving
+  route: chat
+  peers:
+    blue: {backend: chat-blue, series: chat-blue}
+    green: {backend: chat-green, series: chat-green}
+  regions:
+    eu-west-1: {context: eu, <<: &at {entry: https://e.example, prometheus: https://p.example,
+      urls: &urls {blue: https://b.example, green: https://g.example}}}
+    us-east-1: {context: us, <<: *at}
+    ap-south-1: {context: ap, <<: *at}
+"""
+
+
+def test_a_route_with_two_backends_is_read() -> None:
+    fleet = read(SPEC + PEERS).fleet
+    assert isinstance(fleet, RouteFleetSpec)
+    assert (fleet.reference.other("blue"), fleet.runs_images) == ("green", False)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "problem"),
+    [
+        ("backend: chat-green", "backend: chat-blue", "fleet.peers.green.backend: found that of blue"),
+        ("series: chat-green", "series: chat-blue", "fleet.peers.green.series: found that of blue"),
+        ("context: us", "context: eu", "fleet.regions.us-east-1.context: found the cluster of eu-west-1"),
+        ("  route: chat\n", "  route: chat\n  traffic: istio\n", "fleet.traffic: found istio"),
+        (
+            "{context: ap, <<: *at}",
+            "{context: ap, <<: *at, urls: {blue: https://b.example}}",
+            "fleet.regions.ap-south-1.urls: found blue; expected an address for blue and another for green, or none",
+        ),
+        (
+            "series: chat-blue}",
+            "series: chat-blue, workload: {name: a, set: {/spec/x: fixed}}}",
+            "fleet.peers.blue.workload.set./spec/x: found 'fixed'; expected text with at least one of {image}",
+        ),
+    ],
+)
+def test_what_is_wrong_with_two_backends_is_told(right: str, wrong: str, problem: str) -> None:
+    assert any(problem in line for line in problems(SPEC + PEERS.replace(right, wrong)))
 
 
 def test_an_unknown_key_of_one_region_is_told_with_the_keys_of_regions() -> None:
