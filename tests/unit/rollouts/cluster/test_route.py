@@ -12,6 +12,8 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, an_image
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
+from fakes.kube.refusal import Refusal
+from fakes.kube.requests import Fault, Refuse
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
@@ -236,22 +238,25 @@ async def test_what_is_taken_back_and_what_was_promoted_goes_back(region: RouteR
         await region.fleet.shift(10)
 
 
-async def test_going_back_waits_for_no_lease_and_no_gateway() -> None:
-    """Users are back before the Lease is ours, and whatever gateways say."""
+async def test_who_insists_on_going_back_waits_for_no_lease() -> None:
     region = await up()
     await region.fleet.deploy(TWO)
     await region.fleet.shift(50)
-    began, back = region.time.monotonic(), list[float]()
-
-    def seen(event: Event) -> None:
-        if event.kind.plural == HTTP_ROUTES.plural and region.weights == [(100, 0), (100, 0)]:
-            back.append(region.time.monotonic() - began)
-
-    region.cluster.on_change(seen)
-    region.refused = "none of these"
+    refused = Refusal(403, "Forbidden", "leases are not yours")
+    region.api.faults.add(Fault(Refuse(refused), verbs=("update",), plural="leases", times=None))
     other = region.open(carrier=DELIVERER.model_copy(update={"token": "back", "insists": True}))
-    await other.rollback(None)
-    assert back[0] == 0
+    with pytest.raises(FleetError, match="leases are not yours"):
+        await other.rollback(None)
+    assert region.weights == [(100, 0), (100, 0)]
+
+
+async def test_going_back_waits_for_no_gateway() -> None:
+    region = await up()
+    await region.fleet.deploy(TWO)
+    await region.fleet.shift(50)
+    region.refused, began = "none of these", region.time.monotonic()
+    await region.fleet.rollback(None)
+    assert (region.weights, region.time.monotonic()) == ([(100, 0), (100, 0)], began)
 
 
 async def test_no_way_back_to_a_backend_without_engines() -> None:
