@@ -7,6 +7,7 @@ import copy
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
+from cluster.pool_gateway import GATEWAY, definition, pool_gateway
 from cluster.quickstart_story import NAME, their_rollout
 from cluster.stories import BACK_SECONDS, Told
-from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, watched
+from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, TheirPools, watched
 from cluster.users import told
-from e2e.machine import Command
+from e2e.machine import Command, until
 
 from rollouts.manifests.conventions import driver
 from tidegate.core.model import Json
@@ -80,6 +82,7 @@ def referenced(bed: Bed, workload: str = "") -> Told:
         with their_rollout(regions, region, model, workload) as theirs:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, by_reference(workload))))
             registered(model, 1, "champion")
+            registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
@@ -115,7 +118,6 @@ def registered(model: DeliveredModel, number: int, alias: str) -> None:
 
 
 def killed_and_resumed(model: DeliveredModel, region: str) -> None:
-    registered(model, 2, "challenger")
     running = model.deliver()
     model.reaches(f"canary@{region}/50", running)
     running.send(signal.SIGKILL)
@@ -166,6 +168,7 @@ def routed(bed: Bed) -> Told:
         with their_rollout(regions, region, model, kind=TheirBackends) as theirs:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, two_backends())))
             registered(model, 1, "champion")
+            registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
@@ -183,4 +186,39 @@ def routed(bed: Bed) -> Told:
     return Told(ending="delivered, rolled-back twice, interrupted", users=told(asked), note=note)
 
 
-ALONE = {"routed": routed, "referenced": referenced, "workload": partial(referenced, workload=f"{NAME}-engines")}
+def pooled(bed: Bed) -> Told:
+    """With two InferencePools: refused where the gateway does not take them, delivered and taken back where it does."""
+    region = next(iter(bed.around.clusters))
+    pools = [f"{NAME}-{peer}" for peer in ("blue", "green")]
+    bed.ask(region, lambda client: client.apply(definition(), force=True))
+    with bed.apart("pooled") as regions:
+        model = DeliveredModel(regions, NAME, [[region]])
+        with their_rollout(regions, region, model, kind=TheirPools) as theirs:
+            fleet = two_backends()
+            fleet["peers"] = {name: each | {"kind": "InferencePool"} for name, each in fleet["peers"].items()}
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, fleet)))
+            registered(model, 1, "champion")
+            registered(model, 2, "challenger")
+            until("the gateway has said no", lambda: "InvalidKind" in model.start("plan", "delivery.yaml").finish().err)
+            replace(theirs, gateway={"name": GATEWAY}).apply("1", "HTTPRoute")
+            model.bed = with_the_role_alone(regions, model, region)
+            with pool_gateway(regions, region, NAME, pools, regions.folder / "envoy") as entry:
+                model.bed.entries = {region: entry}
+                with watched(regions, region, NAME) as reached, model.users():
+                    killed_and_resumed(model, region)
+                    registered(model, 3, "challenger")
+                    done = model.deliver("--output", "json").finish()
+                    assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
+                asked = model.asked()
+                assert not any(each.failed for each in asked), told(asked)
+                assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+    note = f"refused by plan before; never fewer than {reached.fewest} endpoints"
+    return Told(ending="delivered, rolled-back", users=told(asked), note=note)
+
+
+ALONE = {
+    "routed": routed,
+    "pooled": pooled,
+    "referenced": referenced,
+    "workload": partial(referenced, workload=f"{NAME}-engines"),
+}

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cluster.bed import GATEWAY, Bed
 from cluster.endpoints import Endpoints, route
 from cluster.others import kubectl
 from e2e.machine import until
 
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, POD_MONITORS, PODS, ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, INFERENCE_POOLS, POD_MONITORS, PODS, ROLLOUTS
 from rollouts.manifests.conventions import GATEWAY_PLUGIN
 from tidegate.core.model import Json
 
@@ -31,6 +32,10 @@ class TheirRollout:
     image: str
     workload: str = ""
     """The Deployment that has the pod template; empty for the Rollout itself."""
+    gateway: Mapping[str, str] | None = None
+    """Another one than that of all tests."""
+    kind: ClassVar[Json] = {"port": 8080}
+    """Of the route's backends."""
 
     def install(self, version: str = "1") -> None:
         """As the team applies it; returns once it serves."""
@@ -79,17 +84,14 @@ class TheirRollout:
         return self._made("v1", "Service", name, {"selector": {"app": app}, "ports": [port]})
 
     def _route(self, first: str, second: str) -> Json:
-        backends = [
-            {"name": first, "port": 8080, "weight": 100},
-            {"name": second, "port": 8080, "weight": 0},
-        ]
+        backends = [{"name": name, **self.kind, "weight": weight} for name, weight in ((first, 100), (second, 0))]
         rule = {
             "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
             "timeouts": {"request": "60s"},
             "backendRefs": backends,
         }
         led = {
-            "parentRefs": [{"name": GATEWAY, "namespace": self.bed.gateway_namespace}],
+            "parentRefs": [self.gateway or {"name": GATEWAY, "namespace": self.bed.gateway_namespace}],
             "hostnames": [f"{self.name}.example"],
             "rules": [rule],
         }
@@ -170,6 +172,24 @@ class TheirBackends(TheirRollout):
             "template": self._pods(version, name),
         }
         return self._made(DEPLOYMENTS.api_version, DEPLOYMENTS.kind, name, spec)
+
+
+class TheirPools(TheirBackends):
+    """The same with InferencePools; no picker runs, so theirs leads to a Service of engines."""
+
+    kind: ClassVar[Json] = {"group": INFERENCE_POOLS.group, "kind": INFERENCE_POOLS.kind}
+
+    def _bodies(self, version: str) -> list[Json]:
+        pools = [self._pool(f"{self.name}-{peer}") for peer in ("blue", "green")]
+        return [*pools, *super()._bodies(version)]
+
+    def _pool(self, name: str) -> Json:
+        spec = {
+            "selector": {"matchLabels": {"app": name}},
+            "targetPorts": [{"number": 8000}],
+            "endpointPickerRef": {"name": f"{self.name}-blue", "port": {"number": 8080}},
+        }
+        return self._made(INFERENCE_POOLS.api_version, INFERENCE_POOLS.kind, name, spec)
 
 
 @contextmanager
