@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from copy import deepcopy
 from typing import Any
 
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, an_image
+from fakes.clusters.two_backends import TwoBackends, peer
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
 from fakes.kube.server import FakeTransport
-from fakes.kube.store import Event
 
 from rollouts.adapters.kube.client import KubeClient
 from rollouts.adapters.kube.credentials import CredentialProvider
@@ -24,16 +23,11 @@ from rollouts.cluster.guarded import GuardedRoute
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.route import RouteFleet
 from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Unfit
-from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import (
     DEPLOYMENTS,
-    ENDPOINT_SLICES,
     HTTP_ROUTES,
     INFERENCE_POOLS,
-    LEASES,
-    PODS,
     SERVICES,
-    resource_of,
 )
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.route_spec import RouteReference
@@ -44,103 +38,20 @@ from tidegate.testing import versions
 
 NAME, NAMESPACE = "support-llm", "support"
 ONE, TWO, THREE = an_image("1"), an_image("2"), an_image("3")
-IMAGE = "/spec/template/spec/containers/0/image"
 
 
-class RouteRegion:
-    """Two Deployments with Services, or pools, and a gateway that splits users between them."""
+class RouteRegion(TwoBackends):
+    """A region of such backends, and the fleet that the spec names them by."""
 
     def __init__(self, *, pools: bool = False, workloads: bool = True) -> None:
         self.time = SimulatedTime(alone=True)
-        self.cluster = FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time)
-        self.refused, self.dying, self.pools = "", False, pools
+        super().__init__(FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time), pools=pools)
         peers = {name: peer(name, pools=pools, workload=workloads) for name in ("blue", "green")}
         reference = RouteReference.model_validate({"route": "chat", "peers": peers})
         urls = {name: f"https://{name}.example" for name in peers}
         self.place = RoutePlace(region="eu-west-1", name=NAME, entry="https://e", reference=reference, urls=urls)
-        self.written = list[str]()
-        self.cluster.on_change(self._react)
-        for body in (a_route(pools=pools), *self._behind("blue", 2), *self._behind("green", 0)):
-            self._create(body)
         self.api = Api(self.cluster)
         self.fleet = self.open()
-
-    def _behind(self, name: str, replicas: int) -> tuple[Json, ...]:
-        labels = {"app": f"llm-{name}"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "vllm", "image": ONE.image}]}}
-        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        backend: Json = {"apiVersion": "v1", "kind": "Service", "spec": {"selector": labels}}
-        if self.pools:
-            picker = {"name": f"pick-{name}", "port": {"number": 9002}}
-            backend = {
-                "apiVersion": INFERENCE_POOLS.api_version,
-                "kind": "InferencePool",
-                "spec": {"selector": {"matchLabels": labels}, "endpointPickerRef": picker},
-            }
-            self._endpoints(f"pick-{name}", 1)
-        metadata = {"name": f"llm-{name}", "namespace": NAMESPACE}
-        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
-        return {**backend, "metadata": metadata}, deployment
-
-    def _create(self, body: Json) -> None:
-        self.cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="helm")
-
-    def _react(self, event: Event) -> None:
-        """As the controllers of Deployments and of the gateway, two seconds later."""
-        if event.manager.startswith(MANAGER) and event.kind.plural not in {LEASES.plural, "events"}:
-            self.written.append(f"{event.kind.kind} {event.name}")
-        if event.kind.plural == DEPLOYMENTS.plural and event.manager != "kube":
-            self.time.call_later(2, lambda: self._scaled(event.name))
-        if event.kind.plural == HTTP_ROUTES.plural and event.manager != "gateway":
-            self.time.call_later(2, self._answered)
-
-    def _scaled(self, name: str) -> None:
-        found = self.cluster.get(DEPLOYMENTS, name)
-        wanted = found["spec"]["replicas"]
-        ready = 0 if self.dying else wanted
-        status = {"replicas": wanted, "updatedReplicas": wanted, "readyReplicas": ready}
-        status["observedGeneration"] = found["metadata"]["generation"]
-        self.cluster.update_status(DEPLOYMENTS, {**found, "status": status}, manager="kube")
-        self._endpoints(name, ready)
-        self._pods(name, wanted)
-
-    def _endpoints(self, service: str, count: int) -> None:
-        metadata = {"name": f"{service}-1", "labels": {"kubernetes.io/service-name": service}, "namespace": NAMESPACE}
-        ends = [{"addresses": [f"10.0.0.{each}"], "conditions": {"ready": True}} for each in range(count)]
-        body = {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": metadata,
-            "addressType": "IPv4",
-        }
-        if self.cluster.find(ENDPOINT_SLICES, f"{service}-1"):
-            self.cluster.delete(ENDPOINT_SLICES, f"{service}-1")
-        self.cluster.create(ENDPOINT_SLICES, {**body, "endpoints": ends}, namespace=NAMESPACE)
-
-    def _pods(self, name: str, count: int) -> None:
-        for each in self.cluster.list(PODS, labels=f"app={name}"):
-            self.cluster.delete(PODS, each["metadata"]["name"])
-        for each in range(count):
-            waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
-            states = [{"name": "vllm", "state": {"waiting": waiting}}] if self.dying else []
-            ready = {"type": "Ready", "status": "False" if self.dying else "True"}
-            status = {"conditions": [ready], "containerStatuses": states}
-            metadata = {"name": f"{name}-{each}", "labels": {"app": name}}
-            spec = {"containers": [{"name": "vllm", "image": "any"}]}
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            made = self.cluster.create(PODS, pod, namespace=NAMESPACE)
-            self.cluster.update_status(PODS, {**made, "status": status})
-
-    def _answered(self) -> None:
-        route = self.cluster.get(HTTP_ROUTES, "chat")
-        seen = {"observedGeneration": route["metadata"]["generation"], "reason": "Fine", "message": ""}
-        refused = {"status": "False", "reason": "InvalidKind", "message": self.refused} if self.refused else {}
-        conditions = [
-            {"type": "Accepted", "status": "True", **seen},
-            {"type": "ResolvedRefs", "status": "True", **seen, **refused},
-        ]
-        parent = {"parentRef": {"name": "gate"}, "controllerName": "example/gateway", "conditions": conditions}
-        self.cluster.update_status(HTTP_ROUTES, {**route, "status": {"parents": [parent]}}, manager="gateway")
 
     def open(self, **options: Any) -> RouteFleet:
         known = {"carrier": DELIVERER, "champion": ONE} | options
@@ -151,41 +62,6 @@ class RouteRegion:
         return KubeClient(
             credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
         )
-
-    @property
-    def route(self) -> Json:
-        return self.cluster.get(HTTP_ROUTES, "chat")
-
-    @property
-    def weights(self) -> list[tuple[int, int]]:
-        """Of both backends, rule by rule."""
-        rules = self.route["spec"]["rules"]
-        return [(one["weight"], two["weight"]) for one, two in (each["backendRefs"][:2] for each in rules[:2])]
-
-    def weigh(self, blue: int, green: int) -> None:
-        """Somebody else does."""
-
-        def written(route: Json) -> None:
-            for rule in route["spec"]["rules"][:2]:
-                rule["backendRefs"][0]["weight"], rule["backendRefs"][1]["weight"] = blue, green
-
-        self.cluster.edit(HTTP_ROUTES, "chat", written, manager="argocd")
-
-
-def peer(name: str, *, pools: bool, workload: bool) -> Json:
-    started = {"name": f"llm-{name}", "set": {IMAGE: "{image}"}}
-    kind = {"kind": "InferencePool"} if pools else {}
-    return {"backend": f"llm-{name}", "series": f"llm-{name}", **kind, **({"workload": started} if workload else {})}
-
-
-def a_route(*, pools: bool = False) -> Json:
-    kind = {"group": INFERENCE_POOLS.group, "kind": "InferencePool"} if pools else {"port": 8000}
-    refs = [{"name": f"llm-{name}", **kind, "weight": weight} for name, weight in (("blue", 100), ("green", 0))]
-    rules = [{"backendRefs": deepcopy(refs)}, {"backendRefs": deepcopy(refs)}]
-    other = {"backendRefs": [{"name": "docs", "port": 80, "weight": 1}]}
-    metadata = {"name": "chat", "namespace": NAMESPACE}
-    spec = {"parentRefs": [{"name": "gate"}], "rules": [*rules, other]}
-    return {"apiVersion": HTTP_ROUTES.api_version, "kind": "HTTPRoute", "metadata": metadata, "spec": spec}
 
 
 @pytest.fixture(params=[False, True], ids=["services", "pools"])
@@ -263,7 +139,7 @@ async def test_no_way_back_to_a_backend_without_engines() -> None:
     region = await up()
     await region.fleet.deploy(TWO)
     await region.fleet.shift(50)
-    region._endpoints("llm-blue", 0)
+    region.endpoints("llm-blue", 0)
     with pytest.raises(FleetError, match="users stay on green: Service llm-blue has no ready endpoint"):
         await region.fleet.rollback(None)
     assert region.weights == [(50, 50), (50, 50)]
@@ -294,13 +170,13 @@ async def test_what_does_not_start_is_put_back_and_no_user_met_it() -> None:
 
 async def test_engines_that_others_start_are_waited_for() -> None:
     region = await up(workloads=False)
-    region.time.call_later(60, lambda: region._endpoints("llm-green", 1))
+    region.time.call_later(60, lambda: region.endpoints("llm-green", 1))
     assert versions(await region.fleet.deploy(TWO)) == ("1", "2", None)
     assert set(region.written) == {"HTTPRoute chat"}
     known = await region.fleet.engine_of("2")
     assert known is not None
     assert known.digest == TWO.digest
-    region.time.call_later(1, lambda: region._endpoints("llm-green", 0))
+    region.time.call_later(1, lambda: region.endpoints("llm-green", 0))
     await region.time.sleep(5)
     state = await region.fleet.observe()
     assert state.canary is not None
@@ -310,7 +186,7 @@ async def test_engines_that_others_start_are_waited_for() -> None:
 async def test_a_picker_without_an_endpoint_is_a_pool_without_one() -> None:
     region = await up(pools=True)
     await region.fleet.deploy(TWO)
-    region._endpoints("pick-green", 0)
+    region.endpoints("pick-green", 0)
     state = await region.fleet.observe()
     assert state.canary is not None
     assert state.canary.problem == "the endpoint picker pick-green of InferencePool llm-green has no ready endpoint"
