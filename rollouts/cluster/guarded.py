@@ -13,6 +13,7 @@ from rollouts.cluster.model import RegionConfig, guard_note, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.reference import template_writers
+from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.kube.ports import Cluster
@@ -99,7 +100,9 @@ class GuardedRollout:
     """The Rollout, its route, and the fleet that takes users back."""
 
     def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock) -> None:
-        self.rights = guard_rights(config.name, config.rollout, config.routes.resource, config.route, config.workload)
+        pools = config.theirs.services if config.theirs else ()
+        route = config.routes.resource
+        self.rights = guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
         self._config = config
         self._cluster = cluster
         self._clock = clock
@@ -123,7 +126,9 @@ class GuardedRollout:
     async def note(self, taken: GuardRollback) -> None:
         await self._cluster.patch(ROLLOUTS, self._config.rollout, guard_note_patch(taken))
 
-    def fleet(self, carrier: Carrier) -> ArgoFleet:
+    def fleet(self, carrier: Carrier) -> CarriedRegion:
+        if self._config.theirs:
+            return ReferencedFleet(self._config, cluster=self._cluster, clock=self._clock, carrier=carrier)
         return ArgoFleet(
             self._config,
             cluster=self._cluster,

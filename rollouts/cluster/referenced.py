@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -12,15 +13,18 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.observer import region_state
+from rollouts.cluster.peers import answers
 from rollouts.cluster.reference import missing_fields, wanted_fields, with_fields
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter
-from rollouts.errors import EngineDidNotStart, Unfit
+from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.ports import Cluster
+from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
 from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
+from tidegate.core.names import POD_TEMPLATE_HASH
 
 AUTOSCALER = "kube-controller-manager"
 """The field manager of `spec.replicas` where a HorizontalPodAutoscaler has scaled, KEDA's too."""
@@ -107,7 +111,10 @@ class ReferencedFleet(ArgoFleet):
         snapshot = await self._entered()
         asked = snapshot.asked[0] == engine.version and not snapshot.argo.aborted
         if not asked:
+            await self._select(snapshot, self._theirs.stable_service, snapshot.stable)
             await self._change(snapshot, engine)
+        # Before the first weight: by the hash, which its pods keep, and not by labels that change at a promotion.
+        await self._select(await self._on_trial(engine), self._theirs.canary_service)
 
         def up(now: RegionSnapshot) -> bool:
             if now.stable and now.stable.version == engine.version:
@@ -130,6 +137,43 @@ class ReferencedFleet(ArgoFleet):
         await self._operations.ask(await self._observer.observe(), template)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
+    async def _on_trial(self, engine: Engine) -> RegionSnapshot:
+        def known(now: RegionSnapshot) -> bool:
+            return any(each and each.version == engine.version for each in (now.stable, now.trial))
+
+        return await self._observer.until(known, f"version {engine.version}", within=self._config.start_seconds)
+
+    async def _promote(self) -> RegionSnapshot:
+        """With pools the stable's has the new version's pods while the canary's still has everybody."""
+        snapshot = await self._entered()
+        if snapshot.trial and has_pools(snapshot):
+            snapshot = await self._operations.move_to(snapshot, pause_points(snapshot.argo.steps)[-1])
+            if not snapshot.is_canary_down:
+                await self._select(snapshot, self._theirs.stable_service, snapshot.trial)
+        return await super()._promote()
+
+    async def _restored(self, snapshot: RegionSnapshot, to: str) -> RegionSnapshot:
+        await self._select(snapshot, self._theirs.stable_service, snapshot.warm.get(to))
+        return await super()._restored(snapshot, to)
+
+    async def _select(self, snapshot: RegionSnapshot, pool: str, which: Revision | None = None) -> None:
+        """That InferencePool selects the pods of that revision, or of the trial; nothing where users reach Services.
+
+        Raises:
+            NotConfirmed: users would find nobody there.
+        """
+        which = which or snapshot.trial
+        if which is None or not has_pools(snapshot):
+            return
+        found = await self._cluster.get(INFERENCE_POOLS, pool)
+        if found["spec"]["selector"]["matchLabels"].get(POD_TEMPLATE_HASH) == which.hash:
+            return
+        if pool == self._theirs.stable_service and not which.available:
+            raise NotConfirmed(f"{self.region}: no engine of version {which.version} is ready for InferencePool {pool}")
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        selector = {"matchLabels": {POD_TEMPLATE_HASH: which.hash}}
+        await self._cluster.patch(INFERENCE_POOLS, pool, {"metadata": version, "spec": {"selector": selector}})
+
     async def _settle(self) -> None:
         await super()._settle()
         snapshot = await self._observer.observe()
@@ -139,7 +183,11 @@ class ReferencedFleet(ArgoFleet):
         if snapshot.foreign_change:
             log.warning("%s: left as it is: %s", self.region, snapshot.foreign_change.reason)
             return snapshot
-        return await super()._without_trial(snapshot, stable)
+        # Of a promotion that died halfway the stable's pool has the pods of the trial.
+        back, _ = await asyncio.gather(
+            super()._without_trial(snapshot, stable), self._select(snapshot, self._theirs.stable_service, stable)
+        )
+        return back
 
     async def _abort_at_once(self, to: str) -> None:
         if not (await self._looked()).foreign_change:
@@ -174,6 +222,7 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         return
     if snapshot.route is None:
         yield f"there is no {snapshot.routes.resource.kind} {theirs.route}"
+    yield from (why for _, why in answers(snapshot.route or {}) if why)
     if missing := missing_fields(spec.get("template") or {}, theirs):
         yield f"container {theirs.container} has not, or not once, {', '.join(missing)} of `fleet.rollout.set`"
     elif snapshot.stable and not snapshot.stable.version and snapshot.notes.versions:
@@ -190,7 +239,24 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
     scaled = any((each.get("manager"), each.get("subresource")) == (AUTOSCALER, "scale") for each in writers)
     if canary.get("dynamicStableScale") and scaled:
         yield f"dynamicStableScale with an autoscaler: {_patch('remove', '/spec/strategy/canary/dynamicStableScale')}"
+    if has_pools(snapshot):
+        needs = needs.model_copy(update={"dark": needs.dark or "members of its InferencePool"})
+        yield from _of_last_step(Rollout(snapshot.rollout))
     yield from _of_steps(Rollout(snapshot.rollout), needs)
+
+
+def has_pools(snapshot: RegionSnapshot) -> bool:
+    """Whether users reach InferencePools by the names of the Services, whose weights the plugin moves as well."""
+    rules = ((snapshot.route or {}).get("spec") or {}).get("rules") or []
+    return any(each.get("kind") == INFERENCE_POOLS.kind for rule in rules for each in rule.get("backendRefs") or [])
+
+
+def _of_last_step(rollout: Rollout) -> Iterator[str]:
+    points = pause_points(rollout.steps)
+    if not points or points[-1].weight != 100:
+        at = "/spec/strategy/canary/steps/-"
+        added = ", ".join((_patch("add", at, {"setWeight": 100}), _patch("add", at, {"pause": {}})))
+        yield f"at a promotion an InferencePool is without members unless the canary has all users first: {added}"
 
 
 def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:

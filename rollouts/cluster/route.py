@@ -18,7 +18,7 @@ from rollouts.cluster.ownership import refuse_foreign
 from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Unfit
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled, Unfit
 from rollouts.kube.model import PatchKind, Resource
 from rollouts.kube.pods import is_pod_ready, pod_problems, start_failure
 from rollouts.kube.ports import Cluster, find
@@ -91,7 +91,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
 
     async def promote(self) -> RegionState:
         async def promoted() -> RegionState:
-            await self._entered()
+            await self._trial()
             return await BaseFleet.promote(self)
 
         return await self._retries.run(promoted)
@@ -247,6 +247,17 @@ class RouteFleet(BaseFleet, CarriedRegion):
             snapshot = await self.snapshot()
         return snapshot
 
+    async def _trial(self) -> PeersSnapshot:
+        """The region before users are moved to a trial.
+
+        Raises:
+            Overruled: somebody else has moved them meanwhile.
+        """
+        snapshot = await self._entered()
+        if snapshot.foreign_change:
+            raise Overruled(snapshot.foreign_change.reason)
+        return snapshot
+
     async def _deploy(self, engine: Engine) -> RegionState:
         snapshot = await self.snapshot()
         if not self._fence.inside and (found := tuple(misfits(snapshot))):
@@ -256,13 +267,13 @@ class RouteFleet(BaseFleet, CarriedRegion):
         return await BaseFleet.deploy(self, engine)
 
     async def _mirror(self, percent: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._entered(), percent))
+        before = await self._verifier.counts(self._both(await self._trial(), percent))
         state = await BaseFleet.mirror(self, percent)
         sends = await self._verifier.check_mirror(percent, before, lambda: self._sends(mirror=percent))
         return state if sends else await self._seen()
 
     async def _shift(self, weight: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._entered(), weight))
+        before = await self._verifier.counts(self._both(await self._trial(), weight))
         state = await BaseFleet.shift(self, weight)
         sends = await self._verifier.check_share(weight, before, lambda: self._sends(weight=weight))
         return state if sends else await self._seen()

@@ -32,7 +32,7 @@ def beside(name: str, fleet: ReferencedFleetSpec | RouteFleetSpec, region: str, 
         options["--reference"] = fleet.reference.model_dump_json(exclude_defaults=True)
     else:
         theirs, route = fleet.rollout, VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
-        rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "")
+        rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         options |= {"--traffic": str(fleet.traffic), "--reference": theirs.model_dump_json(exclude_defaults=True)}
     guard = GuardPlace(
         name=name,

@@ -85,6 +85,11 @@ class RolloutReference(SpecModel):
     route: ObjectName
     """The HTTPRoute or VirtualService whose weights its controller moves."""
 
+    @property
+    def services(self) -> tuple[str, str]:
+        """Both, or the InferencePools of the same names that users reach."""
+        return self.stable_service, self.canary_service
+
 
 class ReferencedRegion(ClusterRegionSpec):
     """One region where somebody else applies the Rollout."""

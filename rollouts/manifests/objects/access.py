@@ -200,10 +200,14 @@ def role_binding(role: Json, site: Placed, account: str, kind: Resource) -> Json
 
 
 def guard_rights(
-    delivery: str, rollout: str, route: Resource, route_name: str, workload: str = ""
+    delivery: str, rollout: str, route: Resource, route_name: str, workload: str = "", *, pools: tuple[str, ...] = ()
 ) -> tuple[Right, ...]:
-    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment."""
+    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment.
+
+    `pools` are InferencePools that its users may reach in place of Services.
+    """
     return (
+        *((Right(resource=INFERENCE_POOLS, verbs=_AS_IS, names=pools),) if pools else ()),
         *((Right(resource=DEPLOYMENTS, verbs=_AS_IS, names=(workload,)),) if workload else ()),
         *_carried(delivery, route, route_name),
         Right(resource=ROLLOUTS, verbs=("get", "patch"), names=(rollout,)),

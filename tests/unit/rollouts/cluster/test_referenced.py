@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -24,7 +25,18 @@ from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
 from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
+from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.resources import (
+    DEPLOYMENTS,
+    HTTP_ROUTES,
+    INFERENCE_POOLS,
+    LEASES,
+    PODS,
+    REPLICA_SETS,
+    ROLLOUTS,
+    SERVICES,
+    resource_of,
+)
 from rollouts.manifests.objects.access import guard_rights
 from rollouts.manifests.reference_spec import RolloutReference, SetSpec
 from rollouts.model import RegionPhase
@@ -53,7 +65,9 @@ def place_of(*, workload: str | None = None, **fields: Any) -> RegionConfig:
 class TheirRegion:
     """A Rollout that somebody applies by kubectl, and the fleet that names it."""
 
-    def __init__(self, change: Any = lambda rollout: None, *, workload: str | None = None, **fields: Any) -> None:
+    def __init__(
+        self, change: Any = lambda rollout: None, *, workload: str | None = None, pools: bool = False, **fields: Any
+    ) -> None:
         self.time = SimulatedTime(alone=True)
         self.cluster = FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time)
         self.simulation = Simulation(self.cluster, start_seconds=4)
@@ -65,6 +79,8 @@ class TheirRegion:
         self.manifest = rollout
         if workload:
             others.append(borrowing(rollout, workload))
+        if pools:
+            others += led_to_pools(others[-1])
         for body in (*others, rollout):
             self.cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="kubectl-client-side-apply")
         self.api, self.written = Api(self.cluster), list[str]()
@@ -106,6 +122,16 @@ def borrowing(rollout: Json, workload: str) -> Json:
     rollout["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
     metadata = {"name": workload, "namespace": NAMESPACE}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 0, **own}}
+
+
+def led_to_pools(route: Json) -> list[Json]:
+    """The pools of that route's backends, which become these; they select all pods, as their owner wrote them."""
+    pool = {"apiVersion": INFERENCE_POOLS.api_version, "kind": INFERENCE_POOLS.kind}
+    refs = route["spec"]["rules"][0]["backendRefs"]
+    for ref in refs:
+        ref.update(group=INFERENCE_POOLS.group, kind=INFERENCE_POOLS.kind)
+    spec = {"selector": {"matchLabels": {"app": THEIRS}}}
+    return [{**pool, "metadata": {"name": ref["name"]}, "spec": deepcopy(spec)} for ref in refs]
 
 
 @pytest.fixture
@@ -351,3 +377,81 @@ def test_the_deployment_is_written_where_it_is_named_alone(workload: str | None)
     rights = guard_rights(NAME, THEIRS, HTTP_ROUTES, THEIRS, workload or "")
     granted = [(each.verbs, each.names) for each in rights if each.resource == DEPLOYMENTS]
     assert granted == ([(("get", "patch"), ("engines",))] if workload else [])
+
+
+FOR_POOLS = [{"setCanaryScale": {"replicas": 1}}, {"pause": {}}, *STEPS, {"setWeight": 100}, {"pause": {}}]
+
+
+def for_pools(rollout: Json) -> None:
+    rollout["spec"]["strategy"]["canary"]["steps"] = deepcopy(FOR_POOLS)
+
+
+def members(region: TheirRegion, arm: str) -> str | None:
+    """The hash of the pods that an arm's pool has; None while it has those of every version."""
+    found = region.cluster.get(INFERENCE_POOLS, f"{THEIRS}-{arm}")
+    labels: Mapping[str, str] = found["spec"]["selector"]["matchLabels"]
+    return labels.get(POD_TEMPLATE_HASH)
+
+
+async def test_pools_have_members_whenever_they_have_users() -> None:
+    region = await up(change=for_pools, pools=True)
+    seen = list[tuple[int, bool, bool]]()
+
+    def look(event: Event) -> None:
+        """The share of the canary, and whether each pool with users has a ready pod, at every change."""
+        if event.kind.plural in {HTTP_ROUTES.plural, INFERENCE_POOLS.plural, PODS.plural, REPLICA_SETS.plural}:
+            weight = region.weight
+            seen.append((weight, weight == 100 or filled(region, "stable"), not weight or filled(region, "canary")))
+
+    await region.fleet.deploy(TWO)
+    one, two = members(region, "stable"), members(region, "canary")
+    assert (one, two) == tuple(region.fleet.series_of(each) for each in ("1", "2"))
+    region.cluster.on_change(look)
+    await region.fleet.shift(50)
+    state = await region.fleet.rollback(None)
+    assert (versions(state), region.weight, members(region, "stable")) == (("1", None, None), 0, one)
+    await region.fleet.deploy(TWO)
+    await region.fleet.shift(50)
+    assert versions(await region.fleet.promote())[0] == "2"
+    assert (members(region, "stable"), region.weight) == (two, 0)
+    assert {each for _, *both in seen for each in both} == {True}
+    assert {weight for weight, *_ in seen} >= {0, 50, 100}
+
+
+def filled(region: TheirRegion, arm: str) -> bool:
+    chosen = f"{POD_TEMPLATE_HASH}={members(region, arm)}"
+    return any(map(is_pod_ready, region.cluster.list(PODS, labels=chosen)))
+
+
+async def test_a_promotion_that_died_halfway_goes_back_with_its_pool() -> None:
+    region = await up(change=for_pools, pools=True)
+    await region.fleet.deploy(TWO)
+    before, after = members(region, "stable"), members(region, "canary")
+    region.cluster.edit(
+        INFERENCE_POOLS,
+        f"{THEIRS}-stable",
+        lambda pool: pool["spec"]["selector"].update(matchLabels={POD_TEMPLATE_HASH: after}),
+    )
+    await region.fleet.rollback(None)
+    assert (members(region, "stable"), region.weight) == (before, 0)
+
+
+async def test_steps_that_leave_a_pool_empty_are_told() -> None:
+    region = await up(pools=True)
+    with pytest.raises(Unfit, match=r"members of its InferencePool come before users.*") as caught:
+        await region.fleet.foreign_objects()
+    assert '{"op": "add", "path": "/spec/strategy/canary/steps/-", "value": {"setWeight": 100}}' in str(caught.value)
+
+
+async def test_what_a_gateway_says_of_the_route_is_told() -> None:
+    region = await up(change=for_pools, pools=True)
+    said = {"type": "ResolvedRefs", "status": "False", "reason": "InvalidKind", "message": "no pools here"}
+    parent = {"parentRef": {"name": "gate"}, "controllerName": "example/gateway"}
+
+    def refused(route: Json) -> None:
+        seen = {"observedGeneration": route["metadata"]["generation"]}
+        route["status"] = {"parents": [{**parent, "conditions": [{**said, **seen}, {"type": "Accepted", **seen}]}]}
+
+    region.cluster.edit(HTTP_ROUTES, THEIRS, refused, subresource="status", manager="gateway")
+    with pytest.raises(Unfit, match=r"gateway gate .* says ResolvedRefs is false, InvalidKind: no pools here"):
+        await region.fleet.foreign_objects()

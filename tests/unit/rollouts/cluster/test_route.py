@@ -22,7 +22,7 @@ from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRoute
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.route import RouteFleet
-from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Unfit
+from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Overruled, Unfit
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
@@ -200,6 +200,10 @@ async def test_who_moves_the_weights_meanwhile_is_named_and_users_go_back(region
     assert state.foreign_change is not None
     assert state.foreign_change.reason == "argocd wrote the backends of HTTPRoute chat"
     region.weigh(0, 100)
+    for move in (region.fleet.shift(75), region.fleet.promote()):
+        with pytest.raises(Overruled, match="argocd wrote the backends"):
+            await move
+    assert region.weights == [(0, 100), (0, 100)]
     state = await region.fleet.rollback(None)
     assert (region.weights, state.canary, state.foreign_change) == ([(100, 0), (100, 0)], None, None)
 
