@@ -247,14 +247,14 @@ class RouteFleet(BaseFleet, CarriedRegion):
             snapshot = await self.snapshot()
         return snapshot
 
-    async def _trial(self) -> PeersSnapshot:
-        """The region before users are moved to a trial.
+    async def _trial(self, percent: int = 100) -> PeersSnapshot:
+        """The region before so many users, or copies, are moved to a trial.
 
         Raises:
             Overruled: somebody else has moved them meanwhile.
         """
         snapshot = await self._entered()
-        if snapshot.foreign_change:
+        if percent and snapshot.foreign_change:
             raise Overruled(snapshot.foreign_change.reason)
         return snapshot
 
@@ -267,13 +267,13 @@ class RouteFleet(BaseFleet, CarriedRegion):
         return await BaseFleet.deploy(self, engine)
 
     async def _mirror(self, percent: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._trial(), percent))
+        before = await self._verifier.counts(self._both(await self._trial(percent), percent))
         state = await BaseFleet.mirror(self, percent)
         sends = await self._verifier.check_mirror(percent, before, lambda: self._sends(mirror=percent))
         return state if sends else await self._seen()
 
     async def _shift(self, weight: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._trial(), weight))
+        before = await self._verifier.counts(self._both(await self._trial(weight), weight))
         state = await BaseFleet.shift(self, weight)
         sends = await self._verifier.check_share(weight, before, lambda: self._sends(weight=weight))
         return state if sends else await self._seen()
