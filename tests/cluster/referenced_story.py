@@ -199,7 +199,7 @@ def pooled(bed: Bed) -> Told:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, fleet)))
             registered(model, 1, "champion")
             registered(model, 2, "challenger")
-            until("the gateway has said no", lambda: "InvalidKind" in model.start("plan", "delivery.yaml").finish().err)
+            until("the gateway has said no", lambda: "InvalidKind" in model.start("plan", "delivery.yaml").finish().out)
             replace(theirs, gateway={"name": GATEWAY}).apply("1", "HTTPRoute")
             model.bed = with_the_role_alone(regions, model, region)
             with pool_gateway(regions, region, NAME, pools, regions.folder / "envoy") as entry:
