@@ -1,4 +1,4 @@
-"""The controller's process next to a served cluster in memory, which runs ReplicaSets and pods; Rollouts are its own."""
+"""The controller as a process next to a served cluster in memory, which runs ReplicaSets and pods itself."""
 
 from __future__ import annotations
 
