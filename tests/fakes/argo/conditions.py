@@ -131,20 +131,15 @@ class Pauses:
         self._now = now
         self._added: list[str] = []
         self._removed: set[str] = set()
-        self._cleared = self._abort = self._unabort = False
-        self.message = ""
-        """Why it was aborted in this reconciliation."""
+        self._cleared = self._unabort = False
 
     @property
     def aborted(self) -> bool:
-        return not self._unabort and (self._abort or self._rollout.aborted)
+        return not self._unabort and self._rollout.aborted
 
     @property
     def adds(self) -> bool:
         return bool(self._added)
-
-    def abort(self, message: str) -> None:
-        self._abort, self.message = True, message
 
     def unabort(self) -> None:
         self._unabort = True
@@ -170,7 +165,7 @@ class Pauses:
         """`CalculatePauseStatus`: an abort ends every pause; `abortedAt` is when it was seen first."""
         status.pop("abort", None)
         status.pop("abortedAt", None)
-        if self._abort or self.aborted:
+        if self.aborted:
             status["abort"] = True
             status["abortedAt"] = self._rollout.status.get("abortedAt") or stamp(self._now)
             return

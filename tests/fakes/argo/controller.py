@@ -17,17 +17,11 @@ from fakes.argo.reconciliation import ReconcileError, Reconciliation
 from fakes.argo.strategies import reconcile_canary
 from fakes.argo.world import World
 
-from rollouts.kube.resources import (
-    ANALYSIS_TEMPLATES,
-    DEPLOYMENTS,
-    SERVICES,
-    VIRTUAL_SERVICES,
-)
+from rollouts.kube.resources import DEPLOYMENTS, SERVICES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
 
 _SAME = "This rollout uses the same service for the {} services, but two different services are required."
-STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRoute")
-"""Routes by header and for copies are taken, and nothing is done for them."""
+STEPS = ("setWeight", "setCanaryScale", "pause")
 
 
 def _problems(rollout: Rollout, world: World) -> Iterator[str]:
@@ -63,10 +57,6 @@ def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
             owner = (service["metadata"].get("annotations") or {}).get(MANAGED_BY, rollout.name)
             if owner != rollout.name:
                 yield f'{at}.{role}: Invalid value: "{name}": Service "{name}" is managed by another Rollout'
-    for reference in (rollout.strategy.get("analysis") or {}).get("templates", ()):
-        name = reference["templateName"]
-        if world.find(ANALYSIS_TEMPLATES, name, rollout.namespace) is None:
-            yield f"{at}.analysis.templates: Invalid value: \"{name}\": AnalysisTemplate '{name}' not found"
     if istio := (rollout.traffic or {}).get("istio"):
         name = istio["virtualService"]["name"]
         if world.find(VIRTUAL_SERVICES, name, rollout.namespace) is None:

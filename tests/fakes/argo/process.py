@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving
 
-ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts and AnalysisRuns are worked on
+ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts are worked on
 here, by the code of `fakes.argo.controller`. It lists what there is, works until nothing is left to do, and lists
 again. Once it knows what is there it prints one line that begins with `ready`. Everything it must remember is in the
 API server, so that it may be killed and started again at any time. SIGTERM ends it.
@@ -28,8 +28,6 @@ from rollouts.adapters.kube.client import connect
 from rollouts.errors import FleetError
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import (
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
@@ -40,7 +38,7 @@ from tidegate.core.clock import SystemClock
 
 OFTEN = {ROLLOUTS: "", REPLICA_SETS: HASH_LABEL}
 """Listed every `LOOK_SECONDS`, each with a label that all have which some Rollout made."""
-SELDOM = {PODS: HASH_LABEL, SERVICES: "", DEPLOYMENTS: "", ANALYSIS_RUNS: "", ANALYSIS_TEMPLATES: ""}
+SELDOM = {PODS: HASH_LABEL, SERVICES: "", DEPLOYMENTS: ""}
 """Listed every `SELDOM_SECONDS`, and before anything is done about a change of what is listed often."""
 LOOK_SECONDS, SELDOM_SECONDS = 0.2, 1.0
 
@@ -86,7 +84,7 @@ def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -
     simulation = Simulation(
         mirror,
         reacts=False,
-        works_on=(ROLLOUTS, ANALYSIS_RUNS),
+        works_on=(ROLLOUTS,),
         first_retry_seconds=FIRST_RETRY_SECONDS,
         longest_retry_seconds=LONGEST_RETRY_SECONDS,
     )
