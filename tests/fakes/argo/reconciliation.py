@@ -96,9 +96,6 @@ class Reconciliation:
         current = self.rollout.current_hash
         return bool(current) and current != (self.new.hash if self.new else self.rollout.pod_hash)
 
-    def by_hash(self, wanted: str) -> ReplicaSet | None:
-        return next((rs for rs in self.all if wanted and rs.hash == wanted), None)
-
     def service(self, name: str) -> Json:
         found = self.world.find(SERVICES, name, self.rollout.namespace)
         if found is None:

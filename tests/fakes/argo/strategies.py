@@ -31,7 +31,6 @@ def reconcile_canary(r: Reconciliation) -> None:
         return
     replica_sets.create_new(r)
     sync_metadata(r)
-    replica_sets.forget_old(r)
     reconcile_canary_services(r)
     reconcile_traffic(r)
     if not r.pauses.adds and not scale_canary(r):
@@ -49,7 +48,6 @@ def scale_canary(r: Reconciliation) -> bool:
         desired = routed_counts(r.rollout, r.new, r.stable, r.rollout.weights)[1]
         if replica_sets.scale(r, r.stable, desired):
             return True
-    r.new = r.new or r.by_hash(r.rollout.current_hash)
     desired = routed_counts(r.rollout, r.new, r.stable, r.weights)[0]
     return replica_sets.scale_new(r, desired) or replica_sets.scale_down_others_of_canary(r)
 
