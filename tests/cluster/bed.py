@@ -20,7 +20,7 @@ from cluster.engine.image import push_engine, with_libraries
 from cluster.surroundings import Surroundings, WorkflowSurroundings, run
 from cluster.toolchain import push_toolchain
 from e2e.machine import until
-from fakes.argo.stage import ControllerProcess
+from fakes.argo.separate import ControllerProcess
 from fakes.services.sockets import running
 
 from engine_images.adapters.oci_layout import OciLayout

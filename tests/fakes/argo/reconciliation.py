@@ -1,4 +1,4 @@
-"""One reconciliation of one Rollout: what it reads, and what both strategies say in the status.
+"""One reconciliation of one Rollout: what it reads, and what it says in the status.
 
 Upstream: `rollout/context.go` (`rolloutContext`), `rollout/controller.go` (`newRolloutContext`), `rollout/sync.go`
 (`calculateBaseStatus`, `calculateRolloutConditions`, `promoteStable`, `resetRolloutStatus`,
@@ -40,8 +40,6 @@ class Reconciliation:
         self.all = sorted(map(ReplicaSet, owned), key=lambda rs: (rs.created, rs.name))
         self.new = self._find_new()
         self.stable = next((rs for rs in self.all if rs.hash == rollout.stable_hash), None)
-        self.warm = self.new is not None and self.new.scale_down_at is not None
-        """The desired version served not long ago and waits for its end (`HasScaleDownDeadline`), as it was read."""
         self.pauses = Pauses(rollout, self.now)
         if rollout.fully_promoted:
             self.pauses.unabort()  # an abort with nothing in progress is taken back (argo-rollouts#1292)
@@ -97,9 +95,6 @@ class Reconciliation:
         """`CheckPodSpecChange`."""
         current = self.rollout.current_hash
         return bool(current) and current != (self.new.hash if self.new else self.rollout.pod_hash)
-
-    def by_hash(self, wanted: str) -> ReplicaSet | None:
-        return next((rs for rs in self.all if wanted and rs.hash == wanted), None)
 
     def service(self, name: str) -> Json:
         found = self.world.find(SERVICES, name, self.rollout.namespace)
@@ -206,7 +201,6 @@ def with_conditions(r: Reconciliation, status: Json) -> Json:
 
 def _set_aborted(r: Reconciliation, status: Json) -> None:
     text = f"Rollout aborted update to revision {r.rollout.revision}"
-    text += f": {r.pauses.message}" if r.pauses.message else ""
     set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
 
 
@@ -256,7 +250,7 @@ def _set_replica_failure(r: Reconciliation, status: Json) -> None:
 
 
 def reset(r: Reconciliation, status: Json) -> None:
-    """A new update begins: no pause, no abort, no full promotion, no analysis, step 0."""
+    """A new update begins: no pause, no abort, no full promotion, step 0."""
     r.pauses.clear()
     r.pauses.unabort()
     status.pop("promoteFull", None)

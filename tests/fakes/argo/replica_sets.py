@@ -1,9 +1,9 @@
-"""Replica sets: how many pods each gets; made, scaled, kept warm, scaled down, forgotten.
+"""Replica sets: how many pods each gets; made, scaled, kept warm, scaled down.
 
 Upstream: `utils/replicaset/canary.go` (`CalculateReplicaCountsForTrafficRoutedCanary`,
 `GetCurrentSetWeight`, `UseSetCanaryScale`, `AtDesiredReplicaCountsForCanary`),
 `utils/replicaset/replicaset.go` (`NewRSNewReplicas`), `rollout/sync.go` (`syncReplicaSetRevision`,
-`createDesiredReplicaSet`, `scaleReplicaSet`, `reconcileRevisionHistoryLimit`),
+`createDesiredReplicaSet`, `scaleReplicaSet`),
 `rollout/replicaset.go` (deadlines), `rollout/canary.go` (`scaleDownOldReplicaSetsForCanary`).
 """
 
@@ -112,7 +112,7 @@ def _share(rollout: Rollout, weight: int) -> int:
 
 
 def _at_least(rollout: Rollout, count: int) -> int:
-    least = int((rollout.canary or {}).get("minPodsPerReplicaSet", 0))
+    least = int(rollout.strategy.get("minPodsPerReplicaSet", 0))
     return max(count, least) if count else count
 
 
@@ -136,9 +136,6 @@ def sync_revision(r: Reconciliation) -> None:
         _write(r, r.new)
         return
     _take_revision(r, r.new.revision)
-    if conditions.condition_of(r.rollout.status, conditions.PROGRESSING) is None:
-        message = f'Found new replica set "{r.new.name}"'
-        r.write_condition(conditions.PROGRESSING, "True", "FoundNewReplicaSet", message)
 
 
 def create_new(r: Reconciliation) -> None:
@@ -256,15 +253,6 @@ def selector_of(service: Json | None) -> str:
     return str(((service or {}).get("spec", {}).get("selector") or {}).get(HASH_LABEL, ""))
 
 
-def forget_old(r: Reconciliation) -> None:
-    """Delete the oldest of those without pods beyond `revisionHistoryLimit` (10)."""
-    others = r.others
-    for rs in others[: max(0, len(others) - int(r.rollout.spec.get("revisionHistoryLimit", 10)))]:
-        if rs.replicas == rs.actual == 0:
-            r.world.delete(rs.body)
-            r.all.remove(rs)
-
-
 def _keep_until_deadline(r: Reconciliation, rs: ReplicaSet, kept: int) -> tuple[int, int]:
     """How many are kept with this one, and its pods (`scaleDownDelayHelper`)."""
     limit = r.rollout.strategy.get("scaleDownDelayRevisionLimit", math.inf)
@@ -272,14 +260,12 @@ def _keep_until_deadline(r: Reconciliation, rs: ReplicaSet, kept: int) -> tuple[
     if until is None:
         if kept >= limit:
             return kept, 0
-        if not delay:
-            return kept + 1, 0
         _set_deadline(r, rs, delay)
         return kept + 1, rs.replicas
     if kept + 1 > limit or until <= r.now:
         return kept + 1, 0
     r.world.wake(until)
-    return kept + 1, rs.replicas if r.rollout.canary is not None else r.rollout.replicas
+    return kept + 1, rs.replicas
 
 
 def _set_deadline(r: Reconciliation, rs: ReplicaSet, delay: timedelta) -> None:

@@ -1,9 +1,9 @@
 """A simulated Argo Rollouts controller on a `FakeCluster`, with the parts of Kubernetes that it lives on.
 
 It follows the source of argo-rollouts (about v1.9, and v1.10 where noted); every module and, where it is not evident,
-every function names the upstream file whose rule it stands for. Experiments, step plugins, ping-pong
-services and routers other than the Gateway API plugin and Istio are not simulated: a Rollout with such a step raises
-NotImplementedError. Pods have no grace period.
+every function names the upstream file whose rule it stands for, and `test_as_seen.py` what the real one was seen to do.
+Anything but a canary with the steps of a delivery raises NotImplementedError; an analysis is passed over. Pods have no
+grace period.
 
 There are two ways to run it.
 
@@ -30,7 +30,7 @@ let a task look every 50 ms::
     task = asyncio.create_task(simulation.run())
 
 What goes wrong is switched on and off at any time: `plugin_broken`, `controller_down`, `crash(...)`,
-`image_pull_fails(...)`, `slow(...)`, `analysis(phase)`.
+`image_pull_fails(...)`, `slow(...)`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
-from fakes.argo.analysis import reconcile_run
 from fakes.argo.controller import reconcile
 from fakes.argo.objects import controller_of, stamp
 from fakes.argo.reconciliation import ReconcileError
@@ -51,8 +50,6 @@ from fakes.kube.store import Event
 from rollouts.kube.model import MANAGER as TIDEGATE
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
     DEPLOYMENTS,
     NODES,
     PODS,
@@ -63,8 +60,8 @@ from rollouts.kube.resources import (
 )
 from tidegate.core.model import Json
 
-_KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS, DEPLOYMENTS)}
-_NAMED = {kind.plural for kind in (SERVICES, DEPLOYMENTS, ANALYSIS_TEMPLATES, VIRTUAL_SERVICES)}
+_KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, DEPLOYMENTS)}
+_NAMED = {kind.plural for kind in (SERVICES, DEPLOYMENTS, VIRTUAL_SERVICES)}
 """What Rollouts name: each change of one wakes them all. No controller watches the routes of a plugin."""
 _PLURALS = {kind.kind: kind.plural for kind in _KINDS.values()}
 _MOST_PASSES = 1000
@@ -104,13 +101,11 @@ class Simulation:
         self._waiting: dict[Key, None] = {}
         self._working: Key | None = None
         self._called = self._down = self._settling = False
-        self.analysis_phase = "Running"
         self._pods_made = [pods_made]
         self._workers: dict[str, Callable[[Key, Json], None]] = {
             ROLLOUTS.plural: self._work_on_rollout,
             PODS.plural: self._work_on_pod,
             REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, self._pods_made),
-            ANALYSIS_RUNS.plural: lambda _, body: reconcile_run(self._world, body, self.analysis_phase),
             DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
         self.loses_writes_within = 0.0
@@ -177,14 +172,6 @@ class Simulation:
         """Pods of this version or image take so long to be ready."""
         self.machines.slow[what] = seconds
         self._again(PODS)
-
-    def analysis(self, phase: str) -> None:
-        """All analysis runs that have not ended, and all that come, get this phase.
-
-        `Running` (as at first), `Successful`, `Failed` or `Error`.
-        """
-        self.analysis_phase = phase
-        self._again(ANALYSIS_RUNS)
 
     @property
     def due(self) -> datetime | None:

@@ -6,7 +6,7 @@ Upstream: `rollout/canary.go` (`rolloutCanary`, `syncRolloutStatusCanary`, `comp
 
 from __future__ import annotations
 
-from fakes.argo import analysis, replica_sets
+from fakes.argo import replica_sets
 from fakes.argo.conditions import CANARY_STEP
 from fakes.argo.reconciliation import (
     Reconciliation,
@@ -22,9 +22,6 @@ from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
 
 from tidegate.core.model import Json
 
-INSTANT_STEPS = ("setHeaderRoute", "setMirrorRoute")
-"""Done as soon as they are current, whether or not the router did anything."""
-
 
 def reconcile_canary(r: Reconciliation) -> None:
     """The order matters: services and traffic come before pods, and the status comes last."""
@@ -34,10 +31,8 @@ def reconcile_canary(r: Reconciliation) -> None:
         return
     replica_sets.create_new(r)
     sync_metadata(r)
-    replica_sets.forget_old(r)
     reconcile_canary_services(r)
     reconcile_traffic(r)
-    analysis.follow_background(r)
     if not r.pauses.adds and not scale_canary(r):
         _pause_at_step(r)
     _write_canary_status(r)
@@ -53,7 +48,6 @@ def scale_canary(r: Reconciliation) -> bool:
         desired = routed_counts(r.rollout, r.new, r.stable, r.rollout.weights)[1]
         if replica_sets.scale(r, r.stable, desired):
             return True
-    r.new = r.new or r.by_hash(r.rollout.current_hash)
     desired = routed_counts(r.rollout, r.new, r.stable, r.weights)[0]
     return replica_sets.scale_new(r, desired) or replica_sets.scale_down_others_of_canary(r)
 
@@ -123,9 +117,7 @@ def _completed(r: Reconciliation, step: Json) -> bool:
         return False
     if "pause" in step:
         return r.pauses.step_completed
-    if "setCanaryScale" in step or "setWeight" in step:
-        return at_desired_counts(r.rollout, r.new, r.stable, r.weights)
-    return any(name in step for name in INSTANT_STEPS)
+    return at_desired_counts(r.rollout, r.new, r.stable, r.weights)
 
 
 def _set_index(r: Reconciliation, status: Json, index: int) -> None:

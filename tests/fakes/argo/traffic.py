@@ -32,7 +32,7 @@ def set_weight(r: Reconciliation, weight: int) -> None:
     Raises:
         ReconcileError: a plugin is unknown or does not start, or the route is not what it should be.
     """
-    traffic = r.rollout.traffic or {}
+    traffic = r.rollout.traffic
     if "istio" in traffic:
         _set_by_istio(r, traffic["istio"]["virtualService"], weight)
     for name, config in traffic.get("plugins", {}).items():
@@ -119,7 +119,7 @@ def going_back_by_weight(r: Reconciliation) -> str | None:
 
     With `dynamicStableScale`, when the template went back to the stable's (`isDynamicallyRollingBackToStable`).
     """
-    if not (r.rollout.fully_promoted and r.rollout.traffic is not None and r.rollout.dynamic and r.rollout.weights):
+    if not (r.rollout.fully_promoted and r.rollout.dynamic and r.rollout.weights):
         return None
     last = str(r.rollout.weights["canary"].get("podTemplateHash", ""))
     grown = r.new is None or last == r.new.hash or r.new.available >= r.rollout.replicas
@@ -132,9 +132,6 @@ def reconcile_traffic(r: Reconciliation) -> None:
     Raises:
         ReconcileError: the plugin cannot be loaded, or the route is not what it should be.
     """
-    if r.rollout.traffic is None:
-        r.status["canary"].pop("weights", None)
-        return
     weight, canary_hash = _desired(r)
     set_weight(r, weight)
     _write_weights(r, weight, canary_hash)

@@ -32,6 +32,8 @@ def evaluated(condition: str, result: Any) -> bool:
 def _value(node: ast.expr, result: Any) -> Any:
     if isinstance(node, ast.Name) and node.id == "result":
         return result
+    if isinstance(node, ast.Attribute):
+        return _value(node.value, result)[node.attr]
     if isinstance(node, ast.BoolOp):
         both = all if isinstance(node.op, ast.And) else any
         return both(_value(part, result) for part in node.values)
@@ -100,8 +102,11 @@ class AnalysisRun:
     args: Mapping[str, str]
     send: Send
     counts: Counter[str] = field(default_factory=Counter)
-    errors_in_a_row: int = 0
+    in_a_row: int = 0
+    """How many of the last phase there were one after the other."""
     phase: str = "Running"
+    last: str = ""
+    """The phase of the last measurement."""
     values: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -117,7 +122,8 @@ class AnalysisRun:
         measurement, value = measured(self.metric, self.send)
         self.values.append(value)
         self.counts[measurement] += 1
-        self.errors_in_a_row = self.errors_in_a_row + 1 if measurement == "Error" else 0
+        self.in_a_row = self.in_a_row + 1 if measurement == self.last else 1
+        self.last = measurement
         self.phase = self._assessed()
         return self.phase
 
@@ -132,9 +138,14 @@ class AnalysisRun:
         for phase, limit in (("Failed", "failureLimit"), ("Inconclusive", "inconclusiveLimit")):
             if self.counts[phase] > metric.get(limit, 0):
                 return phase
-        if self.errors_in_a_row > metric.get("consecutiveErrorLimit", USUAL_ERRORS):
+        if self.last == "Error" and self.in_a_row > metric.get("consecutiveErrorLimit", USUAL_ERRORS):
             return "Error"
+        successes = metric.get("consecutiveSuccessLimit", 0)
+        if successes and self.last == "Successful" and self.in_a_row >= successes:
+            return "Successful"
         # An error is no measurement that counts.
         measurements = self.counts.total() - self.counts["Error"]
         count = metric.get("count", None if "interval" in metric else 1)
-        return "Successful" if count is not None and measurements >= count else "Running"
+        if count is None or measurements < count:
+            return "Running"
+        return "Inconclusive" if successes else "Successful"

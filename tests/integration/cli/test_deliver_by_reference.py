@@ -62,7 +62,7 @@ def spec_of(name: str, engine: str) -> Json:
 
 def _applied(cluster: FakeCluster) -> None:
     *others, rollout = deepcopy(a_release(THEIRS, NAMESPACE))
-    rollout["spec"]["strategy"]["canary"]["steps"] = STEPS
+    rollout["spec"]["strategy"]["canary"] |= {"steps": STEPS, "scaleDownDelaySeconds": 600}
     rollout["spec"]["template"]["spec"]["containers"][0]["image"] = an_image("1").image
     for body in (*others, rollout):
         cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="kubectl-client-side-apply")

@@ -57,12 +57,6 @@ def test_ci_gets_plain_lines_even_on_a_terminal() -> None:
     assert isinstance(follow(terminal(), FakeClock(), {"CI": "true"}), PlainProgress)
 
 
-def test_plain_lines_are_never_wrapped_or_coloured() -> None:
-    lines = plain_lines(slow())
-    assert any(len(line) > 80 for line in lines)
-    assert "\x1b" not in "".join(lines)
-
-
 def test_a_gate_that_keeps_running_is_told_every_ten_seconds_at_most() -> None:
     delivery = Delivery().open()
     for seen in range(21):
@@ -101,14 +95,6 @@ def test_a_changed_outcome_is_told_at_once_and_a_repeated_one_is_not() -> None:
         "errors running: early",
         "errors FAIL: too many",
     ]
-
-
-def test_the_screen_shows_versions_weights_verdicts_and_the_time_left() -> None:
-    view = shown(in_canary())
-    assert "support-llm 3 is on its way, champion is 2" in view
-    assert "left" in view.splitlines()[0]
-    assert "25% on 3, 75% on 2" in view
-    assert "TTFT p95 104 ms against 98 ms" in view
 
 
 def test_nothing_is_wider_than_the_terminal() -> None:

@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
 
-from pipelines.model import Ending
+from pipelines.model import Ending, PlanStep, StageName
+from pipelines.run.engine import run_step
 from registry.model import ServingAliases
 from rollouts.model import RegionState
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, OutsideError
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+@pytest.fixture
+def wave(tmp_path: Path) -> World:
+    """Two regions that go together."""
+    return World(tmp_path, a_spec(**SIDE_BY_SIDE))
 
 
 async def test_a_healthy_version_reaches_every_region_step_by_step_and_becomes_champion(world: World) -> None:
@@ -63,6 +70,7 @@ async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: Worl
     world.evidence.serves("canary", CHALLENGER, per_second=0.05)
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
+    assert result.reason.startswith("canary@")
     assert world.clock.elapsed >= 300
     assert world.stable_versions() == NOWHERE
 
@@ -156,12 +164,11 @@ async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(
     assert world.ledger.outcome == "failed"
 
 
-async def test_regions_of_one_wave_go_side_by_side(tmp_path: Path) -> None:
-    world = World(tmp_path, a_spec(**SIDE_BY_SIDE))
-    assert (await world.deliver()).ending is Ending.DELIVERED
-    started = world.said("started")
+async def test_regions_of_one_wave_go_side_by_side(wave: World) -> None:
+    assert (await wave.deliver()).ending is Ending.DELIVERED
+    started = wave.said("started")
     assert started.index("deploy@us-east-1") < started.index("promote@eu-west-1")
-    assert world.stable_versions() == EVERYWHERE
+    assert wave.stable_versions() == EVERYWHERE
 
 
 async def test_a_promoted_region_that_breaks_while_it_bakes_takes_it_back(world: World) -> None:
@@ -180,8 +187,6 @@ async def test_an_engine_that_says_something_else_the_second_time_fails_the_smok
 async def test_a_ledger_that_is_gone_keeps_no_region_on_a_bad_version(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.core.errors import OutsideError
-
     def lost(*_: object) -> None:
         raise OutsideError("the store does not answer")
 
@@ -210,3 +215,57 @@ async def test_aliases_are_moved_and_moved_back_by_the_names_of_the_spec(
     world.registry.breaks_off = breaks_off
     await world.deliver()
     assert world.registry.names == [ServingAliases(champion="live", previous="live-before")] * moves
+
+
+async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -> None:
+    step = PlanStep(stage=StageName.SMOKE, wave=1, region="eu-west-1")
+    with pytest.raises(OutsideError):
+        await run_step(world.context(), step)
+    assert world.said("started") == ["smoke@eu-west-1"]
+    assert world.said("done") == []
+    assert world.said("failed") == ["smoke@eu-west-1"]
+
+
+async def test_the_other_region_of_a_wave_does_not_go_on_alone(wave: World) -> None:
+    wave.fleets["us-east-1"].refuse(CHALLENGER)
+    await wave.deliver()
+    assert not [step for step in wave.said("done") if step.startswith(("shadow@", "canary@", "promote@"))]
+    assert wave.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+
+
+async def test_regions_that_fail_together_are_one_reason(wave: World) -> None:
+    for fleet in wave.fleets.values():
+        fleet.refuse(CHALLENGER)
+    result = await wave.deliver()
+    assert result.ending is Ending.FAILED
+    assert result.reason.count("died while it started") == 1
+
+
+async def test_a_version_that_cannot_be_marked_is_taken_back_all_the_same(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
+    world.registry.gone = True
+    result = await world.deliver()
+    assert result.ending is Ending.ROLLED_BACK
+    assert world.ledger.outcome == "rolled-back"
+    said = [event.message for event in world.recorder.events if event.step == "delivery"]
+    assert "the version could not be marked: the registry is not there" in said
+
+
+async def test_what_was_taken_back_is_written_on_the_version(world: World) -> None:
+    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
+    result = await world.deliver()
+    assert world.registry.marks == {
+        "tidegate.outcome": "rolled-back",
+        "tidegate.reason": result.reason,
+        "tidegate.delivery": result.delivery,
+    }
+    assert world.registry.champion == CHAMPION
+
+
+async def test_a_delivery_that_is_told_to_stop_before_its_first_step_changed_nothing(world: World) -> None:
+    task = asyncio.create_task(world.deliver())
+    world.when("delivery", "started", task.cancel)
+    result = await task
+    assert result.ending is Ending.INTERRUPTED
+    assert all(fleet.engines.running() in ([], [CHAMPION]) for fleet in world.fleets.values())
+    assert max((route.weight for fleet in world.fleets.values() for route in fleet.proxy.swaps), default=0) == 0

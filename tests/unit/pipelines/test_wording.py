@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
+from fakes.delivery.records import Delivery
 
 from gates.model import GateOutcome, Verdict
-from pipelines.events.state import GateState, TimedVerdict, state_of
-from pipelines.views.wording import comparisons, decision, headline, key_numbers, label, number, others, stopwatch
+from pipelines.events.state import GateState, TimedVerdict
+from pipelines.views.wording import comparisons, key_numbers, label, number, others, stopwatch
 from tidegate.core.units import duration
 
 
@@ -81,22 +81,3 @@ def test_what_differs_is_told_before_what_is_equal() -> None:
     numbers = {"canary_failed_requests": 0.0, "stable_failed_requests": 0.0}
     refused = {"canary_refused_requests": 9.0, "stable_refused_requests": 0.0}
     assert key_numbers(gate("errors", **numbers, **refused)) == "refused requests 9 against 0"
-
-
-def test_the_headline_says_what_became_of_the_version_and_why() -> None:
-    assert headline(state_of(delivered())) == "support-llm 2 is in production"
-    assert headline(state_of(bad_answers())) == "support-llm 3 was taken back: quality 0.21 against 0.92"
-    assert headline(state_of(slow())) == "support-llm 4 was taken back: TTFT p95 262 ms against 98 ms"
-    assert headline(state_of(interrupted())) == "support-llm 5 was taken back: interrupted"
-    assert headline(state_of(Delivery("6").open().events)) == "support-llm 6 is on its way"
-
-
-def test_without_a_deciding_gate_the_delivery_s_own_reason_decides() -> None:
-    failed = Delivery().open().close("failed", "the registry is gone", 4).events
-    assert decision(state_of(failed)) == "the registry is gone"
-    assert headline(state_of(failed)) == "support-llm 3 could not be delivered: the registry is gone"
-
-
-def test_a_gate_without_numbers_is_told_by_its_reason() -> None:
-    delivery = Delivery().open().verdict("shadow@eu-west-1", "errors", "inconclusive", "too few requests")
-    assert decision(state_of(delivery.close("inconclusive", "", 3).events)) == "errors: too few requests"

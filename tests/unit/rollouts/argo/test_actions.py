@@ -1,92 +1,105 @@
-"""What each action makes of a Rollout, with a simulated controller and an API server in memory."""
+"""What each action makes of a Rollout, and that it is done once, whatever happens on the way to the API server."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 
 import pytest
-from fakes.argo.scene import NAME, Scene
+from fakes.clusters.region import NAME, ClusterRegion, on_trial
+from fakes.kube.refusal import Refusal
+from fakes.kube.requests import WRITES, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
 from rollouts.argo.actions import ActionResult, RolloutClient
 from rollouts.argo.compare_and_set import Precondition
-from rollouts.errors import NotConfirmed, NotFound, NotPossible
+from rollouts.errors import Forbidden, NotConfirmed, NotFound, NotPossible, Unreachable
 from rollouts.kube.resources import ROLLOUTS
 
 
 @pytest.fixture(params=[0.0, math.inf], ids=["hears", "loses"])
-def scene(request: pytest.FixtureRequest) -> Scene:
-    """With a controller that hears every write, and one that loses each first one after its own, as up to 1.9.1."""
-    scene = Scene()
-    scene.simulation.loses_writes_within = request.param
-    return scene
+async def region(request: pytest.FixtureRequest) -> ClusterRegion:
+    """Version 2 is on trial without users; the controller hears every write, or loses each first one after its own."""
+    region = ClusterRegion()
+    await on_trial(region)
+    region.simulation.loses_writes_within = request.param
+    return region
 
 
-async def trial(scene: Scene, rollouts: RolloutClient) -> None:
-    """Version 2 is warm, and waits without users at the first pause."""
-    scene.deploy("2")
-    await scene.cluster.time.sleep(30)
-    assert (scene.phase, scene.step, scene.weight) == ("Paused CanaryPauseStep", 1, 0)
+@pytest.fixture
+def rollouts(region: ClusterRegion) -> RolloutClient:
+    return RolloutClient(region.client(), region.time)
+
+
+@pytest.fixture
+def somebody_else(region: ClusterRegion) -> RolloutClient:
+    return RolloutClient(region.client(), region.time)
+
+
+Seen = tuple[int, int, str]
+"""Step, weight and phase."""
+
+
+def seen(region: ClusterRegion) -> Seen:
+    status = region.rollout["status"]
+    return status["currentStepIndex"], region.weight_of(region.route), status["phase"]
+
+
+async def rest(region: ClusterRegion) -> Seen:
+    await region.time.sleep(60)
+    return seen(region)
+
+
+def hold(region: ClusterRegion) -> None:
+    region.edit_rollout(lambda body: body["spec"].update(paused=True))
 
 
 async def test_two_who_move_it_at_once_move_it_by_one_pause(
-    scene: Scene, rollouts: RolloutClient, somebody_else: RolloutClient
+    region: ClusterRegion, rollouts: RolloutClient, somebody_else: RolloutClient
 ) -> None:
-    await trial(scene, rollouts)
     ended = await asyncio.gather(rollouts.to_step(NAME, 2), somebody_else.to_step(NAME, 2), return_exceptions=True)
-    assert (scene.step, scene.weight) == (3, 5)
+    assert seen(region) == (3, 5, "Paused")
     assert [bool(each.sent) for each in ended if isinstance(each, ActionResult)].count(True) == 1
 
 
-async def test_no_matter_who_thinks_it_is_elsewhere_changes_nothing(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
+async def test_no_matter_who_thinks_it_is_elsewhere_changes_nothing(
+    region: ClusterRegion, rollouts: RolloutClient
+) -> None:
     with pytest.raises(NotPossible, match="it is at step 1, and 3 was meant"):
         await rollouts.to_step(NAME, 4, Precondition(step=3))
     with pytest.raises(NotPossible, match="0a0a was meant"):
         await rollouts.abort(NAME, Precondition(pod_hash="0a0a"))
-    assert (scene.step, scene.phase) == (1, "Paused CanaryPauseStep")
+    assert seen(region) == (1, 0, "Paused")
 
 
-async def test_resume_leaves_the_pause_of_a_step(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
-    scene.cluster.edit(ROLLOUTS, NAME, lambda body: body["spec"].update(paused=True))
+async def test_resume_leaves_the_pause_of_a_step(region: ClusterRegion, rollouts: RolloutClient) -> None:
+    hold(region)
     await rollouts.resume(NAME)
-    assert (scene.step, scene.phase) == (1, "Paused CanaryPauseStep")
+    assert seen(region) == (1, 0, "Paused")
     assert (await rollouts.resume(NAME)).sent == ()
 
 
-async def test_the_weight_goes_up_and_down_by_its_steps(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
-    await rollouts.to_step(NAME, 4)
-    await scene.cluster.time.sleep(30)
-    assert (scene.step, scene.weight) == (6, 50)
-    await rollouts.to_step(NAME, 2)
-    assert (scene.step, scene.weight) == (3, 5)
-    await rollouts.to_step(NAME, 0)
-    assert (scene.step, scene.weight) == (1, 0)
+async def test_the_weight_goes_up_and_down_by_its_steps_and_each_pause_holds(
+    region: ClusterRegion, rollouts: RolloutClient
+) -> None:
+    for step, there in ((6, (7, 50, "Paused")), (2, (3, 5, "Paused")), (3, (3, 5, "Paused")), (0, (1, 0, "Paused"))):
+        await rollouts.to_step(NAME, step)
+        assert await rest(region) == there
 
 
-async def test_a_pause_at_the_step_that_is_moved_to_holds(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
-    await rollouts.to_step(NAME, 3)
-    await scene.cluster.time.sleep(60)
-    assert (scene.step, scene.phase) == (3, "Paused CanaryPauseStep")
-
-
-async def test_promoted_in_full_it_is_stable_once_its_pods_are_up(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
+async def test_promoted_in_full_it_is_stable_once_its_pods_are_up(
+    region: ClusterRegion, rollouts: RolloutClient
+) -> None:
     done = await rollouts.promote_full(NAME)
-    assert done.rollout["status"]["currentStepIndex"] == 7
-    await scene.cluster.time.sleep(30)
-    assert (scene.phase, scene.serves["stable"]) == ("Healthy", "2")
+    assert done.rollout["status"]["currentStepIndex"] == 8
+    assert (await rest(region), region.versions()) == ((8, 0, "Healthy"), ("2", "2"))
     assert (await rollouts.promote_full(NAME)).sent == ()
 
 
-async def test_abort_brings_all_users_back(scene: Scene, rollouts: RolloutClient) -> None:
-    await trial(scene, rollouts)
+async def test_abort_brings_all_users_back(region: ClusterRegion, rollouts: RolloutClient) -> None:
     await rollouts.to_step(NAME, 2)
-    done = await rollouts.abort(NAME)
-    assert (done.rollout["status"]["phase"], scene.weight) == ("Degraded", 0)
+    await rollouts.abort(NAME)
+    assert seen(region) == (0, 0, "Degraded")
     assert (await rollouts.abort(NAME)).sent == ()
 
 
@@ -96,26 +109,77 @@ async def test_a_rollout_that_is_not_there(rollouts: RolloutClient) -> None:
 
 
 async def test_a_controller_that_does_not_react_is_told_with_its_likely_cause(
-    scene: Scene, rollouts: RolloutClient
+    region: ClusterRegion, rollouts: RolloutClient
 ) -> None:
-    await trial(scene, rollouts)
-    scene.simulation.plugin_broken = True
+    region.simulation.plugin_broken = True
     with pytest.raises(NotConfirmed, match="traffic plugin argoproj-labs/gatewayAPI does not load or fails") as failed:
         await rollouts.abort(NAME)
-    assert failed.value.message == "llm: sent, and nothing came of it in 30 s"
+    assert failed.value.message == f"{NAME}: sent, and nothing came of it in 30 s"
 
 
 async def test_no_matter_who_moves_it_hears_that_it_was_aborted_meanwhile(
-    scene: Scene, rollouts: RolloutClient, somebody_else: RolloutClient
+    region: ClusterRegion, rollouts: RolloutClient, somebody_else: RolloutClient
 ) -> None:
-    await trial(scene, rollouts)
-    scene.simulation.controller_down = True
+    region.simulation.controller_down = True
     promoting = asyncio.create_task(rollouts.to_step(NAME, 2))
-    await scene.cluster.time.sleep(5)
+    await region.time.sleep(5)
     aborting = asyncio.create_task(somebody_else.abort(NAME))
-    await scene.cluster.time.sleep(5)
-    scene.simulation.controller_down = False
+    await region.time.sleep(5)
+    region.simulation.controller_down = False
     with pytest.raises(NotPossible, match="aborted meanwhile"):
         await promoting
     await aborting
-    assert scene.weight == 0
+    assert seen(region) == (0, 0, "Degraded")
+
+
+FAULTS: dict[str, Callable[[ClusterRegion], None]] = {
+    "conflict on every write": lambda region: region.api.faults.conflict_on_every_write(),
+    "somebody writes in between": lambda region: region.api.faults.add(
+        Fault(Meanwhile(lambda _: _annotate(region)), verbs=WRITES, plural="rollouts")
+    ),
+    "request lost": lambda region: region.api.faults.add(Fault(LoseRequest(), verbs=WRITES)),
+    "answer lost": lambda region: region.api.faults.add(Fault(LoseAnswer(), verbs=WRITES)),
+    "three answers lost": lambda region: region.api.faults.add(Fault(LoseAnswer(), times=3)),
+    "busy": lambda region: region.api.faults.busy(retry_after=2),
+    "failing": lambda region: region.api.faults.failing(code=503, times=2),
+    "failing to write": lambda region: region.api.faults.failing(code=500, verbs=WRITES, times=2),
+}
+ACTIONS: dict[str, tuple[Callable[[RolloutClient], Awaitable[object]], Seen]] = {
+    "promote in full": (lambda rollouts: rollouts.promote_full(NAME), (8, 0, "Healthy")),
+    "to step": (lambda rollouts: rollouts.to_step(NAME, 5), (5, 25, "Paused")),
+    "abort": (lambda rollouts: rollouts.abort(NAME), (0, 0, "Degraded")),
+    "resume": (lambda rollouts: rollouts.resume(NAME), (1, 0, "Paused")),
+}
+"""And where each ends."""
+
+
+def _annotate(region: ClusterRegion) -> None:
+    region.cluster.patch(ROLLOUTS, NAME, {"metadata": {"annotations": {"somebody": "was here"}}})
+
+
+@pytest.mark.parametrize(("action", "fault"), [*zip([*ACTIONS, *ACTIONS], FAULTS, strict=True)])
+@pytest.mark.parametrize("region", [0.0], indirect=True)
+async def test_the_end_is_right(action: str, fault: str, region: ClusterRegion, rollouts: RolloutClient) -> None:
+    if action == "resume":
+        hold(region)
+    FAULTS[fault](region)
+    act, end = ACTIONS[action]
+    await act(rollouts)
+    assert await rest(region) == end
+
+
+@pytest.mark.parametrize("region", [0.0], indirect=True)
+async def test_what_is_forbidden_is_not_repeated_and_a_region_that_is_gone_is_told(
+    region: ClusterRegion, rollouts: RolloutClient
+) -> None:
+    before = region.rollout
+    region.api.faults.add(Fault(Refuse(Refusal(403, "Forbidden", "no")), verbs=WRITES, times=None))
+    with pytest.raises(Forbidden):
+        await rollouts.abort(NAME)
+    region.api.vanish()
+    with pytest.raises(Unreachable):
+        await rollouts.abort(NAME)
+    assert region.rollout == before
+    region.api.faults.clear()
+    await rollouts.abort(NAME)
+    assert seen(region) == (0, 0, "Degraded")
