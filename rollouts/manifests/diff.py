@@ -10,12 +10,14 @@ from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
 from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
     DEPLOYMENTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
+    NETWORK_POLICIES,
     NODE_POOLS,
+    POD_DISRUPTION_BUDGETS,
     SCALED_OBJECTS,
-    SIGSTORE_POLICIES,
     VIRTUAL_SERVICES,
     resource_of,
 )
@@ -90,10 +92,12 @@ _CHOICES: tuple[Resource, ...] = (
     HTTP_ROUTES,
     VIRTUAL_SERVICES,
     SCALED_OBJECTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     DEPLOYMENTS,
     NODE_POOLS,
-    SIGSTORE_POLICIES,
+    NETWORK_POLICIES,
+    POD_DISRUPTION_BUDGETS,
+    ADMISSION_POLICIES,
+    ADMISSION_BINDINGS,
 )
 """Kinds of which a spec asks for one or the other, or none: what a former spec asked for may still act."""
 

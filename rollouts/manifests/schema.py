@@ -2,8 +2,7 @@
 
 An API server drops unknown fields of custom resources without a word unless it is asked for `fieldValidation=Strict`
 (argo-rollouts#4569: traffic stayed 50:50 for a whole rollout because of one). The schemas are in `schemas/`, and
-`schemas/collect/collect.mjs` says where they come from; those of Sigstore, which no package has,
-say it themselves.
+`schemas/collect/collect.mjs` says where they come from.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _FILES = {
     "karpenter.sh": "karpenter",
     "keda.sh": "keda",
     "monitoring.coreos.com": "prometheus-operator",
-    "policy.sigstore.dev": "sigstore",
 }
 """Where a group's kinds are; all others are Kubernetes' own."""
 _WORKFLOWS = frozenset({"Workflow", "WorkflowTemplate"})

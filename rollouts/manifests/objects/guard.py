@@ -8,13 +8,10 @@ from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
-    ROLE_BINDINGS,
-    ROLES,
-    SERVICE_ACCOUNTS,
 )
-from rollouts.manifests.conventions import GUARD, cluster_wide, guard
+from rollouts.manifests.conventions import GUARD, guard
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.objects.access import guard_rights, role_binding
+from rollouts.manifests.objects.access import account_with, guard_rights
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.model import Json, Value
@@ -61,7 +58,7 @@ def guard_place(site: Site) -> GuardPlace:
     return GuardPlace(
         name=site.name,
         namespace=fleet.namespace,
-        image=site.guard,
+        image=site.release.guard,
         rollout=site.name,
         route=site.route,
         route_name=site.route_name,
@@ -70,7 +67,7 @@ def guard_place(site: Site) -> GuardPlace:
         user=fleet.pod.user,
         pull_secrets=fleet.pod.pull_secrets,
         # It protects users as much as engines do, and must not wait for room behind placeholders.
-        priority=cluster_wide(fleet.namespace, f"{site.name}-engines"),
+        priority=site.priority,
     )
 
 
@@ -80,14 +77,7 @@ def guarding(site: GuardPlace) -> tuple[Json, ...]:
         return ()
     name = guard(site.name)
     rights = guard_rights(site.name, site.rollout, site.route, site.route_name, site.workload)
-    role = manifest(ROLES, name, site, rules=[right.rule for right in rights])
-    return (
-        manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
-        role,
-        role_binding(role, site, name, ROLE_BINDINGS),
-        _network_policy(site),
-        _deployment(site),
-    )
+    return (*account_with(rights, site, name), _network_policy(site), _deployment(site))
 
 
 def _network_policy(site: GuardPlace) -> Json:

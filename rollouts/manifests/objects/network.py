@@ -17,7 +17,7 @@ from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, Traff
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
-from rollouts.manifests.traffic_spec import InsideSpec
+from rollouts.manifests.spec import InsideSpec, NetworkSpec
 from tidegate.core.model import Json, Value
 
 API = "/v1"
@@ -140,24 +140,24 @@ _METADATA_SERVER = "169.254.169.254/32"
 _METADATA_PORT = 80
 
 
-def network_policy(site: Site) -> Json:
+def network_policy(site: Site, wanted: NetworkSpec) -> Json:
     """Requests from the gateway's proxies and from Prometheus; out to names, and to what the spec allows."""
     gateway = site.fleet.gateway
     itself = gateway.namespace or site.fleet.namespace
     inside = (gateway.direct.namespace,) if gateway.direct and gateway.direct.namespace else ()
-    sources = dict.fromkeys((itself, *inside, *gateway.pods_in, *site.fleet.network.ingress_from))
+    sources = dict.fromkeys((itself, *inside, *gateway.pods_in, *wanted.ingress_from))
     spec: Json = {
         "podSelector": {"matchLabels": dict(site.selector)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
             {"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME, "protocol": "TCP"}]},
         ],
-        "egress": _egress(site),
+        "egress": _egress(site, wanted),
     }
     return manifest(NETWORK_POLICIES, site.name, site, spec=spec)
 
 
-def _egress(site: Site) -> list[Json]:
+def _egress(site: Site, wanted: NetworkSpec) -> list[Json]:
     names: Json = {
         "to": [_namespace("kube-system")],
         "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")],
@@ -167,7 +167,7 @@ def _egress(site: Site) -> list[Json]:
         "to": [{"ipBlock": {"cidr": _METADATA_SERVER}}],
         "ports": [{"port": _METADATA_PORT, "protocol": "TCP"}],
     }
-    blocks = [{"ipBlock": {"cidr": block}} for block in site.fleet.network.egress_to]
+    blocks = [{"ipBlock": {"cidr": block}} for block in wanted.egress_to]
     return [names, *([notice] if asks_for_notice(site.fleet.nodes) else []), *([{"to": blocks}] if blocks else [])]
 
 

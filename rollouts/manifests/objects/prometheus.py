@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rollouts.kube.resources import TRIGGER_AUTHENTICATIONS
 from rollouts.manifests.conventions import prometheus_credentials
 from rollouts.manifests.manifest import Site, manifest
-from rollouts.manifests.pod_spec import Scaler
 from tidegate.core.access import (
     AuthKind,
     CredentialSource,
@@ -37,7 +36,7 @@ def trigger_authentication(site: Site) -> Json | None:
         UsageError: a secret is in no Secret.
     """
     endpoint = site.prometheus.for_keda
-    if endpoint.auth is None or site.fleet.autoscale is None or site.fleet.autoscale.by is not Scaler.KEDA:
+    if endpoint.auth is None or site.fleet.autoscale is None:
         return None
     for odd in conflicts_for_keda(endpoint):
         raise UsageError(f"KEDA cannot ask {endpoint.url}: {odd.found}", hint=f"give {odd.expected}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.manifests.fields import whole_seconds
-from rollouts.manifests.manifest import ReleaseCandidate, Site, manifest
+from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.objects.container import container, pulling
 from rollouts.manifests.objects.engines.pod import engine_pod
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
@@ -37,7 +37,7 @@ HISTORY = 10
 """Old ReplicaSets that are remembered; Argo Rollouts wants no fewer than it keeps warm."""
 
 
-def rollout(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
+def rollout(site: Site, analyses: tuple[Json, ...]) -> Json:
     """The object. With an autoscaler it says no number of engines, or saying it again would take some away.
 
     Raises:
@@ -53,7 +53,7 @@ def rollout(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> 
         "progressDeadlineSeconds": whole_seconds(fleet.pod.ready_within),
         **window,
         "selector": {"matchLabels": dict(site.selector)},
-        "strategy": strategy(site, trial, analyses),
+        "strategy": strategy(site, analyses),
         "template": pod_template(site),
     }
     labels = {REGION: release.region, VERSION: release.version}

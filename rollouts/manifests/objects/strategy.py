@@ -22,22 +22,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.fields import whole_seconds
-from rollouts.manifests.manifest import ReleaseCandidate, Site
+from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.spec import CanarySpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import CANARY, REGION, ROLE, STABLE, VERSION
 
 
-def steps_of(trial: ReleaseCandidate, canary: CanarySpec, replicas: int) -> list[Json]:
+def steps_of(release: Release, canary: CanarySpec, replicas: int) -> list[Json]:
     """A pause at the beginning and after every weight; a promotion skips what is left.
 
     Args:
-        trial: what the canary gets.
+        release: what a canary of it gets.
         canary: how many engines the spec gives it.
         replicas: engines of the stable.
     """
-    return [step for part in _parts(trial, canary, replicas) for step in part]
+    return [step for part in _parts(release, canary, replicas) for step in part]
 
 
 def first_with_users(steps: Sequence[Json]) -> int:
@@ -45,18 +45,18 @@ def first_with_users(steps: Sequence[Json]) -> int:
     return next((index for index, step in enumerate(steps) if step.get("setWeight")), len(steps))
 
 
-def _parts(trial: ReleaseCandidate, canary: CanarySpec, replicas: int) -> Iterator[list[Json]]:
+def _parts(release: Release, canary: CanarySpec, replicas: int) -> Iterator[list[Json]]:
     """Engines of the canary as a share of the stable's, which an autoscaler may change; or a number at first."""
-    if canary.replicas or not trial.mirror:
+    if canary.replicas or not release.mirror:
         number = canary.replicas or canary.min_replicas
         share = math.floor(100 * number / replicas)
         first: Json = {"replicas": number}
     else:
         # A canary that gets a copy of everything needs what the stable needs, or it looks worse than it is.
-        share = trial.mirror
+        share = release.mirror
         first = {"weight": share}
     yield [{"setCanaryScale": first}, {"pause": {}}]
-    for weight in trial.weights:
+    for weight in release.weights:
         if weight > share:
             share = weight
             yield [{"setCanaryScale": {"weight": share}}]
@@ -71,14 +71,16 @@ _ARGUMENTS: dict[str, Json] = {
 """What an AnalysisTemplate may ask a Rollout to say, and where the Rollout has it."""
 
 
-def strategy(site: Site, trial: ReleaseCandidate, analyses: tuple[Json, ...]) -> Json:
+def strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
     """The Rollout's `strategy`; `analyses` are AnalysisTemplates of the same namespace.
 
     Raises:
         UsageError: a template asks for what a Rollout does not know.
     """
-    fleet, steps = site.fleet, steps_of(trial, site.fleet.canary, site.replicas)
-    watched = {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and trial.weights else {}
+    fleet, steps = site.fleet, steps_of(site.release, site.fleet.canary, site.replicas)
+    watched = (
+        {**_analysis(analyses), "startingStep": first_with_users(steps)} if analyses and site.release.weights else {}
+    )
     # An aborted canary that keeps its engines keeps its users: since Argo Rollouts 1.9.0 the weight of a
     # `dynamicStableScale` falls only as fast as the canary shrinks (argo-rollouts#4898, #4841).
     dynamic = fleet.canary.dynamic_stable

@@ -30,7 +30,7 @@ from rollouts.errors import Conflict
 from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
@@ -39,7 +39,6 @@ from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 REGION = "eu-west-1"
 ENGINES = 2
 ROLE = "tidegate.dev/role"
-TRIAL = ReleaseCandidate(mirror=0, weights=(5, 50))
 DEPLOYED, AT_5, AT_50, PAST_ALL = 1, 3, 5, 6
 """The steps at which it waits, and their number."""
 _LOOK_SECONDS = 0.25
@@ -96,8 +95,16 @@ class Stage:
     async def furnish(self) -> None:
         """The Services, the route, an analysis of every trial, and the Rollout with version 1."""
         fleet = a_fleet(REGION, replicas=ENGINES, namespace=self.client.namespace)
-        release = Release(delivery=self.name, region=REGION, version="1", digest="1" * 64, image=self._image)
-        rendered = render(fleet, release, trial=TRIAL, analyses=(_analysis(self.name),), parts=(RenderPart.SERVING,))
+        release = Release(
+            delivery=self.name,
+            region=REGION,
+            version="1",
+            digest="1" * 64,
+            image=self._image,
+            mirror=0,
+            weights=(5, 50),
+        )
+        rendered = render(fleet, release, analyses=(_analysis(self.name),), parts=(RenderPart.SERVING,))
         wanted = ("Service", "HTTPRoute", "AnalysisTemplate", "Rollout")
         for body in (copy.deepcopy(one) for one in rendered if one["kind"] in wanted):
             if body["kind"] == "Rollout":

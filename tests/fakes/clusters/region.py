@@ -40,7 +40,7 @@ from rollouts.kube.resources import (
     resource_of,
 )
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
@@ -50,7 +50,6 @@ from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 NAME, NAMESPACE = "support-llm", "support"
 DELIVERER = Carrier(token="delivery-1", who="ci-7 (process 7)")
-TRIAL = ReleaseCandidate(mirror=100, weights=(5, 25, 50))
 
 
 def an_image(version: str, *, digest: str | None = None) -> Engine:
@@ -232,7 +231,7 @@ class ClusterRegion:
         release = Release(
             delivery=NAME, region=self.region, version=engine.version, digest=engine.digest, image=engine.image
         )
-        return render(self.spec, release, trial=TRIAL, parts=(RenderPart.SERVING,))
+        return render(self.spec, release, parts=(RenderPart.SERVING,))
 
     @property
     def rollout(self) -> Json:

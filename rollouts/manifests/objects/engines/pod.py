@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rollouts.manifests.conventions import DIGEST, LAUNCH, cluster_wide, public_keys
+from rollouts.manifests.conventions import DIGEST, LAUNCH, public_keys
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.engines import samples
@@ -27,7 +27,7 @@ def engine_pod(site: Site, engine: Json, before: Sequence[Json], placed: Json) -
         placed: the parts of its spec that choose a node.
     """
     release, pod = site.release, site.fleet.pod
-    labels = {**pod.labels, DELIVERY: site.name, REGION: release.region, VERSION: release.version}
+    labels = {DELIVERY: site.name, REGION: release.region, VERSION: release.version}
     metadata: Json = {"labels": labels}
     if annotations := _annotations(site):
         metadata["annotations"] = annotations
@@ -36,7 +36,7 @@ def engine_pod(site: Site, engine: Json, before: Sequence[Json], placed: Json) -
         "automountServiceAccountToken": False,
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,
-        "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-engines"),
+        **({"priorityClassName": site.priority} if site.priority else {}),
         "terminationGracePeriodSeconds": whole_seconds(pod.drain) + MARGIN_SECONDS,
         "securityContext": _security(pod.user),
         **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
