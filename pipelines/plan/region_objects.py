@@ -16,7 +16,7 @@ from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.nodes_spec import CPU
-from rollouts.manifests.objects.strategy import steps_of
+from rollouts.manifests.objects.rollout import steps_of
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine

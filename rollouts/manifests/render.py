@@ -9,11 +9,16 @@ from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
 from rollouts.manifests.manifest import Release, Site, manifest
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.objects.admission_policies import admission
-from rollouts.manifests.objects.capacity import disruption_budget, placeholders, priority_classes, scaled_object
+from rollouts.manifests.objects.capacity import (
+    disruption_budget,
+    placeholders,
+    priority_classes,
+    scaled_object,
+    trigger_authentication,
+)
 from rollouts.manifests.objects.guard import guard_place, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
-from rollouts.manifests.objects.prometheus import trigger_authentication
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
 from rollouts.manifests.spec import ArgoFleetSpec

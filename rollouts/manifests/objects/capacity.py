@@ -27,13 +27,15 @@ from rollouts.kube.resources import (
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
+    TRIGGER_AUTHENTICATIONS,
 )
-from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, warm_pool
+from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, prometheus_credentials, warm_pool
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
-from rollouts.manifests.objects.prometheus import trigger_authentication, trigger_metadata
 from rollouts.manifests.pod_spec import AutoscaleSpec, WarmPoolSpec
+from tidegate.core.access import AuthKind, PrometheusAccess, PrometheusEndpoint, conflicts_for_keda
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 
 PLACEHOLDER_PRIORITY = -10
@@ -142,7 +144,7 @@ POLLING_SECONDS = 15
 
 def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     """The autoscaler that the spec asks for."""
-    metadata = trigger_metadata(site.prometheus.for_keda)
+    metadata = _trigger_metadata(site.prometheus.for_keda)
     credentials = trigger_authentication(site)
     named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
     spec: Json = {
@@ -184,4 +186,54 @@ def _behavior(wanted: AutoscaleSpec) -> Json:
             "stabilizationWindowSeconds": whole_seconds(wanted.down_after),
             "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
         },
+    }
+
+
+_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
+_PARAMETERS = {
+    ("auth", "bearer"): "bearerToken",
+    ("auth", "basic", "username"): "username",
+    ("auth", "basic", "password"): "password",
+    ("auth", "certificate", "certificate"): "cert",
+    ("auth", "certificate", "key"): "key",
+    ("ca",): "ca",
+}
+"""Names of KEDA's Prometheus scaler for what an access names."""
+
+
+def trigger_authentication(site: Site) -> Json | None:
+    """How KEDA says to Prometheus who asks: an object of the set-up that names Secrets, which tidegate may not write;
+    None where it need not say so.
+
+    Raises:
+        UsageError: a secret is in no Secret.
+    """
+    endpoint = site.prometheus.for_keda
+    if endpoint.auth is None or site.fleet.autoscale is None:
+        return None
+    for odd in conflicts_for_keda(endpoint):
+        raise UsageError(f"KEDA cannot ask {endpoint.url}: {odd.found}", hint=f"give {odd.expected}")
+    if endpoint.auth.sigv4:
+        spec: Json = {"podIdentity": {"provider": "aws"}}
+    else:
+        named = ((where, source.secret) for where, source in endpoint.sources())
+        spec = {
+            "secretTargetRef": [
+                {"parameter": _PARAMETERS[where], "name": secret.name, "key": secret.key}
+                for where, secret in named
+                if secret
+            ]
+        }
+    return manifest(TRIGGER_AUTHENTICATIONS, prometheus_credentials(site.name), site, spec=spec)
+
+
+def _trigger_metadata(endpoint: PrometheusEndpoint) -> Json:
+    """What stands in the trigger itself, nothing of it secret."""
+    auth = endpoint.auth
+    mode = _MODES.get(auth.kind) if auth else None
+    return {
+        "serverAddress": endpoint.url,
+        **({"authModes": mode} if mode else {}),
+        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
+        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes.fleet import release
 
-from rollouts.manifests.objects.strategy import steps_of
+from rollouts.manifests.objects.rollout import steps_of
 from rollouts.manifests.spec import CanarySpec
 from tidegate.core.model import Json
 
