@@ -84,20 +84,11 @@ def policy_and_binding(
         "validations": [{"expression": holds, "message": message} for message, holds in demands.items()],
     }
     binding: Json = {"policyName": metadata["name"], "validationActions": ["Deny"]}
-    return (
-        {
-            "apiVersion": ADMISSION_POLICIES.api_version,
-            "kind": ADMISSION_POLICIES.kind,
-            "metadata": metadata,
-            "spec": spec,
-        },
-        {
-            "apiVersion": ADMISSION_BINDINGS.api_version,
-            "kind": ADMISSION_BINDINGS.kind,
-            "metadata": metadata,
-            "spec": binding,
-        },
+    both = ((ADMISSION_POLICIES, spec), (ADMISSION_BINDINGS, binding))
+    policy, bound = (
+        {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": said} for kind, said in both
     )
+    return policy, bound
 
 
 def images_from(repositories: Iterable[str]) -> str:

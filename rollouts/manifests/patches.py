@@ -131,65 +131,30 @@ def field_path(seen: Any, where: Loc) -> str:
     return path
 
 
-_OTHERWISE = "a field that no delivery needs"
 _OWNED = """
-any: apiVersion
-any: kind
-any: metadata name
+any: apiVersion, kind, metadata name, metadata labels *, metadata annotations *, status
 any: metadata namespace = fleet.namespace
-any: metadata labels *
-any: metadata annotations *
-any: status
+Rollout: spec selector, spec workloadRef, spec paused, spec restartAt, spec progressDeadlineAbort
 Rollout: spec replicas = fleet.replicas
-Rollout: spec selector
 Rollout: spec strategy = stages
-Rollout: spec workloadRef
-Rollout: spec paused
-Rollout: spec restartAt
-Rollout: spec rollbackWindow = fleet.previous
-Rollout: spec revisionHistoryLimit = fleet.previous
+Rollout: spec rollbackWindow, spec revisionHistoryLimit = fleet.previous
 Rollout: spec progressDeadlineSeconds = fleet.pod.start_within
-Rollout: spec progressDeadlineAbort
 Deployment: spec selector
-pods: metadata labels *
-pods: metadata annotations *
+pods: metadata labels *, metadata annotations *, spec automountServiceAccountToken, spec volumes []
 pods: spec serviceAccountName = fleet.pod.service_account
-pods: spec automountServiceAccountToken
 pods: spec terminationGracePeriodSeconds = fleet.pod.drain
 pods: spec nodeSelector * = fleet.nodes
-pods: spec volumes []
-containers: name
+containers: name, command, env [], envFrom, ports [], volumeMounts []
 containers: image = engine.image
-containers: command
 containers: args = engine.vllm.args
-containers: env []
-containers: envFrom
-containers: ports []
-containers: volumeMounts []
-containers: resources limits nvidia.com/gpu = engine.accelerator_count
-containers: resources requests nvidia.com/gpu = engine.accelerator_count
-Service: spec selector
-Service: spec ports
-Service: spec type
-Service: spec externalIPs
-Service: spec externalName
-HTTPRoute: spec parentRefs = fleet.gateway
-HTTPRoute: spec hostnames = fleet.gateway.hosts
-HTTPRoute: spec rules #
-HTTPRoute: spec rules [] name
+containers: resources limits nvidia.com/gpu, resources requests nvidia.com/gpu = engine.accelerator_count
+Service: spec selector, spec ports, spec type, spec externalIPs, spec externalName
+HTTPRoute: spec rules #, spec rules [] name
+HTTPRoute: spec parentRefs, spec hostnames = fleet.gateway
 HTTPRoute: spec rules [] backendRefs = stages
-VirtualService: spec gateways = fleet.gateway
-VirtualService: spec hosts = fleet.gateway.hosts
-VirtualService: spec tcp
-VirtualService: spec tls
-VirtualService: spec http #
-VirtualService: spec http [] name
-VirtualService: spec http [] route = stages
-VirtualService: spec http [] mirror = stages
-VirtualService: spec http [] mirrors = stages
-VirtualService: spec http [] mirrorPercentage = stages
-VirtualService: spec http [] redirect
-VirtualService: spec http [] delegate
+VirtualService: spec tcp, spec tls, spec http #, spec http [] name, spec http [] redirect, spec http [] delegate
+VirtualService: spec gateways, spec hosts = fleet.gateway
+VirtualService: spec http [] route, spec http [] mirror, spec http [] mirrors, spec http [] mirrorPercentage = stages
 PodDisruptionBudget: spec selector
 NetworkPolicy: spec podSelector
 ScaledObject: spec scaleTargetRef
@@ -197,16 +162,12 @@ PodMonitor: spec selector
 PodMonitor: spec podMetricsEndpoints = metrics
 NodePool: spec template metadata labels * = fleet.nodes
 AnalysisTemplate: spec = slos
-ConfigMap: data
-ConfigMap: binaryData
+ConfigMap: data, binaryData
 ServiceAccount: automountServiceAccountToken
 Role: rules
-ClusterRole: rules
-ClusterRole: aggregationRule
-RoleBinding: roleRef
-RoleBinding: subjects
-ClusterRoleBinding: roleRef
-ClusterRoleBinding: subjects
+ClusterRole: rules, aggregationRule
+RoleBinding: roleRef, subjects
+ClusterRoleBinding: roleRef, subjects
 ValidatingAdmissionPolicy: spec
 ValidatingAdmissionPolicyBinding: spec
 TriggerAuthentication: spec = fleet.regions.*.prometheus
@@ -214,21 +175,20 @@ TriggerAuthentication: spec = fleet.regions.*.prometheus
 """What is a delivery's, by kind, and the field of the spec that says it. `[]` is every item of a list that was there,
 which stay in their order and before all others; `#` the number of items; `*` every key that was there."""
 
-_PODS = ("Rollout", "Deployment")
-
 
 def _owned() -> Iterator[tuple[str, list[str], str]]:
-    """Kind, path and what says it instead, of each line."""
+    """Kind, path and what says it instead."""
+    inside = {
+        "pods": ("spec template",),
+        "containers": ("spec template spec containers []", "spec template spec initContainers []"),
+    }
     for line in _OWNED.strip().splitlines():
         whose, _, said = line.partition(": ")
-        path, _, instead = said.partition(" = ")
-        told = f"`{instead}`" if instead else _OTHERWISE
-        inside = ["containers []", "initContainers []"] if whose == "containers" else [""]
-        if whose in {"pods", "containers"}:
-            before = "spec template spec" if whose == "containers" else "spec template"
-            yield from ((kind, f"{before} {part} {path}".split(), told) for kind in _PODS for part in inside)
-        else:
-            yield whose, path.split(), told
+        paths, _, instead = said.partition(" = ")
+        told = f"`{instead}`" if instead else "a field that no delivery needs"
+        for kind in ("Rollout", "Deployment") if whose in inside else (whose,):
+            for before in inside.get(whose, ("",)):
+                yield from ((kind, f"{before} {path}".split(), told) for path in paths.split(", "))
 
 
 OWNED = tuple(_owned())

@@ -256,31 +256,24 @@ class ArgoFleetSpec(ClusterFleetSpec):
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)
 
     def _conflicts_of_going_back(self) -> Iterator[SpecConflict]:
-        if self.canary.replicas and self.canary.replicas < self.canary.min_replicas:
-            found = f"{self.canary.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(
-                ("canary", "replicas"), found, f"at least `min_replicas`, which is {self.canary.min_replicas}"
-            )
-        if self.canary.dynamic_stable and self.previous:
+        canary, dynamic, least = self.canary, self.canary.dynamic_stable, self.canary.min_replicas
+        # What keeps engines of an aborted canary keeps its users too.
+        ends = "with `dynamic_stable`: Argo Rollouts leaves users on a canary that keeps engines after an abort"
+        if canary.replicas and canary.replicas < least:
+            found = f"{canary.replicas}, which Argo Rollouts does not raise"
+            yield SpecConflict(("canary", "replicas"), found, f"at least `min_replicas`, which is {least}")
+        if dynamic and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
-        if self.canary.dynamic_stable and self.autoscale:
+        if dynamic and self.autoscale:
             found = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or no `autoscale`")
-        if self.canary.dynamic_stable:
-            yield from _conflicts_of_dynamic_stable(self.canary)
-
-
-def _conflicts_of_dynamic_stable(canary: CanarySpec) -> Iterator[SpecConflict]:
-    """What keeps engines of an aborted canary keeps its users too."""
-    ends = "`dynamic_stable`, with which Argo Rollouts leaves users on a canary that keeps engines after an abort"
-    if canary.min_replicas > 1:
-        found = f"{canary.min_replicas} with {ends} (argo-rollouts#4841)"
-        yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
-    default = CanarySpec.model_fields["after_abort"].default
-    if canary.after_abort != default:
-        found = f"{format_duration(canary.after_abort)} with {ends} (argo-rollouts#4898)"
-        yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
+        if dynamic and least > 1:
+            found = f"{least} {ends} (argo-rollouts#4841)"
+            yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
+        if dynamic and canary.after_abort != CanarySpec().after_abort:
+            found = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)"
+            yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
 
 
 class FleetValidationContext(Value):
@@ -290,8 +283,6 @@ class FleetValidationContext(Value):
     regions: tuple[str, ...]
     bake: timedelta
     accelerator: str
-    weights: tuple[int, ...] = ()
-    """Of the canary stage; empty without one."""
     analysed: bool = False
     """Whether Argo Rollouts is to watch SLOs."""
 
@@ -343,11 +334,9 @@ def _conflicts_of_prometheus(fleet: ArgoFleetSpec, context: FleetValidationConte
 
 
 def _conflicts_of_gpus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    labellers = labellers_of(context.accelerator)
-    if context.accelerator == CPU:
-        if fleet.nodes.karpenter:
-            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
-        return
-    if fleet.nodes.gpu_labels not in labellers:
-        found = f"{fleet.nodes.gpu_labels}, which never labels a node with {context.accelerator}"
+    nodes, labellers = fleet.nodes, labellers_of(context.accelerator)
+    if context.accelerator == CPU and nodes.karpenter:
+        yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
+    if context.accelerator != CPU and nodes.gpu_labels not in labellers:
+        found = f"{nodes.gpu_labels}, which never labels a node with {context.accelerator}"
         yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")

@@ -93,32 +93,30 @@ def _network_policy(site: GuardPlace) -> Json:
 
 def _deployment(site: GuardPlace) -> Json:
     mark = {GUARD: site.name}
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": site.user,
+        "runAsGroup": site.user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    pod = {
+        "serviceAccountName": guard(site.name),
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        **({"priorityClassName": site.priority} if site.priority else {}),
+        "securityContext": security,
+        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
+        "containers": [_container(site)],
+        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
     spec = {
         "replicas": 1,
         # Never two: the new one takes over what the old one began.
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": mark},
-        "template": {"metadata": {"labels": mark}, "spec": _pod(site)},
+        "template": {"metadata": {"labels": mark}, "spec": pod},
     }
     return manifest(DEPLOYMENTS, guard(site.name), site, spec=spec)
-
-
-def _pod(site: GuardPlace) -> Json:
-    return {
-        "serviceAccountName": guard(site.name),
-        "automountServiceAccountToken": True,
-        "enableServiceLinks": False,
-        **({"priorityClassName": site.priority} if site.priority else {}),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": site.user,
-            "runAsGroup": site.user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
-        "containers": [_container(site)],
-        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
-    }
 
 
 def _container(site: GuardPlace) -> Json:

@@ -9,7 +9,7 @@ objects: the one who mirrors adds it to the rule called `USERS`, and `ownership`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
@@ -17,13 +17,14 @@ from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, Traff
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
-from rollouts.manifests.spec import NetworkSpec
-from tidegate.core.model import Json, Value
+from rollouts.manifests.spec import InsideSpec, NetworkSpec
+from tidegate.core.model import Json
 
 API = "/v1"
 """Of vLLM: what users ask. As a prefix it means whole parts of a path."""
 TOKENIZE = "/tokenize"
 """What smoke asks next to it, of one arm alone."""
+Paths = tuple[str, ...]
 
 
 def routes(site: Site) -> Iterator[Json]:
@@ -31,43 +32,34 @@ def routes(site: Site) -> Iterator[Json]:
     fleet, region = site.fleet, site.fleet.regions[site.release.region]
     gateway, inside = fleet.gateway, fleet.gateway.direct
     stable, canary = stable_service(site.name), canary_service(site.name)
-    users = _Entrance(gateway=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
     # Without that of the region's own address, its users would meet a gateway that knows no such host.
     own = host_in(region.entry)
     hosts = tuple(dict.fromkeys((*gateway.hosts, *((own,) if own else ()))))
+    users = InsideSpec(name=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
     yield _route(site, site.route_name, users, hosts, {stable: 100, canary: 0})
     if inside:
-        namespace = inside.namespace or gateway.namespace
-        alone = _Entrance(
-            gateway=inside.name or gateway.name, namespace=namespace, listener=inside.listener, more=(TOKENIZE,)
-        )
+        given = inside.model_dump(exclude_none=True)
+        alone = users.model_copy(update={"listener": None, **given})
         # Past all weights. They are nobody's to change, so no promotion or abort takes them away.
         for name, url in {stable: region.stable_url, canary: region.canary_url}.items():
-            yield _route(site, name, alone, (host_in(url),), {name: 100})
+            yield _route(site, name, alone, (host_in(url),), {name: 100}, more=(TOKENIZE,))
 
 
-class _Entrance(Value):
-    """Where a route begins, and what is let in there."""
-
-    gateway: str
-    namespace: str | None
-    listener: str | None
-    more: tuple[str, ...] = ()
-    """Paths besides the API's."""
-
-
-def _route(site: Site, name: str, entrance: _Entrance, hosts: tuple[str, ...], shares: Mapping[str, int]) -> Json:
+def _route(
+    site: Site, name: str, entrance: InsideSpec, hosts: Sequence[str], shares: Mapping[str, int], *, more: Paths = ()
+) -> Json:
+    """`more`: paths besides the API's."""
     # In whole seconds: neither kind reads all of the other's durations.
     timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
     if site.fleet.traffic is TrafficRouter.ISTIO:
-        named = f"{entrance.namespace or site.namespace}/{entrance.gateway}"
-        spec = {"hosts": list(hosts), "gateways": [named], "http": [_of_istio(entrance, timeout, shares)]}
+        named = f"{entrance.namespace or site.namespace}/{entrance.name}"
+        spec = {"hosts": list(hosts), "gateways": [named], "http": [_of_istio(more, timeout, shares)]}
         return manifest(VIRTUAL_SERVICES, name, site, spec=spec)
-    parent = {"name": entrance.gateway, "namespace": entrance.namespace, "sectionName": entrance.listener}
+    parent = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
     rule: Json = {
         "matches": [
             {"path": {"type": "PathPrefix", "value": API}},
-            *({"path": {"type": "Exact", "value": path}} for path in entrance.more),
+            *({"path": {"type": "Exact", "value": path}} for path in more),
         ],
         "timeouts": {"request": timeout},
         "backendRefs": [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in shares.items()],
@@ -76,11 +68,11 @@ def _route(site: Site, name: str, entrance: _Entrance, hosts: tuple[str, ...], s
     return manifest(HTTP_ROUTES, name, site, spec={"parentRefs": refs, "hostnames": list(hosts), "rules": [rule]})
 
 
-def _of_istio(entrance: _Entrance, timeout: str, shares: Mapping[str, int]) -> Json:
+def _of_istio(more: Paths, timeout: str, shares: Mapping[str, int]) -> Json:
     return {
         "name": USERS,
         # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.
-        "match": [{"uri": {"prefix": f"{API}/"}}, *({"uri": {"exact": path}} for path in entrance.more)],
+        "match": [{"uri": {"prefix": f"{API}/"}}, *({"uri": {"exact": path}} for path in more)],
         "timeout": timeout,
         "route": [
             {"destination": {"host": name, "port": {"number": SERVICE_PORT}}, "weight": weight}

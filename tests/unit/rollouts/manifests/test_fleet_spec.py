@@ -78,7 +78,7 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {"canary": {"dynamic_stable": True, "min_replicas": 2, "after_abort": "10m"}, "previous": None},
         {
-            f"canary.{key}": f"found {value} with `dynamic_stable`, with which Argo Rollouts leaves users on a canary "
+            f"canary.{key}": f"found {value} with `dynamic_stable`: Argo Rollouts leaves users on a canary "
             f"that keeps engines after an abort (argo-rollouts#{issue}); expected {expected}, or "
             "`dynamic_stable: false`"
             for key, value, issue, expected in (
