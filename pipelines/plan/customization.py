@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -13,7 +13,7 @@ from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
 from rollouts.manifests.admission import images_from
-from rollouts.manifests.patches import PatchSpec, apply_patches, schema_problems
+from rollouts.manifests.patches import PatchSpec, PatchTarget, apply_patches, schema_problems
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from tidegate.core.errors import UsageError
@@ -25,10 +25,9 @@ _DIGEST = "0" * 64
 def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConflict]:
     """Patches that hit nothing or change what is a delivery's, images and Secrets that the operator did not allow."""
     fleet = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec):
+    if not isinstance(fleet, ArgoFleetSpec) or not fleet.patches:
         return
-    hits = [0] * len(fleet.patches)
-    known: dict[str, set[str]] = {}
+    seen: list[Json] = []
     for region in fleet.regions:
         try:
             objects = _unpatched(spec, fleet, region)
@@ -39,10 +38,10 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
         if conflicts := (*found.conflicts, *_not_allowed(fleet.patches, objects, trust)):
             yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
             return
-        hits = [before + now for before, now in zip(hits, found.hits, strict=True)]
-        for each in objects:
-            known.setdefault(each["kind"], set()).add(each["metadata"]["name"])
-    yield from (_hits_nothing(place, fleet.patches[place], known) for place, hit in enumerate(hits) if not hit)
+        seen += objects
+    for place, patch in enumerate(fleet.patches):
+        if not any(patch.target.chooses(each) for each in seen):
+            yield _hits_nothing(place, patch.target, seen)
 
 
 def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> tuple[Json, ...]:
@@ -93,10 +92,11 @@ def _images(seen: Json) -> Iterator[str]:
         yield from (str(each.get("image", "")) for each in pod.get(containers) or ())
 
 
-def _hits_nothing(place: int, patch: PatchSpec, known: Mapping[str, Iterable[str]]) -> SpecConflict:
-    target, where = patch.target, ("fleet", "patches", place, "target")
-    if target.kind and target.kind not in known:
-        return SpecConflict((*where, "kind"), f"{target.kind}, of which nothing is rendered", ", ".join(sorted(known)))
-    names = sorted(name for kind, all_ in known.items() for name in all_ if target.kind in {None, kind})
+def _hits_nothing(place: int, target: PatchTarget, seen: Sequence[Json]) -> SpecConflict:
+    where, kinds = ("fleet", "patches", place, "target"), sorted({each["kind"] for each in seen})
+    if target.kind and target.kind not in kinds:
+        return SpecConflict((*where, "kind"), f"{target.kind}, of which nothing is rendered", ", ".join(kinds))
+    of_kind = PatchTarget(kind=target.kind)
+    names = sorted({each["metadata"]["name"] for each in seen if of_kind.chooses(each)})
     found = f"{target.name}, which no rendered {target.kind or 'object'} is called"
-    return SpecConflict((*where, "name"), found, " or ".join(dict.fromkeys(names)))
+    return SpecConflict((*where, "name"), found, " or ".join(names))

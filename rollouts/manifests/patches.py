@@ -55,8 +55,6 @@ class Patched(Value):
 
     objects: tuple[Json, ...]
     """Those of the call, in their order; one that a refused patch hit is as it was before that patch."""
-    hits: tuple[int, ...]
-    """How many objects each patch is about."""
     conflicts: tuple[SpecConflict, ...]
     """The first thing wrong of each patch that is refused, with its place below `patches`."""
 
@@ -67,19 +65,18 @@ Wrong = Callable[[Json], Iterable[tuple[Loc, str]]]
 
 def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json], wrong: Wrong = lambda _: ()) -> Patched:
     """One patch after the other; `wrong` judges what each of them made of an object."""
-    found, hits, conflicts = list(objects), [0] * len(patches), []
+    found, conflicts = list(objects), []
     for place, patch in enumerate(patches):
         for index, before in enumerate(found):
             if not patch.target.chooses(before):
                 continue
-            hits[place] += 1
             try:
                 found[index] = _changed(before, patch, wrong)
             except _Refused as refused:
                 where, told, expected = refused.args
                 conflicts.append(SpecConflict((place, "json6902", *where), told, expected))
                 break
-    return Patched(objects=tuple(found), hits=tuple(hits), conflicts=tuple(conflicts))
+    return Patched(objects=tuple(found), conflicts=tuple(conflicts))
 
 
 class _Refused(Exception):

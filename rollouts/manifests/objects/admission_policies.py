@@ -1,9 +1,9 @@
 """What the API server takes from tidegate with `fleet.admission`: engines, and nothing that would run any other pod.
 
 Two policies: on Rollouts and AnalysisTemplates that tidegate writes, and on engines' pods whoever makes them. They say
-whose images run, as which user, and that nothing of the node is shared; they do not look at commands, variables and
-volumes. Nothing is demanded of a template that stays as it is, so that no policy that was narrowed meanwhile keeps
-anybody from pausing or aborting.
+whose images run, as which user, and that nothing of the node is shared; they do not look at commands, arguments,
+variables and volumes. Nothing is demanded of a template that stays as it is, so that no policy that was narrowed
+meanwhile keeps anybody from pausing or aborting.
 """
 
 from __future__ import annotations
