@@ -133,7 +133,6 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
     return RegionConfig(
         region=region,
         name=spec.metadata.name,
-        route_name=fleet.gateway.route or "",
         traffic=fleet.traffic,
         entry=there.entry,
         stable_url=there.stable_url,

@@ -94,11 +94,6 @@ class Site(Value):
         return VIRTUAL_SERVICES if self.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
 
     @property
-    def route_name(self) -> str:
-        """Of that object."""
-        return self.fleet.gateway.route or self.name
-
-    @property
     def account(self) -> str:
         """The service account of the engines."""
         return self.fleet.pod.service_account or self.name

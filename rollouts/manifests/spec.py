@@ -136,8 +136,6 @@ class GatewaySpec(SpecModel):
     """Namespaces where its proxies run, whom engines let in, besides its own."""
     listener: ObjectName | None = None
     """Its `sectionName`; all listeners when absent. Istio has none."""
-    route: ObjectName | None = None
-    """The route of users; the delivery's name when absent. One of yours has to be adopted."""
     hosts: tuple[Host, ...] = ()
     """Names under which users ask for this model, besides that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))

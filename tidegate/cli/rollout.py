@@ -256,9 +256,6 @@ def guard(
     traffic: Annotated[
         TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
     ] = TrafficRouter.GATEWAY_API,
-    route: Annotated[
-        str, typer.Option("--route", help="The value of `fleet.gateway.route`; default: NAME.", show_default=False)
-    ] = "",
     start_within: Annotated[
         Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
     ] = Duration(minutes=35),
@@ -295,7 +292,6 @@ def guard(
     place = RegionConfig(
         region=region,
         name=name,
-        route_name=route,
         traffic=traffic,
         theirs=RolloutReference.model_validate_json(reference) if reference else None,
         # Addresses are for those who ask engines.

@@ -94,7 +94,7 @@ def rights_by_reference(delivery: str, theirs: RolloutReference, route: Resource
 
 def rights(site: Site) -> Rights:
     """In the namespace of a Rollout that is rendered: to move it, to apply its objects, to read what a doctor reads."""
-    moved = guard_rights(site.name, site.name, site.route, site.route_name)
+    moved = guard_rights(site.name, site.name, site.route, site.name)
     # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
     applied = (
         (_may("create", resource), _may("get patch", resource, names))
@@ -136,7 +136,7 @@ def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
     found: dict[Resource, tuple[str, ...]] = {
         ROLLOUTS: (site.name,),
         SERVICES: direct,
-        site.route: (site.route_name, *direct) if fleet.gateway.direct else (site.route_name,),
+        site.route: (site.name, *direct) if fleet.gateway.direct else (site.name,),
         ANALYSIS_TEMPLATES: (),
         POD_MONITORS: (),
     }

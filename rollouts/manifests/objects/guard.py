@@ -53,7 +53,6 @@ def guard_place(site: Site) -> GuardPlace:
         "--start-within": format_duration(fleet.pod.ready_within),
         "--after-abort": format_duration(fleet.canary.after_abort),
         "--warm": str(fleet.previous.versions if fleet.previous else 0),
-        **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
     }
     return GuardPlace(
         name=site.name,
@@ -61,7 +60,7 @@ def guard_place(site: Site) -> GuardPlace:
         image=site.release.guard,
         rollout=site.name,
         route=site.route,
-        route_name=site.route_name,
+        route_name=site.name,
         options=options,
         settings=fleet.guard or GuardSpec(),
         user=fleet.pod.user,

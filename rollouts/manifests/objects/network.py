@@ -36,7 +36,7 @@ def routes(site: Site) -> Iterator[Json]:
     own = host_in(region.entry)
     hosts = tuple(dict.fromkeys((*gateway.hosts, *((own,) if own else ()))))
     users = InsideSpec(name=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
-    yield _route(site, site.route_name, users, hosts, {stable: 100, canary: 0})
+    yield _route(site, site.name, users, hosts, {stable: 100, canary: 0})
     if inside:
         given = inside.model_dump(exclude_none=True)
         alone = users.model_copy(update={"listener": None, **given})

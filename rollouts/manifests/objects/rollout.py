@@ -138,8 +138,8 @@ def _warm(site: Site) -> Json:
 
 def _traffic_routing(site: Site) -> Json:
     if site.fleet.traffic is TrafficRouter.ISTIO:
-        return {"istio": {"virtualService": {"name": site.route_name, "routes": [USERS]}}}
-    return {"plugins": {GATEWAY_PLUGIN: {"httpRoute": site.route_name, "namespace": site.fleet.namespace}}}
+        return {"istio": {"virtualService": {"name": site.name, "routes": [USERS]}}}
+    return {"plugins": {GATEWAY_PLUGIN: {"httpRoute": site.name, "namespace": site.fleet.namespace}}}
 
 
 def _analysis(templates: tuple[Json, ...]) -> Json:
