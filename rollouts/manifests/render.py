@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rollouts.kube.resources import CONFIG_MAPS
+from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
 from rollouts.manifests.manifest import Release, Site, manifest
 from rollouts.manifests.objects.access import access
-from rollouts.manifests.objects.admission_policies import admission
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
     placeholders,

@@ -30,9 +30,9 @@ from rollouts.kube.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
+from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import canary_service, driver, guard, lease, samples_request, stable_service
 from rollouts.manifests.manifest import Placed, Site, manifest
-from rollouts.manifests.objects.admission_policies import policy_names
 from rollouts.manifests.reference_spec import RolloutReference
 from tidegate.core.model import Json, Value
 

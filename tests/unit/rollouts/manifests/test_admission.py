@@ -13,9 +13,9 @@ import pytest
 from fakes.clusters.admission import OBJECTS_OUTSIDE, OTHER, PODS_OUTSIDE, ROLLOUTS_OUTSIDE, Refusing, engine
 from fakes.fleet import fleet_spec, release
 
+from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.admission_policies import policy_names
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
