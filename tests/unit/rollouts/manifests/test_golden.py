@@ -6,12 +6,13 @@ After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/rollouts/mani
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from fakes.fleet import read_fleet, release
+from fakes.fleet import fleet_spec, read_fleet, release
 
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
@@ -66,3 +67,13 @@ def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
 
 def test_every_case_has_an_engine() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == set(ENGINES)
+
+
+def test_a_region_gets_no_more_unless_its_spec_asks_for_it() -> None:
+    """With the PodMonitor of a delivery they are 13."""
+    guard = {"Deployment": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1, "NetworkPolicy": 1}
+    least = {"ServiceAccount": 1, "Service": 2, "HTTPRoute": 1, "Rollout": 1}
+    protected = Counter(least) + Counter(guard) + Counter({"PodDisruptionBudget": 1, "NetworkPolicy": 1})
+    assert Counter(each["kind"] for each in render(fleet_spec(), release(guard=GUARD))) == protected
+    bare = render(fleet_spec(unavailable=None, network=None), release())
+    assert Counter(each["kind"] for each in bare) == least
