@@ -74,7 +74,6 @@ def rows() -> Iterator[Tested]:
     yield Tested("KEDA", _schema("keda"), Against.SCHEMA, golden)
     yield Tested("Karpenter", _schema("karpenter"), Against.SCHEMA, golden)
     yield Tested("Prometheus Operator", _schema("prometheus-operator"), Against.SCHEMA, golden)
-    yield Tested("Sigstore policy-controller", _schema("sigstore"), Against.SCHEMA, golden)
 
 
 def page() -> str:

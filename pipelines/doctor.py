@@ -74,18 +74,19 @@ def _target(
     name, guard = spec.metadata.name, guard_image(spec)
     try:
         # Which engine it is changes no name.
-        release = release_of(spec, fleet, region, public_keys=pem_of(trusted_images(trusted)), serving=False)
-        objects = region_objects(spec, fleet, release, repositories=trusted.trust.engines.images).objects
+        keys, images = pem_of(trusted_images(trusted)), trusted.trust.engines.images
+        release = release_of(spec, fleet, region, public_keys=keys, repositories=images, serving=False)
+        rights, objects = required_access(fleet, release), region_objects(spec, fleet, release).objects
     except UsageError as error:
         note(f"{region}: whose the objects there are was not looked at: {error}")
-        objects = ()
+        rights, objects = (), ()
     return DiagnosisTarget(
         region=region,
         delivery=name,
         controller_namespace=controller_namespace,
         questions=asked_of_prometheus(spec, region),
         scraping=scraping_of(spec, region),
-        rights=required_access(fleet, name, region, guard, samples=spec.samples is not None),
+        rights=rights,
         guard=guard,
         objects=objects,
     )

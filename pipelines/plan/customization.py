@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
 
 from pipelines.plan.prebuilt import image_launch
-from pipelines.plan.region_objects import region_objects
+from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
-from rollouts.manifests.customization.patches import apply_patches
-from rollouts.manifests.customization.spec import PatchSpec
-from rollouts.manifests.customization.validation import schema_problems
-from rollouts.manifests.manifest import Release
-from rollouts.manifests.objects.engines.demands import images_from
+from rollouts.manifests.admission import images_from
+from rollouts.manifests.patches import PatchSpec, PatchTarget, apply_patches, schema_problems
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, SpecConflict
 
 _DIGEST = "0" * 64
-_KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
-_ANY = "registry.example/engines"
 
 
 def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConflict]:
     """Patches that hit nothing or change what is a delivery's, images and Secrets that the operator did not allow."""
-    fleet, repositories = spec.fleet, trust.engines.images
-    if not isinstance(fleet, ArgoFleetSpec):
+    fleet = spec.fleet
+    if not isinstance(fleet, ArgoFleetSpec) or not fleet.patches:
         return
-    hits = [0] * len(fleet.patches)
-    known: dict[str, set[str]] = {}
+    seen: list[Json] = []
     for region in fleet.regions:
         try:
-            objects = _unpatched(spec, fleet, region, repositories)
+            objects = _unpatched(spec, fleet, region)
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
@@ -43,27 +38,18 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
         if conflicts := (*found.conflicts, *_not_allowed(fleet.patches, objects, trust)):
             yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
             return
-        hits = [before + now for before, now in zip(hits, found.hits, strict=True)]
-        for each in objects:
-            known.setdefault(each["kind"], set()).add(each["metadata"]["name"])
-    yield from (_hits_nothing(place, fleet.patches[place], known) for place, hit in enumerate(hits) if not hit)
+        seen += objects
+    for place, patch in enumerate(fleet.patches):
+        if not any(patch.target.chooses(each) for each in seen):
+            yield _hits_nothing(place, patch.target, seen)
 
 
-def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str, repositories: Sequence[str]) -> tuple[Json, ...]:
+def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> tuple[Json, ...]:
     """The objects of some version: patches are about none in particular."""
-    release = Release(
-        delivery=spec.metadata.name,
-        region=region,
-        version="1",
-        digest=_DIGEST,
-        image=f"{_ANY}@sha256:{_DIGEST}",
-        launch=image_launch(spec, fleet, spec.engine, version="1", digest=_DIGEST),
-        public_keys=_KEY,
-        accelerator=str(spec.engine.accelerator),
-        accelerators=spec.engine.accelerator_count,
-    )
-    bare = fleet.model_copy(update={"patches": ()})
-    return region_objects(spec, bare, release, repositories=repositories or (_ANY,)).objects
+    launch = image_launch(spec, fleet, spec.engine, version="1", digest=_DIGEST)
+    engine = Engine(version="1", digest=_DIGEST, model=spec.model.name, image=f"any@sha256:{_DIGEST}", launch=launch)
+    release = region_release(spec, region, engine, public_keys="some key")
+    return region_objects(spec, fleet.model_copy(update={"patches": ()}), release).objects
 
 
 def _not_allowed(patches: Sequence[PatchSpec], objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:
@@ -106,16 +92,11 @@ def _images(seen: Json) -> Iterator[str]:
         yield from (str(each.get("image", "")) for each in pod.get(containers) or ())
 
 
-def _hits_nothing(place: int, patch: PatchSpec, known: Mapping[str, Iterable[str]]) -> SpecConflict:
-    target = patch.target
-    if target.kind not in known:
-        kinds = ", ".join(sorted(known))
-        return SpecConflict(
-            ("fleet", "patches", place, "target", "kind"), f"{target.kind}, of which nothing is rendered", kinds
-        )
-    names = " or ".join(sorted(known[target.kind]))
-    return SpecConflict(
-        ("fleet", "patches", place, "target", "name"),
-        f"{target.name}, which no rendered {target.kind} is called",
-        names,
-    )
+def _hits_nothing(place: int, target: PatchTarget, seen: Sequence[Json]) -> SpecConflict:
+    where, kinds = ("fleet", "patches", place, "target"), sorted({each["kind"] for each in seen})
+    if target.kind and target.kind not in kinds:
+        return SpecConflict((*where, "kind"), f"{target.kind}, of which nothing is rendered", ", ".join(kinds))
+    of_kind = PatchTarget(kind=target.kind)
+    names = sorted({each["metadata"]["name"] for each in seen if of_kind.chooses(each)})
+    found = f"{target.name}, which no rendered {target.kind or 'object'} is called"
+    return SpecConflict((*where, "name"), found, " or ".join(names))

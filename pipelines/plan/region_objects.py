@@ -12,11 +12,11 @@ from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
 from rollouts.cluster.model import RegionConfig, Render
+from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.nodes_spec import CPU
-from rollouts.manifests.objects.admission_policies import AdmissionScope, user_of
-from rollouts.manifests.objects.strategy import steps_of
+from rollouts.manifests.objects.rollout import steps_of
 from rollouts.manifests.render import render
 from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
@@ -40,24 +40,29 @@ def guard_image(spec: Delivery) -> str:
     return spec.fleet.guard.image or (spec.workflow.image if spec.workflow else "")
 
 
-def nobody_ends_it(spec: Delivery) -> str:
-    """What it means that regions in clusters have no guard, and what to do; empty where they have, or need none."""
-    if not isinstance(spec.fleet, ClusterFleetSpec) or guard_image(spec):
-        return ""
+def unprotected(spec: Delivery) -> Iterator[str]:
+    """What is lost where regions have no guard, no disruption budget or no network policy, or two backends alone."""
+    if isinstance(spec.fleet, ClusterFleetSpec) and not guard_image(spec):
+        yield _nobody_ends_it(spec.fleet)
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.unavailable is None:
+        yield "`fleet.unavailable` is null: who drains nodes may take all engines of a region at once"
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.network is None:
+        yield (
+            "`fleet.network` is null: any pod of the cluster may ask an engine, past all weights, and engines may "
+            "reach any address"
+        )
+    if isinstance(spec.fleet, RouteFleetSpec):
+        yield "the next version starts where the one before the last promotion is: from then on none goes back to that"
+
+
+def _nobody_ends_it(fleet: ClusterFleetSpec) -> str:
     unnamed = "neither `fleet.guard` nor a `workflow` names an image"
-    why = unnamed if spec.fleet.guard else "`fleet.guard` is null"
-    after = format_duration(spec.fleet.unattended)
+    why = unnamed if fleet.guard else "`fleet.guard` is null"
+    after = format_duration(fleet.unattended)
     return (
         f"no region has a guard: {why}; a trial without a carrier for {after} goes on until somebody says "
         "`tidegate rollback`"
     )
-
-
-def older_goes(spec: Delivery) -> str:
-    """What a delivery to two backends ends by beginning; empty for every other fleet."""
-    if not isinstance(spec.fleet, RouteFleetSpec):
-        return ""
-    return "the next version starts where the one before the last promotion is: from then on none goes back to that"
 
 
 class RegionObjects(Value):
@@ -69,12 +74,7 @@ class RegionObjects(Value):
 
 
 def region_objects(
-    spec: Delivery,
-    fleet: ArgoFleetSpec,
-    release: Release,
-    *,
-    repositories: Sequence[str] = (),
-    parts: Sequence[RenderPart] = tuple(RenderPart),
+    spec: Delivery, fleet: ArgoFleetSpec, release: Release, *, parts: Sequence[RenderPart] = tuple(RenderPart)
 ) -> RegionObjects:
     """The objects of one region.
 
@@ -82,38 +82,22 @@ def region_objects(
         spec: the delivery.
         fleet: its fleet.
         release: the engine and its region.
-        repositories: that the trust file lets engines come from; any when empty.
         parts: which of the objects.
 
     Raises:
         UsageError: as `rollouts.manifests.render.render`.
     """
     analyses, left_out = _analyses(spec, fleet, release)
-    objects = render(
-        fleet,
-        release,
-        trial=trial_of(spec),
-        analyses=analyses,
-        monitors=tuple(_monitors(spec, release)),
-        admitted=AdmissionScope(repositories=tuple(repositories), accounts=_accounts(spec, fleet, release)),
-        parts=parts,
-        guard=guard_image(spec),
-        samples=spec.samples is not None,
-    )
+    objects = render(fleet, release, analyses=analyses, monitors=tuple(_monitors(spec, release)), parts=parts)
     return RegionObjects(objects=objects, left_out=left_out)
 
 
-def _accounts(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[str, ...]:
+def _accounts(spec: Delivery, region: str) -> tuple[str, ...]:
     """Steps of a workflow act as their own account in the cluster that they run in, and as the driver elsewhere."""
-    if spec.workflow is None or fleet.regions[release.region].context:
+    fleet = spec.fleet
+    if spec.workflow is None or not isinstance(fleet, ClusterFleetSpec) or fleet.regions[region].context:
         return ()
-    return (user_of(spec.workflow.namespace or fleet.namespace, account_of(release.delivery)),)
-
-
-def trial_of(spec: Delivery) -> ReleaseCandidate:
-    """What the delivery's stages give a canary: copies in its shadow, users in its canary stage."""
-    mirror = spec.shadow.percent if spec.shadow else 0
-    return ReleaseCandidate(mirror=mirror, weights=spec.canary.weights if spec.canary else ())
+    return (user_of(spec.workflow.namespace or fleet.namespace, account_of(spec.metadata.name)),)
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
@@ -152,7 +136,6 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
     return RegionConfig(
         region=region,
         name=spec.metadata.name,
-        route_name=fleet.gateway.route or "",
         traffic=fleet.traffic,
         entry=there.entry,
         stable_url=there.stable_url,
@@ -180,9 +163,10 @@ def release_of(
     image: str = "",
     digest: str = "",
     public_keys: str = "",
+    repositories: Sequence[str] = (),
     serving: bool = True,
 ) -> Release:
-    """One engine in a region.
+    """One engine in a region, as the command line names it.
 
     Args:
         spec: the delivery.
@@ -192,6 +176,7 @@ def release_of(
         image: by digest; empty for the spec's own `engine.image`.
         digest: of the model version; needed where its weights come from the registry.
         public_keys: one of which has to have signed the engine, in PEM.
+        repositories: that the trust file lets engines come from; any when empty.
         serving: whether objects are rendered that depend on the engine; without them none need be named.
 
     Raises:
@@ -204,14 +189,14 @@ def release_of(
     _require_certain_engine(spec, version, image, digest)
     launch = image_launch(spec, fleet, spec.engine, version=version, digest=digest)
     engine = Engine(version=version, digest=digest, model=spec.metadata.name, image=image, launch=launch)
-    return _release(spec, region, engine, public_keys)
+    return region_release(spec, region, engine, public_keys=public_keys, repositories=repositories)
 
 
 def _require_certain_engine(spec: Delivery, version: str, image: str, digest: str) -> None:
     if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
         raise UsageError(
             f"--image: found {_quoted(image)}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
-            hint="`--part setup` and `--part admission` of `render` need none",
+            hint="`--part setup` of `render` needs none",
         )
     if not _VERSION.fullmatch(version):
         raise UsageError(f"--version: found {_quoted(version)}; expected the number of a model version")
@@ -226,7 +211,20 @@ def _quoted(value: str) -> str:
     return repr(value) if value else "none"
 
 
-def _release(spec: Delivery, region: str, engine: Engine, public_keys: str) -> Release:
+def region_release(
+    spec: Delivery, region: str, engine: Engine, *, public_keys: str = "", repositories: Sequence[str] = ()
+) -> Release:
+    """An engine in a region, with what the delivery's spec says of it.
+
+    Args:
+        spec: the delivery.
+        region: one of its fleet's.
+        engine: what serves.
+        public_keys: one of which has to have signed the engine, in PEM.
+        repositories: that the trust file lets engines come from; any when empty.
+    """
+    fleet = spec.fleet
+    asked = isinstance(fleet, ArgoFleetSpec) and (fleet.driver or fleet.admission)
     return Release(
         delivery=spec.metadata.name,
         region=region,
@@ -238,6 +236,14 @@ def _release(spec: Delivery, region: str, engine: Engine, public_keys: str) -> R
         accelerator=str(spec.engine.accelerator),
         accelerators=spec.engine.accelerator_count,
         key_policy=str(spec.engine.compile.mismatch),
+        # What the stages give a canary: copies in its shadow, users in its canary stage.
+        mirror=spec.shadow.percent if spec.shadow else 0,
+        weights=spec.canary.weights if spec.canary else (),
+        guard=guard_image(spec),
+        samples=spec.samples is not None,
+        driver=asked or spec.workflow is not None,
+        repositories=tuple(repositories),
+        accounts=_accounts(spec, region),
     )
 
 
@@ -245,7 +251,7 @@ def rendering(spec: Delivery, fleet: ArgoFleetSpec, region: str, public_keys: st
     """What makes the objects that a delivery itself applies there; an administrator's part is there already."""
 
     def render(engine: Engine) -> tuple[Json, ...]:
-        release = _release(spec, region, engine, public_keys)
+        release = region_release(spec, region, engine, public_keys=public_keys)
         of_engine = fleet if engine.pods is None else with_pod_changes(fleet, engine.pods)
         return region_objects(spec, of_engine, release, parts=(RenderPart.SERVING,)).objects
 
@@ -292,8 +298,9 @@ def _counts(spec: Delivery, fleet: ArgoFleetSpec) -> Iterator[EngineCount]:
 
 def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
     """As the region's own check before a version is brought up has it."""
+    some = Engine(version="1", digest="", model="", image="any")
     canary = {
-        "steps": steps_of(trial_of(spec), fleet.canary, replicas),
+        "steps": steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas),
         "dynamicStableScale": fleet.canary.dynamic_stable,
     }
     rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": canary}}}

@@ -355,7 +355,6 @@ class Delivery(SpecModel):
             regions=self.regions.names,
             bake=self.regions.bake,
             accelerator=self.engine.accelerator,
-            weights=self.canary.weights if self.canary else (),
             analysed=bool(self.slos),
         )
 

@@ -28,10 +28,8 @@ from rollouts.kube.resources import (
     SERVICE_ACCOUNTS,
     WORKFLOWS,
 )
-from rollouts.manifests.admission import AdmissionPolicy, Validation, cel_list, cel_string, policy_and_binding
+from rollouts.manifests.admission import CONTAINERS, HOST, cel, policy_and_binding, user_of
 from rollouts.manifests.conventions import cluster_wide, driver
-from rollouts.manifests.objects.admission_policies import user_of
-from rollouts.manifests.objects.engines import demands as pods
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.errors import UsageError
@@ -43,60 +41,44 @@ OF_ARGO = ("init", "wait")
 
 
 def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
-    """Both policies, each with its binding."""
-    return (*policy_and_binding(_workflows(blueprint)), *policy_and_binding(_steps(blueprint)))
-
-
-def _workflows(blueprint: WorkflowInput) -> AdmissionPolicy:
-    """Anyone who acts in this namespace as a service account (`tidegate serve`) may say which template, and no more."""
-    here = cel_string(user_of(blueprint.namespace, ""))
-    return AdmissionPolicy(
-        **_named(blueprint, "workflows"),
-        resources=(WORKFLOWS,),
-        operations=("CREATE",),
-        only={"accounts-of-here": f"request.userInfo.username.startsWith({here})"},
-        demands=(
-            Validation(
-                holds='has(object.spec) && dyn(object.spec).all(k, k in ["workflowTemplateRef", "arguments"]) '
-                "&& has(object.spec.workflowTemplateRef) && !(has(object.spec.workflowTemplateRef.clusterScope) "
-                "&& object.spec.workflowTemplateRef.clusterScope)",
-                message="a service account of this namespace runs a WorkflowTemplate with arguments, and changes "
-                "nothing of it",
-            ),
-        ),
-    )
-
-
-def _steps(blueprint: WorkflowInput) -> AdmissionPolicy:
-    settings = blueprint.settings
+    """Both policies, each with its binding: on Workflows that accounts of the namespace make, and on steps' pods."""
+    settings, here, account = blueprint.settings, user_of(blueprint.namespace, ""), account_of(blueprint.name)
     images = dict.fromkeys((settings.image, *((settings.build.image,) if settings.build else ())))
-    account = cel_string(account_of(blueprint.name))
-    return AdmissionPolicy(
-        **_named(blueprint, "steps"),
-        resources=(PODS,),
-        operations=("CREATE",),
-        only={
-            "as-a-step": f"has(object.spec.serviceAccountName) && object.spec.serviceAccountName == {account}",
-        },
-        variables={"pod": "object.spec", "containers": pods.CONTAINERS},
-        demands=(
-            Validation(
-                holds=f"variables.containers.all(c, c.name in {cel_list(OF_ARGO)} || c.image in {cel_list(images)})",
-                message=f"a step runs {' or '.join(images)}",
-            ),
-            pods.HOST,
-            pods.NO_FOLDERS,
-            pods.NO_PRIVILEGE,
+    of_workflows = {
+        "a service account of this namespace runs a WorkflowTemplate with arguments, and changes nothing of it": (
+            'has(object.spec) && dyn(object.spec).all(k, k in ["workflowTemplateRef", "arguments"]) '
+            "&& has(object.spec.workflowTemplateRef) && !(has(object.spec.workflowTemplateRef.clusterScope) "
+            "&& object.spec.workflowTemplateRef.clusterScope)"
+        )
+    }
+    of_steps = {
+        f"a step runs {' or '.join(images)}": (
+            f"variables.containers.all(c, c.name in {cel(OF_ARGO)} || c.image in {cel(images)})"
+        ),
+        **HOST,
+    }
+    as_a_step = f"has(object.spec.serviceAccountName) && object.spec.serviceAccountName == {cel(account)}"
+    return (
+        *policy_and_binding(
+            blueprint.name,
+            blueprint.namespace,
+            "workflows",
+            (WORKFLOWS,),
+            of_workflows,
+            operations=("CREATE",),
+            only={"accounts-of-here": f"request.userInfo.username.startsWith({cel(here)})"},
+        ),
+        *policy_and_binding(
+            blueprint.name,
+            blueprint.namespace,
+            "steps",
+            (PODS,),
+            of_steps,
+            operations=("CREATE",),
+            only={"as-a-step": as_a_step},
+            variables={"pod": "object.spec", "containers": CONTAINERS},
         ),
     )
-
-
-def _named(blueprint: WorkflowInput, what: str) -> Json:
-    return {
-        "name": cluster_wide(blueprint.namespace, f"{blueprint.name}-{what}"),
-        "namespace": blueprint.namespace,
-        "labels": {**MANAGED_BY, DELIVERY: blueprint.name},
-    }
 
 
 LARGEST = 1024 * 1024

@@ -86,7 +86,7 @@ def _clock_skew(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     "admission-differs",
     cause="RBAC says which kinds tidegate may write and not what is in them; without the policies of this spec and "
     "trust file, whoever has its token can run any pod of the namespace",
-    remediation="as an administrator, apply `tidegate rollout render --part admission`; it needs Kubernetes 1.30",
+    remediation="as an administrator, apply `tidegate rollout render --part setup`; it needs Kubernetes 1.30",
 )
 def _admission_differs(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     kinds = [kind for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if snapshot.unread(kind) != Unread.FORBIDDEN]

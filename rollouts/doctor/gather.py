@@ -229,13 +229,9 @@ async def _answer(prometheus: PrometheusReader, question: EvidenceQuery) -> Quer
         return QueryResult(question=question, refused=error.message)
 
 
-def required_access(
-    fleet: ArgoFleetSpec, delivery: str, region: str, guard: str = "", *, samples: bool = False
-) -> tuple[AccessReview, ...]:
-    """Every right that `tidegate rollout render` gives a delivery in a region, one question for each verb and name."""
-    # Which engine it is changes no right.
-    release = Release(delivery=delivery, region=region, version="0", digest="", image="")
-    site = Site(fleet=fleet, release=release, guard=guard, samples=samples)
+def required_access(fleet: ArgoFleetSpec, release: Release) -> tuple[AccessReview, ...]:
+    """Every right that a delivery of that engine needs in its region, one question for each verb and name."""
+    site = Site(fleet=fleet, release=release)
     inside = [question for right in rights(site) for question in right.questions()]
     outside = [question for right in cluster_rights(site) for question in right.questions(EVERYWHERE)]
     return tuple(dict.fromkeys([*inside, *outside]))

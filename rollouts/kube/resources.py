@@ -48,7 +48,6 @@ LLM_INFERENCE_SERVICES = _in("serving.kserve.io", "v1alpha1", "llminferenceservi
 LEASES = _in("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-HORIZONTAL_POD_AUTOSCALERS = _in("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 NETWORK_POLICIES = _in("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 INGRESSES = _in("networking.k8s.io", "v1", "ingresses", "Ingress")
 PRIORITY_CLASSES = _in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
@@ -84,9 +83,6 @@ POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
 KYVERNO_POLICIES = _in("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
-SIGSTORE_POLICIES = _in(
-    "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False
-)
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 
 WORKLOADS = {each.kind: each for each in (DEPLOYMENTS, LEADER_WORKER_SETS, LLM_INFERENCE_SERVICES)}

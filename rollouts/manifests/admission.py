@@ -1,93 +1,223 @@
-"""A ValidatingAdmissionPolicy and its binding: what an API server refuses by itself, in CEL. Kubernetes 1.30 or later.
+"""What the API server itself refuses, by ValidatingAdmissionPolicies in CEL. Kubernetes 1.30 or later.
 
 Role and binding say which kinds an account may write, and cannot say what stands in them: the one who may create
-Rollouts
-may run any pod of the namespace. This says it, in the API server's own process: there is no webhook that could be away.
+Rollouts may run any pod of the namespace. A policy says it, in the API server's own process: there is no webhook that
+could be away.
+
+A region has two with `fleet.admission`: on Rollouts and AnalysisTemplates that tidegate writes, and on engines' pods
+whoever makes them. They say whose images run, as which user, and that nothing of the node is shared; they do not look
+at commands, arguments, variables and volumes. Nothing is demanded of a template that stays as it is, so that no policy
+that was narrowed meanwhile keeps anybody from pausing or aborting.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
-from pydantic import Field
-
 from rollouts.kube.model import NAME_OF_NAMESPACE, Resource
-from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
-from tidegate.core.model import Json, Value
+from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, ANALYSIS_TEMPLATES, PODS, ROLLOUTS
+from rollouts.manifests.conventions import ENGINE, WEIGHTS, cluster_wide, driver, guard
+from rollouts.manifests.manifest import Site
+from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY, MANAGED_BY
+
+Demands = Mapping[str, str]
+"""What has to hold, in CEL, by what the one who is refused reads."""
+
+CONTAINERS = "variables.pod.containers + (has(variables.pod.initContainers) ? variables.pod.initContainers : [])"
+"""Init containers are among the containers."""
+
+HOST: Demands = {
+    "nothing of the node's is shared: no network, port, process, memory or folder, and no privilege": (
+        "!(has(variables.pod.hostNetwork) && variables.pod.hostNetwork) "
+        "&& !(has(variables.pod.hostPID) && variables.pod.hostPID) "
+        "&& !(has(variables.pod.hostIPC) && variables.pod.hostIPC) "
+        "&& (!has(variables.pod.volumes) || variables.pod.volumes.all(v, !has(v.hostPath))) "
+        "&& variables.containers.all(c, (!has(c.ports) || c.ports.all(p, !has(p.hostPort))) "
+        "&& (!has(c.securityContext) || (!(has(c.securityContext.privileged) && c.securityContext.privileged) "
+        "&& !(has(c.securityContext.capabilities) && has(c.securityContext.capabilities.add)))))"
+    )
+}
 
 
-class Validation(Value):
-    """What has to hold of an object."""
-
-    holds: str
-    """In CEL."""
-    message: str
-    """What the one who is refused reads."""
-
-
-class AdmissionPolicy(Value):
-    """Demands on the objects of some kinds in one namespace."""
-
-    name: str
-    namespace: str
-    """The only one that it is about."""
-    labels: Mapping[str, str]
-    resources: tuple[Resource, ...]
-    operations: tuple[str, ...] = ("CREATE", "UPDATE")
-    chosen_by: Mapping[str, str] = Field(default={})
-    """Labels that an object has to have for the demands to be about it; all objects when empty."""
-    only: Mapping[str, str] = Field(default={})
-    """CEL by name: requests of which one does not hold are none of the policy's business."""
-    variables: Mapping[str, str] = Field(default={})
-    """CEL by name; a later one may use an earlier one."""
-    demands: tuple[Validation, ...]
-
-
-def policy_and_binding(policy: AdmissionPolicy) -> tuple[Json, Json]:
+def policy_and_binding(
+    delivery: str,
+    namespace: str,
+    what: str,
+    resources: Iterable[Resource],
+    demands: Demands,
+    *,
+    operations: tuple[str, ...] = ("CREATE", "UPDATE"),
+    chosen_by: Mapping[str, str] | None = None,
+    only: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[Json, Json]:
     """The policy, and the binding without which it is a text.
 
     A request that cannot be judged is refused: a field that is missing is no way past a demand on it.
+
+    Args:
+        delivery: whose policy it is.
+        namespace: the only one that it is about.
+        what: makes its name, after the delivery's.
+        resources: kinds of objects.
+        demands: on each of them.
+        operations: of the API server.
+        chosen_by: labels that an object has to have for the demands to be about it; all objects when absent.
+        only: CEL by name: requests of which one does not hold are none of the policy's business.
+        variables: CEL by name; a later one may use an earlier one.
     """
-    rules = [_rule(resource, policy.operations) for resource in policy.resources]
-    here = {"matchLabels": {NAME_OF_NAMESPACE: policy.namespace}}
-    constraints: Json = {"namespaceSelector": here, "resourceRules": rules}
-    if policy.chosen_by:
-        constraints["objectSelector"] = {"matchLabels": dict(policy.chosen_by)}
+    metadata = {"name": cluster_wide(namespace, f"{delivery}-{what}"), "labels": {**MANAGED_BY, DELIVERY: delivery}}
+    rules = [
+        {
+            "apiGroups": [resource.group],
+            "apiVersions": ["*"],
+            "operations": list(operations),
+            "resources": [resource.plural],
+        }
+        for resource in resources
+    ]
+    constraints: Json = {"namespaceSelector": {"matchLabels": {NAME_OF_NAMESPACE: namespace}}, "resourceRules": rules}
+    if chosen_by:
+        constraints["objectSelector"] = {"matchLabels": dict(chosen_by)}
     spec: Json = {
         "failurePolicy": "Fail",
         "matchConstraints": constraints,
-        **({"matchConditions": _named(policy.only)} if policy.only else {}),
-        **({"variables": _named(policy.variables)} if policy.variables else {}),
-        "validations": [{"expression": each.holds, "message": each.message} for each in policy.demands],
+        **({"matchConditions": _named(only)} if only else {}),
+        **({"variables": _named(variables)} if variables else {}),
+        "validations": [{"expression": holds, "message": message} for message, holds in demands.items()],
     }
-    binding: Json = {"policyName": policy.name, "validationActions": ["Deny"]}
-    return _object(ADMISSION_POLICIES, policy, spec), _object(ADMISSION_BINDINGS, policy, binding)
+    binding: Json = {"policyName": metadata["name"], "validationActions": ["Deny"]}
+    both = ((ADMISSION_POLICIES, spec), (ADMISSION_BINDINGS, binding))
+    policy, bound = (
+        {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": said} for kind, said in both
+    )
+    return policy, bound
 
 
-def cel_list(words: Iterable[str]) -> str:
-    """A list of strings, as CEL writes it."""
-    return json.dumps(list(words))
+def images_from(repositories: Iterable[str]) -> str:
+    """A pattern of images by digest: of these repositories, as the trust file names them; of any when there is none."""
+    named = "|".join(_pattern(each) for each in repositories)
+    return f"^({named or '[^@]+'})(:[^@/]+)?@sha256:[0-9a-f]{{64}}$"
 
 
-def cel_string(word: str) -> str:
-    """A string, as CEL writes it."""
-    return json.dumps(word)
+def cel(word: str | Iterable[str]) -> str:
+    """A string or a list of strings, as CEL writes it."""
+    return json.dumps(word if isinstance(word, str) else list(word))
 
 
-def _rule(resource: Resource, operations: tuple[str, ...]) -> Json:
-    return {
-        "apiGroups": [resource.group],
-        "apiVersions": ["*"],
-        "operations": list(operations),
-        "resources": [resource.plural],
-    }
+def user_of(namespace: str, account: str) -> str:
+    """What an API server calls a service account."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
+def _pattern(repository: str) -> str:
+    return f"{re.escape(repository[:-1])}[^@]+" if repository.endswith("/*") else re.escape(repository)
 
 
 def _named(expressions: Mapping[str, str]) -> list[Json]:
     return [{"name": name, "expression": expression} for name, expression in expressions.items()]
 
 
-def _object(resource: Resource, policy: AdmissionPolicy, spec: Json) -> Json:
-    metadata = {"name": policy.name, "labels": dict(policy.labels)}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+def policy_names(site: Site) -> tuple[str, ...]:
+    """Of the policies that hold tidegate to its own objects, and of their bindings; none without `fleet.admission`."""
+    parts = ("rollouts", "pods") if site.fleet.admission else ()
+    return tuple(cluster_wide(site.namespace, f"{site.name}-{part}") for part in parts)
+
+
+def admission(site: Site) -> tuple[Json, ...]:
+    """The policies of one delivery, each with its binding; none without `fleet.admission`."""
+    if not site.fleet.admission:
+        return ()
+    own = (user_of(site.namespace, account(site.name)) for account in (driver, guard))
+    writers = f"request.userInfo.username in {cel((*own, *site.release.accounts))}"
+    same = "!has(object.spec.template) || (oldObject != null && has(oldObject.spec.template) "
+    template = {
+        "pod": "object.spec.template.spec",
+        "containers": CONTAINERS,
+        "same": f"{same}&& oldObject.spec.template == object.spec.template)",
+    }
+    return (
+        *policy_and_binding(
+            site.name,
+            site.namespace,
+            "rollouts",
+            (ROLLOUTS, ANALYSIS_TEMPLATES),
+            _of_writes(site),
+            only={"tidegate": writers},
+            variables=template,
+        ),
+        *policy_and_binding(
+            site.name,
+            site.namespace,
+            "pods",
+            (PODS,),
+            _of_pods(site),
+            operations=("CREATE",),
+            chosen_by=site.selector,
+            variables={"pod": "object.spec", "containers": CONTAINERS},
+        ),
+    )
+
+
+def _of_writes(site: Site) -> Demands:
+    """Neither kind starts a pod but by the Rollout's template, whose pods the other policy knows by their label."""
+    label = cel(DELIVERY)
+    labelled = (
+        f"has(object.spec.template.metadata.labels) && {label} in object.spec.template.metadata.labels "
+        f"&& object.spec.template.metadata.labels[{label}] == {cel(site.name)}"
+    )
+    template: Demands = {
+        f"engines have the label {DELIVERY}={site.name}, by which policies know them": labelled,
+        _images_are(site): f"variables.containers.all(c, c.image.matches({_images(site)}))",
+        **_user(site),
+        **HOST,
+    }
+    return {
+        f"tidegate writes the Rollout {site.name}, whose template is its own": (
+            f'object.kind != "Rollout" || (object.metadata.name == {cel(site.name)} && !has(object.spec.workloadRef))'
+        ),
+        "no step starts an experiment or a plugin": (
+            'object.kind != "Rollout" || !has(object.spec.strategy.canary) '
+            "|| !has(object.spec.strategy.canary.steps) "
+            "|| object.spec.strategy.canary.steps.all(s, !has(s.experiment) && !has(s.plugin))"
+        ),
+        "an analysis asks Prometheus, and starts no pods": (
+            'object.kind != "AnalysisTemplate" || object.spec.metrics.all(m, dyn(m.provider).all(k, k == "prometheus"))'
+        ),
+        **{message: f"variables.same || ({holds})" for message, holds in template.items()},
+    }
+
+
+def _of_pods(site: Site) -> Demands:
+    """A mesh may have put containers of its own next to the engine."""
+    ours = f"!(c.name in {cel((ENGINE, WEIGHTS))}) || c.image.matches({_images(site)})"
+    engine = f"variables.pod.containers.exists_one(c, c.name == {cel(ENGINE)})"
+    return {_images_are(site): f"{engine} && variables.containers.all(c, {ours})", **_user(site), **HOST}
+
+
+def _images(site: Site) -> str:
+    return cel(images_from(site.release.repositories))
+
+
+def _images_are(site: Site) -> str:
+    allowed = ", ".join(site.release.repositories) or "a repository"
+    return f"engines' images are named by digest and come from {allowed}"
+
+
+def _user(site: Site) -> Demands:
+    return {
+        f"engines run as the service account {site.account}, without its token, and not as root": (
+            "has(variables.pod.serviceAccountName) "
+            f"&& variables.pod.serviceAccountName == {cel(site.account)} "
+            "&& has(variables.pod.automountServiceAccountToken) && !variables.pod.automountServiceAccountToken "
+            "&& has(variables.pod.securityContext) && has(variables.pod.securityContext.runAsNonRoot) "
+            "&& variables.pod.securityContext.runAsNonRoot "
+            "&& !(has(variables.pod.securityContext.runAsUser) && variables.pod.securityContext.runAsUser == 0) "
+            "&& variables.containers.all(c, !has(c.securityContext) "
+            "|| (!(has(c.securityContext.runAsNonRoot) && !c.securityContext.runAsNonRoot) "
+            "&& !(has(c.securityContext.runAsUser) && c.securityContext.runAsUser == 0)))"
+        )
+    }

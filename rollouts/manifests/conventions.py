@@ -130,9 +130,7 @@ class RenderPart(StrEnum):
     """One of them."""
 
     SETUP = "setup"
-    """An administrator, once: accounts, rights, priorities, node pool, network policy."""
-    ADMISSION = "admission"
-    """An administrator, once: what the API server takes from tidegate, whatever its rights allow. Kubernetes 1.30."""
+    """An administrator, once: accounts, rights, network policy, the guard, and what the spec asks for besides."""
     SERVING = "serving"
     """tidegate, with every delivery: all that the rights of the set-up allow."""
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
 from rollouts.kube.model import Resource
 from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
     DEPLOYMENTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     HTTP_ROUTES,
+    NETWORK_POLICIES,
     NODE_POOLS,
+    POD_DISRUPTION_BUDGETS,
     SCALED_OBJECTS,
-    SIGSTORE_POLICIES,
     VIRTUAL_SERVICES,
     resource_of,
 )
@@ -25,14 +27,7 @@ from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY, MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
 
-_BY_THE_SERVER = (
-    "managedFields",
-    "resourceVersion",
-    "generation",
-    "uid",
-    "creationTimestamp",
-    "selfLink",
-)
+_BY_THE_SERVER = {"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"}
 """Parts of the metadata that change by themselves."""
 
 
@@ -63,8 +58,7 @@ class ObjectDiff(Value):
 def difference(before: Json | None, after: Json) -> ObjectDiff:
     """Between an object as it is (None when there is none) and the server's answer to a dry run."""
     kind, name = after["kind"], after["metadata"]["name"]
-    then = yaml_text(_settled(after))
-    now = yaml_text(_settled(_without_helms_mark(before, after))) if before else ""
+    now, then = (_settled(before, after) if before else "", _settled(after, after))
     if now == then:
         return ObjectDiff(kind=kind, name=name, state=DiffState.SAME)
     lines = difflib.unified_diff(now.splitlines(), then.splitlines(), "in the cluster", "as rendered", lineterm="")
@@ -72,32 +66,27 @@ def difference(before: Json | None, after: Json) -> ObjectDiff:
     return ObjectDiff(kind=kind, name=name, state=state, text="\n".join(lines))
 
 
-def _without_helms_mark(before: Json, after: Json) -> Json:
-    """Helm writes itself into this label of everything that it installs, of charts that we wrote too."""
-    labels = before["metadata"].get("labels") or {}
-    ours = (after["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL)
-    if labels.get(MANAGED_BY_LABEL) != "Helm" or not ours:
-        return before
-    return {**before, "metadata": {**before["metadata"], "labels": {**labels, MANAGED_BY_LABEL: ours}}}
-
-
-def _settled(seen: Json) -> Json:
+def _settled(seen: Json, wanted: Json) -> str:
     metadata = {key: value for key, value in seen["metadata"].items() if key not in _BY_THE_SERVER}
-    return {key: value for key, value in {**seen, "metadata": metadata}.items() if key != "status"}
+    ours = (wanted["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL)
+    if ours and (metadata.get("labels") or {}).get(MANAGED_BY_LABEL) == "Helm":
+        # Helm writes itself into this label of everything that it installs, of charts that we wrote too.
+        metadata["labels"] = {**metadata["labels"], MANAGED_BY_LABEL: ours}
+    return yaml_text({key: value for key, value in {**seen, "metadata": metadata}.items() if key != "status"})
 
 
 _CHOICES: tuple[Resource, ...] = (
     HTTP_ROUTES,
     VIRTUAL_SERVICES,
     SCALED_OBJECTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     DEPLOYMENTS,
     NODE_POOLS,
-    SIGSTORE_POLICIES,
+    NETWORK_POLICIES,
+    POD_DISRUPTION_BUDGETS,
+    ADMISSION_POLICIES,
+    ADMISSION_BINDINGS,
 )
 """Kinds of which a spec asks for one or the other, or none: what a former spec asked for may still act."""
-
-_REFUSALS = (Conflict, Forbidden, Invalid, NotFound)
 
 
 async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
@@ -108,36 +97,35 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectD
     """
     found = [await _difference(cluster, each) for each in wanted]
     names = {(each.kind, each.name) for each in found}
-    deliveries = dict.fromkeys(each["metadata"]["labels"][DELIVERY] for each in wanted)
-    left = [left for delivery in deliveries for left in await _left_over(cluster, delivery) if left not in names]
-    return (*found, *(ObjectDiff(kind=kind, name=name, state=DiffState.LEFT_OVER) for kind, name in left))
+    for delivery in dict.fromkeys(each["metadata"]["labels"][DELIVERY] for each in wanted):
+        async for left in _left_over(cluster, delivery):
+            if (left.kind, left.name) not in names:
+                found.append(left)
+    return tuple(found)
 
 
 async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
+    kind, name, delivery = wanted["kind"], wanted["metadata"]["name"], wanted["metadata"]["labels"][DELIVERY]
     try:
-        live = await find(cluster, resource_of(wanted), wanted["metadata"]["name"])
-        if live and (other := foreign_object(live, wanted["metadata"]["labels"][DELIVERY])):
+        live = await find(cluster, resource_of(wanted), name)
+        if live and (other := foreign_object(live, delivery)):
             return ObjectDiff(kind=other.kind, name=other.name, state=DiffState.NOT_OURS, text=str(other))
-        would_be = await cluster.apply(
-            with_preserved_fields(wanted, live) if live else wanted, force=True, dry_run=True
-        )
-    except _REFUSALS as error:
-        metadata = wanted["metadata"]
-        return ObjectDiff(kind=wanted["kind"], name=metadata["name"], state=DiffState.REFUSED, text=error.message)
-    return difference(live, would_be)
+        kept = with_preserved_fields(wanted, live) if live else wanted
+        return difference(live, await cluster.apply(kept, force=True, dry_run=True))
+    except (Conflict, Forbidden, Invalid, NotFound) as error:
+        return ObjectDiff(kind=kind, name=name, state=DiffState.REFUSED, text=error.message)
 
 
-async def _left_over(cluster: Cluster, delivery: str) -> Iterable[tuple[str, str]]:
+async def _left_over(cluster: Cluster, delivery: str) -> AsyncIterator[ObjectDiff]:
     labels = ",".join(f"{key}={value}" for key, value in {DELIVERY: delivery, **MANAGED_BY}.items())
     # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
     ours = cluster_wide(cluster.namespace, delivery)
-    seen: list[tuple[str, str]] = []
     for resource in _CHOICES:
         try:
             listed = await cluster.list(resource, labels=labels)
         except (NotFound, Forbidden):
             # A kind that the cluster does not know, or that we may not see, leaves nothing that we could tell of.
             continue
-        names = (each["metadata"]["name"] for each in listed.items)
-        seen += [(resource.kind, name) for name in names if resource.namespaced or name.startswith(ours)]
-    return seen
+        for name in (each["metadata"]["name"] for each in listed.items):
+            if resource.namespaced or name.startswith(ours):
+                yield ObjectDiff(kind=resource.kind, name=name, state=DiffState.LEFT_OVER)

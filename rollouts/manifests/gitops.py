@@ -39,38 +39,26 @@ class DeliveredObject(Value):
     fields: tuple[str, ...]
     """JSON pointers (RFC 6901)."""
 
+    @property
+    def target(self) -> Json:
+        """As both tools name it."""
+        return {**({"group": self.group} if self.group else {}), "kind": self.kind, "name": self.name}
+
 
 def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
     """Of these objects, each once, in their order."""
     found: dict[tuple[str, str, str], DeliveredObject] = {}
     for each in manifests:
         resource, metadata = resource_of(each), each["metadata"]
-        content = tuple(f"/{key}" for key in each if key not in _IDENTITY)
-        delivered = DeliveredObject(
-            api_version=each["apiVersion"],
-            group=resource.group,
-            kind=resource.kind,
-            name=metadata["name"],
-            namespace=metadata.get("namespace") or "",
-            fields=(*content, *METADATA),
-        )
+        content = (f"/{key}" for key in each if key not in _IDENTITY)
+        delivered = _delivered(resource, metadata["name"], metadata.get("namespace") or "", *content, *METADATA)
         found.setdefault((delivered.group, delivered.kind, delivered.name), delivered)
     return tuple(found.values())
 
 
 def delivered_by_reference(fleet: ReferencedFleetSpec | RouteFleetSpec) -> tuple[DeliveredObject, ...]:
     """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
-    return tuple(
-        DeliveredObject(
-            api_version=resource.api_version,
-            group=resource.group,
-            kind=resource.kind,
-            name=name,
-            namespace=fleet.namespace,
-            fields=fields,
-        )
-        for resource, name, fields in _written(fleet)
-    )
+    return tuple(_delivered(resource, name, fleet.namespace, *fields) for resource, name, fields in _written(fleet))
 
 
 def _written(fleet: ReferencedFleetSpec | RouteFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
@@ -86,42 +74,30 @@ def _written(fleet: ReferencedFleetSpec | RouteFleetSpec) -> Iterator[tuple[Reso
     yield (VIRTUAL_SERVICES, theirs.route, ("/spec/http",)) if istio else (HTTP_ROUTES, theirs.route, ("/spec/rules",))
 
 
+def _delivered(resource: Resource, name: str, namespace: str, *fields: str) -> DeliveredObject:
+    kind = {"api_version": resource.api_version, "group": resource.group, "kind": resource.kind}
+    return DeliveredObject(**kind, name=name, namespace=namespace, fields=fields)
+
+
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
     """For the `spec` of an Argo CD Application: neither its self-heal nor a sync writes these fields."""
-    ignored = [_ignored(each) for each in delivered]
+    ignored = [
+        {
+            **{"group": each.group, "kind": each.kind, "name": each.name},
+            **({"namespace": each.namespace} if each.namespace else {}),
+            "jsonPointers": list(each.fields),
+        }
+        for each in delivered
+    ]
     # Without it the fields are ignored when differences are looked for, and written all the same by the next sync.
     return {"ignoreDifferences": ignored, "syncPolicy": {"syncOptions": ["RespectIgnoreDifferences=true"]}}
 
 
-def _ignored(delivered: DeliveredObject) -> Json:
-    where = {"namespace": delivered.namespace} if delivered.namespace else {}
-    return {
-        "group": delivered.group,
-        "kind": delivered.kind,
-        "name": delivered.name,
-        **where,
-        "jsonPointers": list(delivered.fields),
-    }
-
-
 def flux_settings(delivered: Iterable[DeliveredObject]) -> Json:
     """For the `spec` of a Flux Kustomization: it brings these objects, and leaves them to deliveries."""
-    return {"patches": [{"patch": _annotating(each), "target": _target(each)} for each in delivered]}
-
-
-def _annotating(delivered: DeliveredObject) -> str:
-    """A strategic merge patch; one of JSON would fail on an object without annotations."""
-    lines = (
-        f"apiVersion: {delivered.api_version}",
-        f"kind: {delivered.kind}",
-        "metadata:",
-        f"  name: {delivered.name}",
-        "  annotations:",
-        f"    {RECONCILE}: {ONCE}",
-    )
-    return "\n".join(lines) + "\n"
-
-
-def _target(delivered: DeliveredObject) -> Json:
-    group = {"group": delivered.group} if delivered.group else {}
-    return {**group, "kind": delivered.kind, "name": delivered.name}
+    # A strategic merge patch; one of JSON would fail on an object without annotations.
+    patch = "apiVersion: {}\nkind: {}\nmetadata:\n  name: {}\n  annotations:\n    " + f"{RECONCILE}: {ONCE}\n"
+    patches = [
+        {"patch": patch.format(each.api_version, each.kind, each.name), "target": each.target} for each in delivered
+    ]
+    return {"patches": patches}

@@ -10,7 +10,6 @@ from pydantic import Field
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import TrafficRouter, cluster_wide
-from rollouts.manifests.customization.additions import PodAdditions
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
@@ -42,6 +41,20 @@ class Release(Value):
     """As `engine.accelerator_count`: how many one engine takes."""
     key_policy: str = "warn"
     """As `engine.compile.mismatch`: `refuse` ends the start of an engine that was compiled for another machine."""
+    mirror: Percentage = 100
+    """Percent of requests copied to a canary before it gets users; 0 for none."""
+    weights: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (5, 25, 50)
+    """Percent of users that a canary gets, rising; empty when it gets none before it is promoted."""
+    guard: str = ""
+    """The image of what ends a trial without a carrier, by digest; nothing does so where it is empty."""
+    samples: bool = False
+    """Whether engines may be asked to keep a share of users' requests."""
+    driver: bool = False
+    """Whether tidegate acts as a service account of its own there."""
+    repositories: tuple[str, ...] = ()
+    """That engines may come from, as the trust file says: REGISTRY/REPOSITORY, or REGISTRY/PATH/*. Any when empty."""
+    accounts: tuple[str, ...] = ()
+    """User names that act as tidegate there, besides the driver's and the guard's."""
 
     @property
     def accelerators_each(self) -> int:
@@ -49,26 +62,11 @@ class Release(Value):
         return self.launch.accelerators if self.launch else self.accelerators
 
 
-class ReleaseCandidate(Value):
-    """How much a canary gets, one thing after the other."""
-
-    mirror: Percentage = 100
-    """Percent of requests copied to it before it gets users; 0 for none."""
-    weights: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (5, 25, 50)
-    """Percent of users, rising; empty when it gets none before it is promoted."""
-
-
 class Site(Value):
     """One engine in one region of a fleet: what every renderer is given."""
 
     fleet: ArgoFleetSpec
     release: Release
-    guard: str = ""
-    """The image of the region's guard, by digest; empty where there is none."""
-    samples: bool = False
-    """Whether engines may be asked to keep a share of users' requests."""
-    additions: PodAdditions = PodAdditions()
-    """What patches bring into engines' pods."""
 
     @property
     def name(self) -> str:
@@ -96,11 +94,6 @@ class Site(Value):
         return VIRTUAL_SERVICES if self.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
 
     @property
-    def route_name(self) -> str:
-        """Of that object."""
-        return self.fleet.gateway.route or self.name
-
-    @property
     def account(self) -> str:
         """The service account of the engines."""
         return self.fleet.pod.service_account or self.name
@@ -111,9 +104,14 @@ class Site(Value):
         return {DELIVERY: self.name}
 
     @property
+    def priority(self) -> str:
+        """The PriorityClass of engines; empty for none."""
+        return cluster_wide(self.namespace, f"{self.name}-engines") if self.fleet.priority else ""
+
+    @property
     def keeps_samples(self) -> bool:
         """Whether this very engine may be asked to: an image that tidegate did not build knows nothing of it."""
-        return self.samples and self.release.launch is None
+        return self.release.samples and self.release.launch is None
 
 
 UNPRIVILEGED: Json = {

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rollouts.manifests.fields import LabelKey, LabelText, ObjectName
-from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.model import SpecConflict, SpecModel
 
 
 class GpuLabels(StrEnum):
@@ -86,55 +86,39 @@ def asks_for_notice(nodes: NodesSpec) -> bool:
 CPU = "cpu"
 """The accelerator that is no GPU: any node will do."""
 
-_PRODUCT = "nvidia.com/gpu.product"
-_KARPENTER = "karpenter.k8s.aws/instance-gpu-name"
-_KARPENTER_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
-_GKE = "cloud.google.com/gke-accelerator"
-
-
 GPU = "nvidia.com/gpu"
 """What a container asks for to get one."""
 
 
-class Gpu(Value):
-    """One accelerator as nodes know it."""
-
-    labels: Mapping[GpuLabels, Mapping[str, str]]
-    """Of a node that has it, as each labeller says it; a labeller that is missing never does."""
-    most_in_node: int = 8
-    """Of the largest machines that AWS, Google Cloud and Azure have with it: g4dn.metal, g6.48xlarge, g5.48xlarge,
-    g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge and p6-b200.48xlarge."""
-
-
-def _gpu(product: str, *, karpenter: Mapping[str, str] | None = None, gke: str = "", most_in_node: int = 8) -> Gpu:
-    labels: dict[GpuLabels, Mapping[str, str]] = {GpuLabels.OPERATOR: {_PRODUCT: product}}
-    if karpenter:
-        labels[GpuLabels.KARPENTER] = karpenter
-    if gke:
-        labels[GpuLabels.GKE] = {_GKE: gke}
-    return Gpu(labels=labels, most_in_node=most_in_node)
+def _labels(product: str, karpenter: str, memory: str, gke: str) -> Mapping[GpuLabels, Mapping[str, str]]:
+    of_karpenter = {"karpenter.k8s.aws/instance-gpu-name": karpenter}
+    if memory:
+        of_karpenter["karpenter.k8s.aws/instance-gpu-memory"] = memory
+    found: dict[GpuLabels, Mapping[str, str]] = {
+        GpuLabels.OPERATOR: {"nvidia.com/gpu.product": product},
+        GpuLabels.KARPENTER: of_karpenter,
+    }
+    return found | ({GpuLabels.GKE: {"cloud.google.com/gke-accelerator": gke}} if gke else {})
 
 
-GPUS: Mapping[str, Gpu] = {
-    "nvidia-t4": _gpu("Tesla-T4", karpenter={_KARPENTER: "t4"}, gke="nvidia-tesla-t4"),
-    "nvidia-l4": _gpu("NVIDIA-L4", karpenter={_KARPENTER: "l4"}, gke="nvidia-l4"),
-    "nvidia-a10g": _gpu("NVIDIA-A10G", karpenter={_KARPENTER: "a10g"}),
-    "nvidia-l40s": _gpu("NVIDIA-L40S", karpenter={_KARPENTER: "l40s"}),
-    "nvidia-a100-40gb": _gpu(
-        "NVIDIA-A100-SXM4-40GB",
-        karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "40960"},
-        gke="nvidia-tesla-a100",
-        most_in_node=16,  # a2-megagpu-16g
-    ),
-    "nvidia-a100-80gb": _gpu(
-        "NVIDIA-A100-SXM4-80GB", karpenter={_KARPENTER: "a100", _KARPENTER_MEMORY: "81920"}, gke="nvidia-a100-80gb"
-    ),
-    "nvidia-h100-80gb": _gpu("NVIDIA-H100-80GB-HBM3", karpenter={_KARPENTER: "h100"}, gke="nvidia-h100-80gb"),
-    "nvidia-h200-141gb": _gpu("NVIDIA-H200", karpenter={_KARPENTER: "h200"}, gke="nvidia-h200-141gb"),
-    "nvidia-b200": _gpu("NVIDIA-B200", karpenter={_KARPENTER: "b200"}, gke="nvidia-b200"),
+GPUS: Mapping[str, Mapping[GpuLabels, Mapping[str, str]]] = {
+    "nvidia-t4": _labels("Tesla-T4", "t4", "", "nvidia-tesla-t4"),
+    "nvidia-l4": _labels("NVIDIA-L4", "l4", "", "nvidia-l4"),
+    "nvidia-a10g": _labels("NVIDIA-A10G", "a10g", "", ""),
+    "nvidia-l40s": _labels("NVIDIA-L40S", "l40s", "", ""),
+    "nvidia-a100-40gb": _labels("NVIDIA-A100-SXM4-40GB", "a100", "40960", "nvidia-tesla-a100"),
+    "nvidia-a100-80gb": _labels("NVIDIA-A100-SXM4-80GB", "a100", "81920", "nvidia-a100-80gb"),
+    "nvidia-h100-80gb": _labels("NVIDIA-H100-80GB-HBM3", "h100", "", "nvidia-h100-80gb"),
+    "nvidia-h200-141gb": _labels("NVIDIA-H200", "h200", "", "nvidia-h200-141gb"),
+    "nvidia-b200": _labels("NVIDIA-B200", "b200", "", "nvidia-b200"),
 }
-"""By the name that `engine.accelerator` has. Products are as NVIDIA's GPU feature discovery writes the driver's name
-(`-` for spaces), GKE's and Karpenter's as their documentation lists them."""
+"""Labels of a node that has it, by the name that `engine.accelerator` has, as each labeller says it; a labeller that is
+missing never does. Products are as NVIDIA's GPU feature discovery writes the driver's name (`-` for spaces), GKE's and
+Karpenter's as their documentation lists them."""
+
+_MOST_IN_NODE = {"nvidia-a100-40gb": 16}
+"""Of the largest machine that AWS, Google Cloud or Azure has with it (a2-megagpu-16g); 8 of all others: g4dn.metal,
+g6.48xlarge, g5.48xlarge, g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge and p6-b200.48xlarge."""
 
 
 def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> SpecConflict | None:
@@ -145,8 +129,7 @@ def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> Spec
         accelerator: as the spec names it.
         count: of one engine.
     """
-    known = GPUS.get(accelerator)
-    most = nodes.accelerators or (known.most_in_node if known else None)
+    most = nodes.accelerators or (_MOST_IN_NODE.get(accelerator, 8) if accelerator in GPUS else None)
     if most is None or count <= most:
         return None
     whose = "`fleet.nodes.accelerators` says" if nodes.accelerators else "the largest nodes of clouds have"
@@ -157,4 +140,4 @@ def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> Spec
 
 def labellers_of(accelerator: str) -> tuple[GpuLabels, ...]:
     """Who labels nodes with it; nobody for a CPU."""
-    return tuple(GPUS[accelerator].labels) if accelerator in GPUS else ()
+    return tuple(GPUS.get(accelerator, ()))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from rollouts.manifests.fields import Bytes, Cores, LabelKey, LabelText, ObjectName, bytes_of
+from rollouts.manifests.fields import Bytes, Cores, ObjectName, bytes_of
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration, Percent, format_duration
 
@@ -69,8 +68,6 @@ class PodSpec(SpecModel):
     """One of yours, such as one with workload identity; the delivery's own when absent, which may do nothing. Engines
     get no token of either."""
     pull_secrets: tuple[ObjectName, ...] = ()
-    labels: Mapping[LabelKey, LabelText] = {}
-    """More labels for the pods."""
 
     @property
     def ready_within(self) -> timedelta:
@@ -78,7 +75,7 @@ class PodSpec(SpecModel):
         return NODE_WITHIN + self.start_within
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A drain without time for answers, and labels that are not for people to set."""
+        """A drain without time for answers, shared memory that leaves none."""
         if self.linger >= self.drain:
             yield SpecConflict(
                 ("linger",), format_duration(self.linger), f"less than `drain`, which is {format_duration(self.drain)}"
@@ -86,28 +83,15 @@ class PodSpec(SpecModel):
         if bytes_of(self.shared_memory) >= bytes_of(self.memory):
             expected = f"less than `memory`, which is {self.memory} and includes it"
             yield SpecConflict(("shared_memory",), self.shared_memory, expected)
-        for key in self.labels:
-            if key.startswith("tidegate.dev/") or key.startswith("rollouts-pod-template-hash"):
-                yield SpecConflict(("labels", key), "a label that selectors rely on", "a label of your own")
 
 
 LONGEST_WINDOW = timedelta(hours=1)
 """The API server refuses a longer `stabilizationWindowSeconds`."""
 
 
-class Scaler(StrEnum):
-    """Who changes the number of engines."""
-
-    KEDA = "keda"
-    """A ScaledObject, which asks Prometheus itself."""
-    HPA = "hpa"
-    """A HorizontalPodAutoscaler, which needs an adapter that serves the signals as external metrics."""
-
-
 class AutoscaleSpec(SpecModel):
-    """As many engines as the signals ask for; the signal that asks for most counts."""
+    """As many engines as the signals ask for, by KEDA; the signal that asks for most counts."""
 
-    by: Scaler = Scaler.KEDA
     min_replicas: int = Field(ge=1)
     """Never fewer engines."""
     max_replicas: int = Field(ge=1)

@@ -2,8 +2,7 @@
 
 An API server drops unknown fields of custom resources without a word unless it is asked for `fieldValidation=Strict`
 (argo-rollouts#4569: traffic stayed 50:50 for a whole rollout because of one). The schemas are in `schemas/`, and
-`schemas/collect/collect.mjs` says where they come from; those of Sigstore, which no package has,
-say it themselves.
+`schemas/collect/collect.mjs` says where they come from.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _FILES = {
     "karpenter.sh": "karpenter",
     "keda.sh": "keda",
     "monitoring.coreos.com": "prometheus-operator",
-    "policy.sigstore.dev": "sigstore",
 }
 """Where a group's kinds are; all others are Kubernetes' own."""
 _WORKFLOWS = frozenset({"Workflow", "WorkflowTemplate"})
@@ -52,26 +50,19 @@ class SchemaProblem(Value):
         return f"{self.path}: {self.message}" if self.where else self.message
 
 
-class UnknownKind(LookupError):
-    """No schema is kept for it."""
-
-
 def problems_in(manifest: Json) -> tuple[SchemaProblem, ...]:
     """Everything that is wrong in it, in the order of its fields; an unknown kind is a problem too."""
-    try:
-        validator = _validator(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
-    except UnknownKind as unknown:
-        return (SchemaProblem(where=("kind",), message=str(unknown)),)
-    definitions = _document(_file(manifest["apiVersion"], manifest["kind"]))["definitions"]
-    errors = validator.iter_errors(manifest)
-    found = dict.fromkeys(problem for error in errors for problem in _problems(error, definitions))
+    api_version, kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
+    name = "argo-workflows" if kind in _WORKFLOWS else _FILES.get(api_version.rpartition("/")[0], "kubernetes")
+    document = _document(name)
+    root = document["kinds"].get(f"{api_version} {kind}")
+    if root is None:
+        known = ", ".join(document["kinds"])
+        told = f"found {kind or 'no kind'} of {api_version or 'no apiVersion'}; expected one of {known}"
+        return (SchemaProblem(where=("kind",), message=told),)
+    errors = _validator(name, root).iter_errors(manifest)
+    found = dict.fromkeys(problem for error in errors for problem in _problems(error, document["definitions"]))
     return tuple(sorted(found, key=lambda problem: [str(part) for part in problem.where]))
-
-
-def _file(api_version: str, kind: str) -> str:
-    if kind in _WORKFLOWS:
-        return "argo-workflows"
-    return _FILES.get(api_version.rpartition("/")[0], "kubernetes")
 
 
 @lru_cache
@@ -81,16 +72,11 @@ def _document(name: str) -> Json:
 
 
 @lru_cache
-def _validator(api_version: str, kind: str) -> Any:
+def _validator(name: str, root: str) -> Any:
     # Of an extra: deliveries and rollbacks read manifests without it.
     import jsonschema_rs
 
-    document = _document(_file(api_version, kind))
-    root = document["kinds"].get(f"{api_version} {kind}")
-    if root is None:
-        known = ", ".join(document["kinds"])
-        raise UnknownKind(f"found {kind or 'no kind'} of {api_version or 'no apiVersion'}; expected one of {known}")
-    return jsonschema_rs.validator_for({"$ref": f"#/definitions/{root}", "definitions": document["definitions"]})
+    return jsonschema_rs.validator_for({"$ref": f"#/definitions/{root}", "definitions": _document(name)["definitions"]})
 
 
 def _problems(error: Any, definitions: Json) -> Iterator[SchemaProblem]:
@@ -100,7 +86,10 @@ def _problems(error: Any, definitions: Json) -> Iterator[SchemaProblem]:
         for inner in min(kind.context, key=len):
             yield from _problems(inner, definitions)
     elif kind.name == "additionalProperties":
-        known = _known_siblings(error.schema_path, definitions)
+        schema: Any = {"definitions": definitions}
+        for part in error.schema_path[:-1]:
+            schema = schema[part]
+        known = list(schema.get("properties", ()))
         for name in kind.unexpected:
             near = get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -109,11 +98,3 @@ def _problems(error: Any, definitions: Json) -> Iterator[SchemaProblem]:
         yield SchemaProblem(where=(*where, kind.property), message="a required field is missing")
     else:
         yield SchemaProblem(where=where, message=error.message)
-
-
-def _known_siblings(schema_path: list[str | int], definitions: Json) -> list[str]:
-    """The fields that the schema has where an unknown one was found; the path begins with `definitions`."""
-    schema: Any = {"definitions": definitions}
-    for part in schema_path[:-1]:
-        schema = schema[part]
-    return list(schema.get("properties", ()))

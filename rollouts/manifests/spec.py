@@ -1,24 +1,21 @@
 """`fleet: {kind: argo, ...}` of a delivery: clusters with Argo Rollouts, one for each region.
 
-Its parts are in `pod_spec`, `nodes_spec` and `traffic_spec`.
+Its parts about pods and nodes are in `pod_spec` and `nodes_spec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
-from rollouts.manifests.customization.labels import label_conflicts
-from rollouts.manifests.customization.spec import PatchSpec
-from rollouts.manifests.fields import LabelKey, LabelText, ObjectName, host_in
+from rollouts.manifests.fields import Block, Host, ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
-from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, Scaler, WarmPoolSpec
-from rollouts.manifests.traffic_spec import GatewaySpec, NetworkSpec
+from rollouts.manifests.patches import PatchSpec
+from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
 from tidegate.core.access import (
     Endpoint,
     PrometheusEndpoint,
@@ -30,13 +27,6 @@ from tidegate.core.access import (
 from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 from tidegate.core.units import Duration, format_duration
-
-
-class Signatures(StrEnum):
-    """Who verifies images' signatures when pods are made, besides tidegate and the engines themselves."""
-
-    SIGSTORE = "sigstore"
-    """Sigstore's policy-controller, which has to be installed."""
 
 
 class PrometheusSpec(PrometheusEndpoint):
@@ -120,6 +110,63 @@ class RegionSpec(ClusterRegionSpec):
         return {"stable_url": self.stable_url, "canary_url": self.canary_url}
 
 
+PROXIES_IN = ("envoy-gateway-system", "istio-system")
+"""Where Envoy Gateway runs every gateway's proxies, and where Istio's own ingress is, unless they were told otherwise.
+
+A policy that names a namespace that is not there lets nobody in by it.
+"""
+
+
+INSIDE = "one that users do not reach, such as `direct: {listener: inside}` or `direct: {name: GATEWAY}`"
+
+
+class InsideSpec(SpecModel):
+    """Where those ask who may ask one arm alone: tidegate, and nobody outside your own network."""
+
+    name: ObjectName | None = None
+    """Another gateway; that of users when absent."""
+    namespace: ObjectName | None = None
+    """Of that other gateway; that of users' gateway when absent."""
+    listener: ObjectName | None = None
+    """Its `sectionName`; needed where the gateway is that of users. Istio has none."""
+
+
+class GatewaySpec(SpecModel):
+    """The gateway that is there already, and the hosts that are this delivery's."""
+
+    name: ObjectName
+    namespace: ObjectName | None = None
+    """The delivery's own when absent."""
+    pods_in: tuple[ObjectName, ...] = PROXIES_IN
+    """Namespaces where its proxies run, whom engines let in, besides its own."""
+    listener: ObjectName | None = None
+    """Its `sectionName`; all listeners when absent. Istio has none."""
+    hosts: tuple[Host, ...] = ()
+    """Names under which users ask for this model, besides that of their region's `entry`."""
+    timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
+    """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
+    direct: InsideSpec | None = None
+    """A gateway or listener that users do not reach, at which the hosts of each region's `stable_url` and `canary_url`
+    lead to that arm, past all weights; no such routes when absent."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Routes past all weights where users are."""
+        inside = self.direct
+        if inside is None or inside.name not in {None, self.name} or inside.namespace not in {None, self.namespace}:
+            return
+        if inside.listener is None or inside.listener == self.listener:
+            yield SpecConflict(("direct",), "the gateway that users reach", INSIDE)
+
+
+class NetworkSpec(SpecModel):
+    """Who may talk to engines, and to whom they may talk; all others may not."""
+
+    ingress_from: tuple[ObjectName, ...] = ("monitoring",)
+    """Namespaces besides the gateway's and its proxies': of Prometheus, and of anyone else who may ask."""
+    egress_to: tuple[Block, ...] = ()
+    """Blocks of addresses such as 10.20.0.0/16, of the artifact store, when weights are pulled at start."""
+
+
 class PreviousSpec(SpecModel):
     """Versions that were stable, kept warm so that going back needs no start."""
 
@@ -159,17 +206,17 @@ class ArgoFleetSpec(ClusterFleetSpec):
     pod: PodSpec = PodSpec()
     nodes: NodesSpec = NodesSpec()
     warm_pool: WarmPoolSpec | None = None
-    network: NetworkSpec = NetworkSpec()
-    priority: int = Field(default=1000, ge=1, le=1_000_000_000)
-    """Of engines' pods; placeholders have less than any."""
-    unavailable: int = Field(default=1, ge=1)
-    """Engines that may be away at once while nodes are drained."""
-    signatures: Signatures | None = None
-    """Who is told to verify images' signatures when pods are made; nobody when absent."""
-    labels: Mapping[LabelKey, LabelText] = {}
-    """Of yours, on every object that is rendered and on its pods."""
-    annotations: Mapping[LabelKey, str] = {}
-    """The same."""
+    network: NetworkSpec | None = NetworkSpec()
+    """Null renders no NetworkPolicy for engines."""
+    priority: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    """Of engines' pods, by a PriorityClass; the cluster's default when absent. Placeholders have less than any."""
+    unavailable: int | None = Field(default=1, ge=1)
+    """Engines that may be away at once while nodes are drained; null renders no PodDisruptionBudget."""
+    driver: bool = False
+    """Whether a service account is rendered that has a delivery's rights and no others, for tidegate to act as. A
+    `workflow` and `admission` bring it too."""
+    admission: bool = False
+    """Whether API servers hold tidegate to its own objects, and engines' pods to their images. Kubernetes 1.30."""
     patches: tuple[PatchSpec, ...] = ()
     """Changes of yours to what is rendered, applied last."""
 
@@ -186,7 +233,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
         yield from self._conflicts_of_numbers()
         yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
-        yield from label_conflicts(self.labels, self.annotations, self.pod.labels)
 
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {
@@ -196,7 +242,7 @@ class ArgoFleetSpec(ClusterFleetSpec):
             if self.autoscale and not self.autoscale.min_replicas <= replicas <= self.autoscale.max_replicas:
                 bounds = f"{self.autoscale.min_replicas} to {self.autoscale.max_replicas}, as `autoscale` says"
                 yield SpecConflict(where, str(replicas), bounds)
-            if self.unavailable >= replicas > 1:
+            if self.unavailable and self.unavailable >= replicas > 1:
                 found = f"{self.unavailable} of {replicas} engines"
                 yield SpecConflict(("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all")
 
@@ -214,31 +260,24 @@ class ArgoFleetSpec(ClusterFleetSpec):
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)
 
     def _conflicts_of_going_back(self) -> Iterator[SpecConflict]:
-        if self.canary.replicas and self.canary.replicas < self.canary.min_replicas:
-            found = f"{self.canary.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(
-                ("canary", "replicas"), found, f"at least `min_replicas`, which is {self.canary.min_replicas}"
-            )
-        if self.canary.dynamic_stable and self.previous:
+        canary, dynamic, least = self.canary, self.canary.dynamic_stable, self.canary.min_replicas
+        # What keeps engines of an aborted canary keeps its users too.
+        ends = "with `dynamic_stable`: Argo Rollouts leaves users on a canary that keeps engines after an abort"
+        if canary.replicas and canary.replicas < least:
+            found = f"{canary.replicas}, which Argo Rollouts does not raise"
+            yield SpecConflict(("canary", "replicas"), found, f"at least `min_replicas`, which is {least}")
+        if dynamic and self.previous:
             found = "with versions that are kept warm, which Argo Rollouts refuses"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
-        if self.canary.dynamic_stable and self.autoscale:
+        if dynamic and self.autoscale:
             found = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
             yield SpecConflict(("canary", "dynamic_stable"), found, "false, or no `autoscale`")
-        if self.canary.dynamic_stable:
-            yield from _conflicts_of_dynamic_stable(self.canary)
-
-
-def _conflicts_of_dynamic_stable(canary: CanarySpec) -> Iterator[SpecConflict]:
-    """What keeps engines of an aborted canary keeps its users too."""
-    ends = "`dynamic_stable`, with which Argo Rollouts leaves users on a canary that keeps engines after an abort"
-    if canary.min_replicas > 1:
-        found = f"{canary.min_replicas} with {ends} (argo-rollouts#4841)"
-        yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
-    default = CanarySpec.model_fields["after_abort"].default
-    if canary.after_abort != default:
-        found = f"{format_duration(canary.after_abort)} with {ends} (argo-rollouts#4898)"
-        yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
+        if dynamic and least > 1:
+            found = f"{least} {ends} (argo-rollouts#4841)"
+            yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
+        if dynamic and canary.after_abort != CanarySpec().after_abort:
+            found = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)"
+            yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
 
 
 class FleetValidationContext(Value):
@@ -248,8 +287,6 @@ class FleetValidationContext(Value):
     regions: tuple[str, ...]
     bake: timedelta
     accelerator: str
-    weights: tuple[int, ...] = ()
-    """Of the canary stage; empty without one."""
     analysed: bool = False
     """Whether Argo Rollouts is to watch SLOs."""
 
@@ -290,23 +327,20 @@ def conflicts_of_regions(there: Collection[str], waves: Sequence[str]) -> Iterat
 
 def _conflicts_of_prometheus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
     """Those who ask from inside, and cannot say who they are."""
-    by_keda = fleet.autoscale is not None and fleet.autoscale.by is Scaler.KEDA
     for name, region in fleet.regions.items():
         asked = region.prometheus
         rollouts = ("rollouts",) if asked.rollouts else ()
         found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
         keda = ("keda",) if asked.keda else rollouts
-        found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if by_keda]
+        found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if fleet.autoscale]
         for whose, each in found:
             yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)
 
 
 def _conflicts_of_gpus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    labellers = labellers_of(context.accelerator)
-    if context.accelerator == CPU:
-        if fleet.nodes.karpenter:
-            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
-        return
-    if fleet.nodes.gpu_labels not in labellers:
-        found = f"{fleet.nodes.gpu_labels}, which never labels a node with {context.accelerator}"
+    nodes, labellers = fleet.nodes, labellers_of(context.accelerator)
+    if context.accelerator == CPU and nodes.karpenter:
+        yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
+    if context.accelerator != CPU and nodes.gpu_labels not in labellers:
+        found = f"{nodes.gpu_labels}, which never labels a node with {context.accelerator}"
         yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")

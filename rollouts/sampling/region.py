@@ -19,7 +19,7 @@ from rollouts.kube.requests import post_to_pod
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
-from rollouts.manifests.objects.engines.samples import can_keep, request_object
+from rollouts.manifests.objects.pods import can_keep_samples, samples_object
 from rollouts.sampling.model import PodAnswers, SampleEndpoint
 from tidegate.core.clock import Clock
 from tidegate.core.errors import Refused
@@ -52,7 +52,7 @@ class RegionSamples:
             FleetError: the region does not answer.
         """
         pods = await self._retries.run(lambda: self._pods(version))
-        if lacking := [_name(pod) for pod in pods if not can_keep(pod, self._delivery)]:
+        if lacking := [_name(pod) for pod in pods if not can_keep_samples(pod, self._delivery)]:
             raise Refused(
                 f"{self._region}: pod {lacking[0]} of version {version} cannot keep samples: it was made for a spec "
                 "without the section `samples`",
@@ -95,7 +95,7 @@ class RegionSamples:
                 await _best_effort(self._post(_name(pod), endpoint) for pod in pods)
 
     async def _write(self, text: str) -> None:
-        await self._cluster.apply(request_object(self._delivery, text))
+        await self._cluster.apply(samples_object(self._delivery, text))
 
     async def _pods(self, version: str) -> tuple[Json, ...]:
         labels = f"{DELIVERY}={self._delivery},{VERSION}={version}"

@@ -22,7 +22,7 @@ from cluster.users import Asked, Record
 from e2e.machine import Command, until
 
 from pipelines.adapters.clusters import cluster_fleet
-from pipelines.plan.region_objects import region_objects
+from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
 from registry.deliveries import MlflowDeliveries
@@ -32,7 +32,6 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import PODS, resource_of
 from rollouts.manifests.conventions import RenderPart, stable_service
-from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, RegionPhase, RegionState
 from tidegate.core.clock import SystemClock
@@ -108,17 +107,13 @@ class DeliveredModel:
 
         asyncio.run(deploy())
 
-    async def set_up(
-        self, region: str, engine: Engine, parts: Sequence[RenderPart] = (RenderPart.SETUP, RenderPart.ADMISSION)
-    ) -> None:
-        """An administrator's part of the region's objects: accounts, rights, priorities, policies."""
+    async def set_up(self, region: str, engine: Engine, parts: Sequence[RenderPart] = (RenderPart.SETUP,)) -> None:
+        """An administrator's part of the region's objects: accounts, rights, policies."""
         spec = load_spec(self.spec, Delivery)
         assert isinstance(spec.fleet, ArgoFleetSpec)
-        release = Release(
-            delivery=self.name, region=region, version=engine.version, digest=engine.digest, image=engine.image
-        )
+        release = region_release(spec, region, engine, repositories=self.repositories)
         client = self.bed.client(region)
-        for body in region_objects(spec, spec.fleet, release, repositories=self.repositories, parts=parts).objects:
+        for body in region_objects(spec, spec.fleet, release, parts=parts).objects:
             await client.apply(body, force=True)
             if not resource_of(body).namespaced:
                 self.bed.leaves_behind(region, resource_of(body), body["metadata"]["name"])

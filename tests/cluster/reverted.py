@@ -15,12 +15,11 @@ from cluster.stories import UNGATED, Told, model_served, told_of
 from e2e.machine import Command, until
 from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL
 
-from pipelines.plan.region_objects import region_objects
+from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
-from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine
 from tidegate.core.model import Json
 from tidegate.core.spec import load_spec
 
@@ -80,8 +79,8 @@ def _in_git(model: DeliveredModel, region: str, version: str) -> list[Json]:
     assert isinstance(spec.fleet, ArgoFleetSpec)
     found = model.registry.resolve(model.name, version)
     image = model.registry.tags(found)[ENGINE_IMAGE]
-    release = Release(delivery=model.name, region=region, version=version, digest=found.digest, image=image)
-    return list(region_objects(spec, spec.fleet, release, parts=(RenderPart.SERVING,)).objects)
+    engine = Engine(version=version, digest=found.digest, model=model.name, image=image)
+    return list(rendering(spec, spec.fleet, region)(engine))
 
 
 def _server_side(bed: Bed, region: str, git: list[Json]) -> None:

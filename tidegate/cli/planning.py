@@ -16,7 +16,7 @@ from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.referenced import engines_of
-from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, nobody_ends_it, older_goes
+from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
 from pipelines.run.git_preview import GitPreview, preview_git
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
@@ -136,7 +136,7 @@ def _show(found: _Shown, output: Output) -> None:
     spec = found.spec
     lines = [_adoption(each) for each in _without_digests(found.plan)]
     lines += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in found.scraped if each.warning)]
-    lines += [line for line in (nobody_ends_it(spec), older_goes(spec), *engine_notes(spec)) if line]
+    lines += [*unprotected(spec), *engine_notes(spec)]
     lines += _engine_lines(found.plan)
     lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]

@@ -60,9 +60,7 @@ def render(
     digest: Digest = "",
     part: Annotated[
         list[RenderPart] | None,
-        typer.Option(
-            metavar="PART", help="Only this: setup or admission, which an administrator applies, serving; repeatable."
-        ),
+        typer.Option(metavar="PART", help="Only this: setup, which an administrator applies, or serving; repeatable."),
     ] = None,
     against: Annotated[
         bool, typer.Option("--against", help="Refuse if the cluster has others' objects there.")
@@ -158,7 +156,7 @@ def _print_ignored(spec_path: Path, form: RenderAs) -> int:
         print_data(settings, output)
         return ExitCode.DELIVERED
     say(f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.")
-    say("# Objects of `--part setup` and `--part admission` are not among them: Git owns those.")
+    say("# Objects of `--part setup` are not among them: Git owns those.")
     print(yaml_text(settings).rstrip())
     return ExitCode.DELIVERED
 
@@ -234,9 +232,10 @@ def _objects(
         image=image,
         digest=digest,
         public_keys=pem_of(trusted_images(trusted)),
+        repositories=trusted.trust.engines.images,
         serving=RenderPart.SERVING in parts,
     )
-    found = region_objects(spec, fleet, release, repositories=trusted.trust.engines.images, parts=parts)
+    found = region_objects(spec, fleet, release, parts=parts)
     for reason in found.left_out:
         note(f"not watched in the cluster: {reason}")
     return fleet, release, found.objects
@@ -260,9 +259,6 @@ def guard(
     traffic: Annotated[
         TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
     ] = TrafficRouter.GATEWAY_API,
-    route: Annotated[
-        str, typer.Option("--route", help="The value of `fleet.gateway.route`; default: NAME.", show_default=False)
-    ] = "",
     start_within: Annotated[
         Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
     ] = Duration(minutes=35),
@@ -304,7 +300,6 @@ def guard(
     place = RegionConfig(
         region=region,
         name=name,
-        route_name=route,
         traffic=traffic,
         theirs=RolloutReference.model_validate(theirs) if theirs and peers is None else None,
         entry="",

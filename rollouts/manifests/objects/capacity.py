@@ -1,9 +1,8 @@
 """The number of engines: the autoscaler, placeholders in a warm pool, the priorities by which these give way, and how
 many may be away.
 
-The autoscaler is a ScaledObject of KEDA, or a HorizontalPodAutoscaler. Both rise fast and fall slowly, and both set
-`replicas` of the Rollout, which gives the stable as many. A query without an answer leaves the number as it is: there
-is no fallback that could take engines away while Prometheus is.
+The autoscaler is a ScaledObject of KEDA, which rises fast, falls slowly, and sets `replicas` of the Rollout. A query
+without an answer leaves the number as it is: there is no fallback that could take engines away while Prometheus is.
 
 Its queries are sums over engines, so that the answer over the target is the number of engines wanted, never averages:
 an average would be multiplied with all pods that there are, canary and warm previous among them, and double the stable
@@ -20,47 +19,43 @@ autoscaler bring the next one before it is needed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from rollouts.kube.resources import (
     DEPLOYMENTS,
-    HORIZONTAL_POD_AUTOSCALERS,
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
+    TRIGGER_AUTHENTICATIONS,
 )
-from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, warm_pool
+from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, prometheus_credentials, warm_pool
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
-from rollouts.manifests.objects.prometheus import trigger_authentication, trigger_metadata
-from rollouts.manifests.pod_spec import AutoscaleSpec, Scaler, WarmPoolSpec
+from rollouts.manifests.pod_spec import AutoscaleSpec, WarmPoolSpec
+from tidegate.core.access import AuthKind, PrometheusAccess, PrometheusEndpoint, conflicts_for_keda
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 
 PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""
 
 
-def priority_classes(site: Site) -> tuple[Json, ...]:
-    """Of engines, and of placeholders where there are any."""
-    engines = manifest(
-        PRIORITY_CLASSES,
-        f"{site.name}-engines",
-        site,
-        value=site.fleet.priority,
-        description="Engines that serve users.",
-    )
-    if site.fleet.warm_pool is None:
-        return (engines,)
-    placeholders = manifest(
-        PRIORITY_CLASSES,
-        f"{site.name}-placeholders",
-        site,
-        value=PLACEHOLDER_PRIORITY,
-        preemptionPolicy="Never",
-        description="Pods that hold nodes with GPUs for engines.",
-    )
-    return engines, placeholders
+def priority_classes(site: Site) -> Iterator[Json]:
+    """Of engines where the spec says one, and of placeholders where there are any."""
+    if site.fleet.priority:
+        why = "Engines that serve users."
+        yield manifest(PRIORITY_CLASSES, f"{site.name}-engines", site, value=site.fleet.priority, description=why)
+    if site.fleet.warm_pool:
+        yield manifest(
+            PRIORITY_CLASSES,
+            f"{site.name}-placeholders",
+            site,
+            value=PLACEHOLDER_PRIORITY,
+            preemptionPolicy="Never",
+            description="Pods that hold nodes with GPUs for engines.",
+        )
 
 
 def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
@@ -90,9 +85,9 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
     return manifest(DEPLOYMENTS, warm_pool(site.name), site, spec=deployment)
 
 
-def disruption_budget(site: Site) -> Json:
+def disruption_budget(site: Site, unavailable: int) -> Json:
     """How many engines, whatever their version, may be away because nodes are drained."""
-    spec = {"maxUnavailable": site.fleet.unavailable, "selector": {"matchLabels": dict(site.selector)}}
+    spec = {"maxUnavailable": unavailable, "selector": {"matchLabels": dict(site.selector)}}
     return manifest(POD_DISRUPTION_BUDGETS, site.name, site, spec=spec)
 
 
@@ -147,28 +142,13 @@ POLLING_SECONDS = 15
 """As often as Prometheus scrapes."""
 
 
-QUERY = "tidegate.dev/query-"
-"""Annotations of an HPA: what the adapter has to ask for each of its metrics, which the HPA itself only names."""
-
-
-def scaler(site: Site, wanted: AutoscaleSpec) -> Json:
-    """The object that the spec asks for."""
-    if wanted.by is Scaler.HPA:
-        return _autoscaler(site, wanted)
-    return _scaled_object(site, wanted)
-
-
-def metric_name(signal: Signal) -> str:
-    """Of the external metric that an adapter has to serve for an HPA."""
-    return f"tidegate_{signal.name.replace('-', '_')}"
-
-
-def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
-    metadata = trigger_metadata(site.prometheus.for_keda)
+def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
+    """The autoscaler that the spec asks for."""
+    metadata = _trigger_metadata(site.prometheus.for_keda)
     credentials = trigger_authentication(site)
     named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
     spec: Json = {
-        "scaleTargetRef": _target(site),
+        "scaleTargetRef": {"apiVersion": ROLLOUTS.api_version, "kind": ROLLOUTS.kind, "name": site.name},
         "minReplicaCount": wanted.min_replicas,
         "maxReplicaCount": wanted.max_replicas,
         "pollingInterval": POLLING_SECONDS,
@@ -192,34 +172,6 @@ def _scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     return manifest(SCALED_OBJECTS, site.name, site, spec=spec)
 
 
-def _autoscaler(site: Site, wanted: AutoscaleSpec) -> Json:
-    asked = signals(site, wanted)
-    whose = {"matchLabels": {"service": site.name, "region": site.release.region}}
-    spec: Json = {
-        "scaleTargetRef": _target(site),
-        "minReplicas": wanted.min_replicas,
-        "maxReplicas": wanted.max_replicas,
-        "behavior": _behavior(wanted),
-        "metrics": [
-            {
-                "type": "External",
-                "external": {
-                    "metric": {"name": metric_name(signal), "selector": whose},
-                    "target": {"type": "AverageValue", "averageValue": _quantity(signal.target)},
-                },
-            }
-            for signal in asked
-        ],
-    }
-    whole = manifest(HORIZONTAL_POD_AUTOSCALERS, site.name, site, spec=spec)
-    queries = {f"{QUERY}{signal.name}": signal.query for signal in asked}
-    return {**whole, "metadata": {**whole["metadata"], "annotations": queries}}
-
-
-def _target(site: Site) -> Json:
-    return {"apiVersion": ROLLOUTS.api_version, "kind": ROLLOUTS.kind, "name": site.name}
-
-
 def _behavior(wanted: AutoscaleSpec) -> Json:
     return {
         "scaleUp": {
@@ -237,6 +189,51 @@ def _behavior(wanted: AutoscaleSpec) -> Json:
     }
 
 
-def _quantity(target: float) -> str:
-    """In thousandths where it is no whole number: the API server keeps quantities in that form."""
-    return f"{target:g}" if target == int(target) else f"{max(1, round(target * 1000))}m"
+_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
+_PARAMETERS = {
+    ("auth", "bearer"): "bearerToken",
+    ("auth", "basic", "username"): "username",
+    ("auth", "basic", "password"): "password",
+    ("auth", "certificate", "certificate"): "cert",
+    ("auth", "certificate", "key"): "key",
+    ("ca",): "ca",
+}
+"""Names of KEDA's Prometheus scaler for what an access names."""
+
+
+def trigger_authentication(site: Site) -> Json | None:
+    """How KEDA says to Prometheus who asks: an object of the set-up that names Secrets, which tidegate may not write;
+    None where it need not say so.
+
+    Raises:
+        UsageError: a secret is in no Secret.
+    """
+    endpoint = site.prometheus.for_keda
+    if endpoint.auth is None or site.fleet.autoscale is None:
+        return None
+    for odd in conflicts_for_keda(endpoint):
+        raise UsageError(f"KEDA cannot ask {endpoint.url}: {odd.found}", hint=f"give {odd.expected}")
+    if endpoint.auth.sigv4:
+        spec: Json = {"podIdentity": {"provider": "aws"}}
+    else:
+        named = ((where, source.secret) for where, source in endpoint.sources())
+        spec = {
+            "secretTargetRef": [
+                {"parameter": _PARAMETERS[where], "name": secret.name, "key": secret.key}
+                for where, secret in named
+                if secret
+            ]
+        }
+    return manifest(TRIGGER_AUTHENTICATIONS, prometheus_credentials(site.name), site, spec=spec)
+
+
+def _trigger_metadata(endpoint: PrometheusEndpoint) -> Json:
+    """What stands in the trigger itself, nothing of it secret."""
+    auth = endpoint.auth
+    mode = _MODES.get(auth.kind) if auth else None
+    return {
+        "serverAddress": endpoint.url,
+        **({"authModes": mode} if mode else {}),
+        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
+        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
+    }

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
-    ROLE_BINDINGS,
-    ROLES,
-    SERVICE_ACCOUNTS,
 )
-from rollouts.manifests.conventions import GUARD, cluster_wide, guard
+from rollouts.manifests.conventions import GUARD, guard
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.objects.access import Right, guard_rights, role_binding
+from rollouts.manifests.objects.access import Rights, account_with, guard_rights
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.model import Json, Value
@@ -31,7 +28,7 @@ class GuardPlace(Value):
     namespace: str
     image: str
     """By digest; empty for no guard."""
-    rights: tuple[Right, ...]
+    rights: Rights
     options: Mapping[str, str]
     """Of `tidegate rollout guard`."""
     settings: GuardSpec = GuardSpec()
@@ -51,19 +48,18 @@ def guard_place(site: Site) -> GuardPlace:
         "--start-within": format_duration(fleet.pod.ready_within),
         "--after-abort": format_duration(fleet.canary.after_abort),
         "--warm": str(fleet.previous.versions if fleet.previous else 0),
-        **({"--route": fleet.gateway.route} if fleet.gateway.route else {}),
     }
     return GuardPlace(
         name=site.name,
         namespace=fleet.namespace,
-        image=site.guard,
-        rights=guard_rights(site.name, site.name, site.route, site.route_name),
+        image=site.release.guard,
+        rights=guard_rights(site.name, site.name, site.route, site.name),
         options=options,
         settings=fleet.guard or GuardSpec(),
         user=fleet.pod.user,
         pull_secrets=fleet.pod.pull_secrets,
         # It protects users as much as engines do, and must not wait for room behind placeholders.
-        priority=cluster_wide(fleet.namespace, f"{site.name}-engines"),
+        priority=site.priority,
     )
 
 
@@ -72,14 +68,7 @@ def guarding(site: GuardPlace) -> tuple[Json, ...]:
     if not site.image:
         return ()
     name = guard(site.name)
-    role = manifest(ROLES, name, site, rules=[right.rule for right in site.rights])
-    return (
-        manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False),
-        role,
-        role_binding(role, site, name, ROLE_BINDINGS),
-        _network_policy(site),
-        _deployment(site),
-    )
+    return (*account_with(site.rights, site, name), _network_policy(site), _deployment(site))
 
 
 def _network_policy(site: GuardPlace) -> Json:
@@ -95,32 +84,30 @@ def _network_policy(site: GuardPlace) -> Json:
 
 def _deployment(site: GuardPlace) -> Json:
     mark = {GUARD: site.name}
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": site.user,
+        "runAsGroup": site.user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    pod = {
+        "serviceAccountName": guard(site.name),
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        **({"priorityClassName": site.priority} if site.priority else {}),
+        "securityContext": security,
+        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
+        "containers": [_container(site)],
+        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
     spec = {
         "replicas": 1,
         # Never two: the new one takes over what the old one began.
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": mark},
-        "template": {"metadata": {"labels": mark}, "spec": _pod(site)},
+        "template": {"metadata": {"labels": mark}, "spec": pod},
     }
     return manifest(DEPLOYMENTS, guard(site.name), site, spec=spec)
-
-
-def _pod(site: GuardPlace) -> Json:
-    return {
-        "serviceAccountName": guard(site.name),
-        "automountServiceAccountToken": True,
-        "enableServiceLinks": False,
-        **({"priorityClassName": site.priority} if site.priority else {}),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": site.user,
-            "runAsGroup": site.user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
-        "containers": [_container(site)],
-        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
-    }
 
 
 def _container(site: GuardPlace) -> Json:

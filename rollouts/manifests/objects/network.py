@@ -9,7 +9,7 @@ objects: the one who mirrors adds it to the rule called `USERS`, and `ownership`
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
 
 from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
@@ -17,158 +17,109 @@ from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, Traff
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
-from rollouts.manifests.traffic_spec import InsideSpec
-from tidegate.core.model import Json, Value
+from rollouts.manifests.spec import InsideSpec, NetworkSpec
+from tidegate.core.model import Json
 
 API = "/v1"
 """Of vLLM: what users ask. As a prefix it means whole parts of a path."""
 TOKENIZE = "/tokenize"
 """What smoke asks next to it, of one arm alone."""
+Paths = tuple[str, ...]
 
 
-def routes(site: Site) -> tuple[Json, ...]:
+def routes(site: Site) -> Iterator[Json]:
     """Of users, and of those who ask one arm alone where there is a place for that."""
-    users = _route(site, site.route_name, _entrance(site), _hosts(site), _shares(site))
-    inside = site.fleet.gateway.direct
-    return (users, *_direct(site, inside)) if inside else (users,)
+    fleet, region = site.fleet, site.fleet.regions[site.release.region]
+    gateway, inside = fleet.gateway, fleet.gateway.direct
+    stable, canary = stable_service(site.name), canary_service(site.name)
+    # Without that of the region's own address, its users would meet a gateway that knows no such host.
+    own = host_in(region.entry)
+    hosts = tuple(dict.fromkeys((*gateway.hosts, *((own,) if own else ()))))
+    users = InsideSpec(name=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
+    yield _route(site, site.name, users, hosts, {stable: 100, canary: 0})
+    if inside:
+        given = inside.model_dump(exclude_none=True)
+        alone = users.model_copy(update={"listener": None, **given})
+        # Past all weights. They are nobody's to change, so no promotion or abort takes them away.
+        for name, url in {stable: region.stable_url, canary: region.canary_url}.items():
+            yield _route(site, name, alone, (host_in(url),), {name: 100}, more=(TOKENIZE,))
 
 
-class _Entrance(Value):
-    """Where a route begins, and what is let in there."""
-
-    gateway: str
-    namespace: str | None
-    listener: str | None
-    more: tuple[str, ...] = ()
-    """Paths besides the API's."""
-
-
-def _entrance(site: Site) -> _Entrance:
-    gateway = site.fleet.gateway
-    return _Entrance(gateway=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
-
-
-def _inside(site: Site, inside: InsideSpec) -> _Entrance:
-    gateway = site.fleet.gateway
-    return _Entrance(
-        gateway=inside.name or gateway.name,
-        namespace=inside.namespace or gateway.namespace,
-        listener=inside.listener,
-        more=(TOKENIZE,),
-    )
-
-
-def _hosts(site: Site) -> tuple[str, ...]:
-    """Without the one of the region's own address, users of the region would meet a gateway that knows no such host."""
-    own = host_in(site.fleet.regions[site.release.region].entry)
-    return tuple(dict.fromkeys((*site.fleet.gateway.hosts, *((own,) if own else ()))))
-
-
-def _shares(site: Site) -> dict[str, int]:
-    """Percent for each Service."""
-    return {stable_service(site.name): 100, canary_service(site.name): 0}
-
-
-def _direct(site: Site, inside: InsideSpec) -> tuple[Json, ...]:
-    """Routes past all weights. They are nobody's to change, so no promotion or abort takes them away."""
-    region = site.fleet.regions[site.release.region]
-    asked = {stable_service(site.name): region.stable_url, canary_service(site.name): region.canary_url}
-    entrance = _inside(site, inside)
-    return tuple(_route(site, name, entrance, (host_in(url),), {name: 100}) for name, url in asked.items())
-
-
-def _route(site: Site, name: str, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
+def _route(
+    site: Site, name: str, entrance: InsideSpec, hosts: Sequence[str], shares: Mapping[str, int], *, more: Paths = ()
+) -> Json:
+    """`more`: paths besides the API's."""
+    # In whole seconds: neither kind reads all of the other's durations.
+    timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
     if site.fleet.traffic is TrafficRouter.ISTIO:
-        return manifest(VIRTUAL_SERVICES, name, site, spec=_virtual_service(site, entrance, hosts, shares))
-    return manifest(HTTP_ROUTES, name, site, spec=_http_route(site, entrance, hosts, shares))
-
-
-def _http_route(site: Site, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
-    parent: Json = {"name": entrance.gateway}
-    if entrance.namespace:
-        parent["namespace"] = entrance.namespace
-    if entrance.listener:
-        parent["sectionName"] = entrance.listener
-    exactly = [{"path": {"type": "Exact", "value": path}} for path in entrance.more]
+        named = f"{entrance.namespace or site.namespace}/{entrance.name}"
+        spec = {"hosts": list(hosts), "gateways": [named], "http": [_of_istio(more, timeout, shares)]}
+        return manifest(VIRTUAL_SERVICES, name, site, spec=spec)
+    parent = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
     rule: Json = {
-        "matches": [{"path": {"type": "PathPrefix", "value": API}}, *exactly],
-        "timeouts": {"request": _whole(site.fleet.gateway.timeout)},
+        "matches": [
+            {"path": {"type": "PathPrefix", "value": API}},
+            *({"path": {"type": "Exact", "value": path}} for path in more),
+        ],
+        "timeouts": {"request": timeout},
         "backendRefs": [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in shares.items()],
     }
-    return {"parentRefs": [parent], "hostnames": list(hosts), "rules": [rule]}
+    refs = [{key: value for key, value in parent.items() if value}]
+    return manifest(HTTP_ROUTES, name, site, spec={"parentRefs": refs, "hostnames": list(hosts), "rules": [rule]})
 
 
-def _virtual_service(site: Site, entrance: _Entrance, hosts: tuple[str, ...], shares: dict[str, int]) -> Json:
-    exactly = [{"uri": {"exact": path}} for path in entrance.more]
-    rule: Json = {
+def _of_istio(more: Paths, timeout: str, shares: Mapping[str, int]) -> Json:
+    return {
         "name": USERS,
         # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.
-        "match": [{"uri": {"prefix": f"{API}/"}}, *exactly],
-        "timeout": _whole(site.fleet.gateway.timeout),
+        "match": [{"uri": {"prefix": f"{API}/"}}, *({"uri": {"exact": path}} for path in more)],
+        "timeout": timeout,
         "route": [
             {"destination": {"host": name, "port": {"number": SERVICE_PORT}}, "weight": weight}
             for name, weight in shares.items()
         ],
     }
-    named = f"{entrance.namespace or site.fleet.namespace}/{entrance.gateway}"
-    return {"hosts": list(hosts), "gateways": [named], "http": [rule]}
 
 
-def _whole(length: timedelta) -> str:
-    """In whole seconds: neither reads all of the other's durations."""
-    return f"{max(1, round(length.total_seconds()))}s"
-
-
-def services(site: Site) -> tuple[Json, ...]:
+def services(site: Site) -> Iterator[Json]:
     """Stable and canary. Each selector is narrowed to one version's pods, by Argo Rollouts or by the fleet; until then
     both have all.
     """
-    return tuple(_service(site, name) for name in (stable_service(site.name), canary_service(site.name)))
-
-
-def _service(site: Site, name: str) -> Json:
     port = {"name": PORT_NAME, "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PORT_NAME}
-    return manifest(SERVICES, name, site, spec={"selector": dict(site.selector), "ports": [port]})
+    for name in (stable_service(site.name), canary_service(site.name)):
+        yield manifest(SERVICES, name, site, spec={"selector": dict(site.selector), "ports": [port]})
 
 
 METADATA_SERVERS = {"0.0.0.0/0": "169.254.169.254/32", "::/0": "fd00:ec2::254/128"}
 """Where clouds hand out a node's credentials, among all addresses of IPv4 and IPv6. No more than these: a cluster's
 own DNS may be at a link-local address."""
 
-_METADATA_SERVER = "169.254.169.254/32"
+_NOTICE_SERVER, _NOTICE_PORT = "169.254.169.254/32", 80
 """Where AWS and Google Cloud announce that they take a spot node back."""
-_METADATA_PORT = 80
 
 
-def network_policy(site: Site) -> Json:
+def network_policy(site: Site, wanted: NetworkSpec) -> Json:
     """Requests from the gateway's proxies and from Prometheus; out to names, and to what the spec allows."""
     gateway = site.fleet.gateway
-    itself = gateway.namespace or site.fleet.namespace
     inside = (gateway.direct.namespace,) if gateway.direct and gateway.direct.namespace else ()
-    sources = dict.fromkeys((itself, *inside, *gateway.pods_in, *site.fleet.network.ingress_from))
+    sources = dict.fromkeys((gateway.namespace or site.namespace, *inside, *gateway.pods_in, *wanted.ingress_from))
+    names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    egress: list[Json] = [{"to": [_namespace("kube-system")], "ports": names}]
+    if asks_for_notice(site.fleet.nodes):
+        # A pod that reaches it reads the node's own credentials too, unless the instance answers no pod (see the docs).
+        port = {"port": _NOTICE_PORT, "protocol": "TCP"}
+        egress.append({"to": [{"ipBlock": {"cidr": _NOTICE_SERVER}}], "ports": [port]})
+    if wanted.egress_to:
+        egress.append({"to": [{"ipBlock": {"cidr": block}} for block in wanted.egress_to]})
     spec: Json = {
         "podSelector": {"matchLabels": dict(site.selector)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
-            {"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME, "protocol": "TCP"}]},
+            {"from": [_namespace(name) for name in sources], "ports": [{"port": PORT_NAME, "protocol": "TCP"}]}
         ],
-        "egress": _egress(site),
+        "egress": egress,
     }
     return manifest(NETWORK_POLICIES, site.name, site, spec=spec)
-
-
-def _egress(site: Site) -> list[Json]:
-    names: Json = {
-        "to": [_namespace("kube-system")],
-        "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")],
-    }
-    # A pod that reaches it reads the node's own credentials too, unless the instance answers no pod (see the docs).
-    notice: Json = {
-        "to": [{"ipBlock": {"cidr": _METADATA_SERVER}}],
-        "ports": [{"port": _METADATA_PORT, "protocol": "TCP"}],
-    }
-    blocks = [{"ipBlock": {"cidr": block}} for block in site.fleet.network.egress_to]
-    return [names, *([notice] if asks_for_notice(site.fleet.nodes) else []), *([{"to": blocks}] if blocks else [])]
 
 
 def _namespace(name: str) -> Json:

@@ -29,7 +29,7 @@ def gpu_labels(site: Site) -> dict[str, str]:
     accelerator, labeller = site.release.accelerator, site.fleet.nodes.gpu_labels
     if accelerator == CPU:
         return {}
-    known = GPUS[accelerator].labels if accelerator in GPUS else {}
+    known = GPUS.get(accelerator, {})
     if labeller not in known:
         hint = f"set fleet.nodes.gpu_labels to one of {', '.join(known)}" if known else f"one of {', '.join(GPUS)}"
         raise UsageError(f"no node is labelled with {accelerator} by {labeller}", hint=hint)
@@ -54,20 +54,15 @@ def scheduling(site: Site) -> Json:
 def node_pool(site: Site, karpenter: KarpenterSpec) -> Json:
     """Nodes for this delivery alone. Karpenter tries spot first where both are allowed, and goes on to on-demand."""
     nodes = site.fleet.nodes
-    capacity = (
-        [CapacityType.SPOT, CapacityType.ON_DEMAND] if nodes.capacity is CapacityType.SPOT else [CapacityType.ON_DEMAND]
-    )
-    wanted = {**gpu_labels(site), **nodes.selector}
-    requirements = [
-        *({"key": key, "operator": "In", "values": [value]} for key, value in wanted.items()),
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [str(each) for each in capacity]},
-    ]
+    allowed = [CapacityType.SPOT] if nodes.capacity is CapacityType.SPOT else []
+    wanted = {key: [value] for key, value in {**gpu_labels(site), **nodes.selector}.items()}
+    wanted["karpenter.sh/capacity-type"] = [str(each) for each in (*allowed, CapacityType.ON_DEMAND)]
     template = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": karpenter.node_class},
-        "requirements": requirements,
+        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
         "taints": [{"key": key, "effect": "NoSchedule"} for key in nodes.tolerates],
     }
-    labels = {POOL: cluster_wide(site.fleet.namespace, site.name)}
+    labels = {POOL: cluster_wide(site.namespace, site.name)}
     spec: Json = {
         "template": {"metadata": {"labels": labels}, "spec": template},
         "limits": dict.fromkeys(gpu_amount(site), str(karpenter.most_gpus)),
@@ -80,16 +75,11 @@ def node_pool(site: Site, karpenter: KarpenterSpec) -> Json:
 def _paid_as(site: Site) -> Json:
     """Spot where there are any, else whatever there is; or no spot at all."""
     if site.fleet.nodes.capacity is CapacityType.SPOT:
-        return {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 100, "preference": {"matchExpressions": [_expression(key, "In", value)]}}
-                for key, value in SPOT.items()
-            ]
-        }
+        asked = [{"key": key, "operator": "In", "values": [value]} for key, value in SPOT.items()]
+        preferred = [{"weight": 100, "preference": {"matchExpressions": [each]}} for each in asked]
+        return {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
     # A node without the label is no spot node, and passes.
-    never = [_expression(key, "NotIn", value) for key, value in SPOT.items()]  # codespell:ignore notin
+    never = [
+        {"key": key, "operator": "NotIn", "values": [value]} for key, value in SPOT.items()
+    ]  # codespell:ignore notin
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": never}]}}
-
-
-def _expression(key: str, operator: str, value: str) -> Json:
-    return {"key": key, "operator": operator, "values": [value]}

@@ -49,7 +49,7 @@ _CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 
 def fleet(**changes: Any) -> ArgoFleetSpec:
     """The fleet's spec; `changes` are fields of it."""
-    return fleet_spec(namespace=NAMESPACE, **changes)
+    return fleet_spec(**{"namespace": NAMESPACE, "admission": True, **changes})
 
 
 SCRAPING = ScrapeInterval(
@@ -57,7 +57,13 @@ SCRAPING = ScrapeInterval(
 )
 
 ANY_RELEASE = Release(
-    delivery=NAME, region=REGION, version="0", digest="", image="none", accelerator="nvidia-h200-141gb"
+    delivery=NAME,
+    region=REGION,
+    version="0",
+    digest="",
+    image="none",
+    accelerator="nvidia-h200-141gb",
+    guard=GUARD_IMAGE,
 )
 """Of no engine: the names of objects are the same for all."""
 
@@ -122,7 +128,7 @@ class Region:
             self.simulation.settle()
             return
         _install(self)
-        for body in render(self.spec, ANY_RELEASE, parts=(RenderPart.SETUP, RenderPart.ADMISSION)):
+        for body in render(self.spec, ANY_RELEASE, parts=(RenderPart.SETUP,)):
             self.put(body)
         if deploy:
             self.deploy("7")
@@ -140,7 +146,7 @@ class Region:
 
     def rendered(self, release: Release) -> tuple[Json, ...]:
         """All that tidegate brings for an engine."""
-        return render(self.spec, release, guard=GUARD_IMAGE)
+        return render(self.spec, release)
 
     def put(self, body: Json, *, manager: str = "controller") -> None:
         """Create it, or merge it into what is there."""
@@ -218,7 +224,7 @@ class Region:
             delivery=NAME,
             questions=self.questions,
             scraping=SCRAPING,
-            rights=required_access(self.spec, NAME, self.name, GUARD_IMAGE) if rights else (),
+            rights=required_access(self.spec, ANY_RELEASE) if rights else (),
             guard=GUARD_IMAGE,
             objects=(*self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})), *self.monitors),
         )

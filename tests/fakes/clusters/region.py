@@ -40,7 +40,7 @@ from rollouts.kube.resources import (
     resource_of,
 )
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
@@ -50,7 +50,6 @@ from tidegate.core.names import POD_TEMPLATE_HASH, VERSION
 
 NAME, NAMESPACE = "support-llm", "support"
 DELIVERER = Carrier(token="delivery-1", who="ci-7 (process 7)")
-TRIAL = ReleaseCandidate(mirror=100, weights=(5, 25, 50))
 
 
 def an_image(version: str, *, digest: str | None = None) -> Engine:
@@ -207,7 +206,6 @@ class ClusterRegion:
         return RegionConfig(
             region=self.region,
             name=NAME,
-            route_name=self.route_name,
             traffic=self.spec.traffic,
             entry=place.entry,
             stable_url=place.stable_url,
@@ -232,19 +230,15 @@ class ClusterRegion:
         release = Release(
             delivery=NAME, region=self.region, version=engine.version, digest=engine.digest, image=engine.image
         )
-        return render(self.spec, release, trial=TRIAL, parts=(RenderPart.SERVING,))
+        return render(self.spec, release, parts=(RenderPart.SERVING,))
 
     @property
     def rollout(self) -> Json:
         return self.cluster.get(ROLLOUTS, NAME)
 
     @property
-    def route_name(self) -> str:
-        return self.spec.gateway.route or NAME
-
-    @property
     def route(self) -> Json:
-        return self.cluster.get(self.routes.resource, self.route_name)
+        return self.cluster.get(self.routes.resource, NAME)
 
     async def _credential(self) -> Credential:
         """As an exec plugin gives it: whatever is valid now."""
@@ -270,7 +264,7 @@ class ClusterRegion:
 
     def edit_route(self, change: Callable[[Json], object]) -> None:
         """Somebody changes the route."""
-        self.cluster.edit(self.routes.resource, self.route_name, lambda body: change(body) and None)
+        self.cluster.edit(self.routes.resource, NAME, lambda body: change(body) and None)
 
     def abort(self, message: str) -> None:
         """The region's own analysis takes its trial back."""
@@ -293,7 +287,7 @@ class ClusterRegion:
         return self._version(status.get("stableRS", "")), self._version(status.get("currentPodHash", ""))
 
     def _note(self, event: Event) -> None:
-        if event.kind.plural == self.routes.resource.plural and event.name == self.route_name:
+        if event.kind.plural == self.routes.resource.plural and event.name == NAME:
             # Until now they were split as before.
             self.users.pass_by(self.splits[-1] if self.splits else (0, 0))
             now = self.routes.weight(event.after), self.routes.mirror(event.after)

@@ -50,10 +50,12 @@ class Trial:
         assert state.stable and state.canary
         self.stable, self.canary = state.stable, state.canary
         self.pods = SampledPods(self.region, self._folder)
-        release = Release(delivery=NAME, region=REGION, version="2", digest="2" * 64, image="engine")
+        release = Release(
+            delivery=NAME, region=REGION, version="2", digest="2" * 64, image="engine", samples=True, driver=True
+        )
         rules = {
             body["kind"]: body["rules"]
-            for body in access(Site(fleet=self.region.spec, release=release, samples=True))
+            for body in access(Site(fleet=self.region.spec, release=release))
             if "rules" in body
         }
         self.region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules["ClusterRole"]))
@@ -251,9 +253,11 @@ def test_only_a_spec_that_asks_for_it_gives_pods_the_means_and_the_driver_the_ri
     def text(*, samples: bool) -> str:
         chosen = spec(samples=samples)
         assert isinstance(chosen.fleet, ArgoFleetSpec)
-        release = Release(delivery=NAME, region=REGION, version="2", digest="2" * 64, image="engine")
+        release = Release(
+            delivery=NAME, region=REGION, version="2", digest="2" * 64, image="engine", samples=samples, driver=True
+        )
         objects = [*rendering(chosen, chosen.fleet, REGION)(an_image("2"))]
-        objects += access(Site(fleet=chosen.fleet, release=release, samples=samples))
+        objects += access(Site(fleet=chosen.fleet, release=release))
         return yaml.safe_dump_all(objects)
 
     asked, plain = text(samples=True), text(samples=False)

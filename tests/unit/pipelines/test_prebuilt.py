@@ -228,13 +228,14 @@ def test_the_api_server_takes_these_pods_and_no_others(way: str) -> None:
     spec = spec_of(WAYS[way])
     wanted = objects(spec)[-1]
     engine = release(image=IMAGE, launch=launch(spec), accelerator="nvidia-l40s")
-    policies = Refusing(render(clusters(spec), engine, parts=(RenderPart.ADMISSION,)))
+    fleet = clusters(spec).model_copy(update={"admission": True})
+    policies = Refusing(render(fleet, engine, parts=(RenderPart.SETUP,)))
     driver = "system:serviceaccount:serving:support-llm-driver"
     assert policies.refusals(wanted, user=driver) == []
     pods = wanted["spec"]["template"]["spec"]
-    pods["containers"][0]["command"] = ["sh", "-c", "true"]
-    pods["containers"][0]["envFrom"] = [{"secretRef": {"name": "other"}}]
-    pods["volumes"].append({"name": "x", "persistentVolumeClaim": {"claimName": "others"}})
+    pods["containers"][0]["image"] = "vllm/vllm-openai:latest"
+    pods["serviceAccountName"] = "default"
+    pods["volumes"].append({"name": "x", "hostPath": {"path": "/"}})
     assert len(policies.refusals(wanted, user=driver)) == 3
 
 

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 from fakes.fleet import IMAGE
 
-from pipelines.plan.region_objects import region_objects, trial_of
+from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, ReleaseCandidate
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.model import Engine
 from tidegate.core.model import Json
 from tidegate.core.spec import SpecError, parse_spec
 
+ENGINE = Engine(version="7", digest="d" * 64, model="support-llm", image=IMAGE)
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
 
 
@@ -35,14 +36,7 @@ def of(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[J
 
 def rendered(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[tuple[Json, ...], tuple[str, ...]]:
     assert isinstance(spec.fleet, ArgoFleetSpec)
-    release = Release(
-        delivery=spec.metadata.name,
-        region=region,
-        version="7",
-        digest="d" * 64,
-        image=IMAGE,
-        accelerator=spec.engine.accelerator,
-    )
+    release = region_release(spec, region, ENGINE)
     found = region_objects(spec, spec.fleet, release, parts=parts or tuple(RenderPart))
     return found.objects, found.left_out
 
@@ -121,9 +115,11 @@ def test_engines_and_their_gpus_are_scraped() -> None:
 
 
 def test_stages_become_steps() -> None:
-    assert trial_of(delivery()) == ReleaseCandidate(mirror=100, weights=(5, 25, 50))
+    release = region_release(delivery(), "eu-west-1", ENGINE)
+    assert (release.mirror, release.weights) == (100, (5, 25, 50))
     shadowless = "  - shadow: {percent: 100, at_least: 5m, within: 30m, gates: [latency, errors, agreement]}\n"
-    assert trial_of(delivery((shadowless, ""))) == ReleaseCandidate(mirror=0, weights=(5, 25, 50))
+    release = region_release(delivery((shadowless, "")), "eu-west-1", ENGINE)
+    assert (release.mirror, release.weights) == (0, (5, 25, 50))
 
 
 @pytest.mark.parametrize("region", ["eu-west-1", "us-east-1", "ap-south-1"])

@@ -556,7 +556,7 @@ class TestWhatIsOthers:
         assert region.rollout["spec"]["replicas"] == 5
 
     async def test_the_rights_that_are_rendered_suffice_for_every_operation(self, region: ClusterRegion) -> None:
-        release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i")
+        release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i", driver=True)
         site = Site(fleet=region.spec, release=release)
         region.api.access.allow_only(
             *next(each["rules"] for each in access(site) if each["kind"] == "Role"),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rollouts.kube.resources import resource_of
-from rollouts.manifests.manifest import Release, ReleaseCandidate
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.nodes_spec import GPUS, GpuLabels, labellers_of
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
@@ -43,7 +43,7 @@ autoscales = st.builds(
     st.integers(0, 12),
     st.integers(0, 600),
     st.integers(1, 3000),
-    some(by=st.sampled_from(["keda", "hpa"]), waiting=st.floats(0.001, 100), ttft=lengths, kv_cache=shares),
+    some(waiting=st.floats(0.001, 100), ttft=lengths, kv_cache=shares),
 )
 nodes = some(
     selector=st.dictionaries(keys, texts, max_size=2),
@@ -60,7 +60,6 @@ pods = some(
     start_within=lengths,
     drain=st.integers(6, 3600).map(lambda seconds: timedelta(seconds=seconds)),
     pull_secrets=st.lists(names, max_size=2).map(tuple),
-    labels=st.dictionaries(keys, texts, max_size=2),
     user=st.integers(1, 70000),
 )
 fleets = some(
@@ -86,15 +85,19 @@ fleets = some(
     pod=pods,
     nodes=nodes,
     warm_pool=some(share=shares),
-    network=some(ingress_from=st.lists(names, max_size=2).map(tuple), egress_to=st.just(("10.0.0.0/8",))),
+    network=st.none() | some(ingress_from=st.lists(names, max_size=2).map(tuple), egress_to=st.just(("10.0.0.0/8",))),
     priority=st.integers(1, 10**9),
+    unavailable=st.none(),
+    admission=st.booleans(),
+    driver=st.booleans(),
     regions=names.map(lambda name: {name: region(name)}),
     namespace=names,
 )
-trials = st.builds(
-    ReleaseCandidate,
-    mirror=st.integers(0, 100),
-    weights=st.sets(st.integers(1, 99), max_size=4).map(lambda some: tuple(sorted(some))),
+trials = st.fixed_dictionaries(
+    {
+        "mirror": st.integers(0, 100),
+        "weights": st.sets(st.integers(1, 99), max_size=4).map(lambda some: tuple(sorted(some))),
+    }
 )
 
 
@@ -125,13 +128,14 @@ def names_of(objects: tuple[Json, ...], kind: str) -> set[str]:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(sites(), trials)
 def test_what_is_rendered_is_valid_and_holds_together(
-    site: tuple[ArgoFleetSpec, Release], trial: ReleaseCandidate
+    site: tuple[ArgoFleetSpec, Release], trial: dict[str, Any]
 ) -> None:
     fleet, engine = site
     guard = "registry.example.com/tidegate@sha256:" + "5" * 64
-    objects = render(fleet, engine, trial=trial, guard=guard)
+    engine = engine.model_copy(update={**trial, "guard": guard, "driver": fleet.driver or fleet.admission})
+    objects = render(fleet, engine)
     assert [str(problem) for each in objects for problem in problems_in(each)] == []
-    assert render(fleet, engine, trial=trial, guard=guard) == objects
+    assert render(fleet, engine) == objects
 
     rollout = objects[-1]
     assert rollout["kind"] == "Rollout"
@@ -142,8 +146,9 @@ def test_what_is_rendered_is_valid_and_holds_together(
     assert all(each["spec"]["selector"] == selector for each in of_kind(objects, "Service"))
     for pool in of_kind(objects, "Deployment"):
         assert not selector.items() & pool["spec"]["template"]["metadata"]["labels"].items()
-        assert pool["spec"]["template"]["spec"]["priorityClassName"] in names_of(objects, "PriorityClass")
-    assert pod["spec"]["priorityClassName"] in names_of(objects, "PriorityClass")
+        priority = pool["spec"]["template"]["spec"].get("priorityClassName")
+        assert priority in {None, *names_of(objects, "PriorityClass")}
+    assert pod["spec"].get("priorityClassName") in {None, *names_of(objects, "PriorityClass")}
     assert pod["spec"]["serviceAccountName"] in names_of(objects, "ServiceAccount")
     assert len(names_of(objects, "Service")) == 2
     assert len({(each["kind"], each["metadata"]["name"]) for each in objects}) == len(objects)
@@ -154,10 +159,10 @@ def test_what_is_rendered_is_valid_and_holds_together(
 
 @given(trials, st.integers(1, 20), st.none() | st.integers(1, 20))
 def test_no_step_takes_engines_from_a_canary_or_sends_users_before_it_is_deployed(
-    trial: ReleaseCandidate, replicas: int, given: int | None
+    trial: dict[str, Any], replicas: int, given: int | None
 ) -> None:
     fleet = fleet_spec(replicas=replicas, canary={"replicas": given}, previous=None)
-    rollout = render(fleet, release(), trial=trial)[-1]
+    rollout = render(fleet, release(**trial))[-1]
     steps = rollout["spec"]["strategy"]["canary"]["steps"]
     assert steps[1] == {"pause": {}}
     engines = [_engines(step["setCanaryScale"], replicas) for step in steps if "setCanaryScale" in step]
@@ -167,7 +172,7 @@ def test_no_step_takes_engines_from_a_canary_or_sends_users_before_it_is_deploye
         now = _engines(step["setCanaryScale"], replicas) if "setCanaryScale" in step else now
         if "setWeight" in step:
             assert now >= replicas * step["setWeight"] / 100, "fewer engines than its share of users needs"
-    assert [step["setWeight"] for step in steps if "setWeight" in step] == list(trial.weights)
+    assert [step["setWeight"] for step in steps if "setWeight" in step] == list(trial["weights"])
     assert steps[-1] == {"pause": {}}
 
 

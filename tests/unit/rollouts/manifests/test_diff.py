@@ -14,15 +14,13 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
 from rollouts.adapters.kube.client import KubeClient
-from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, SIGSTORE_POLICIES, resource_of
+from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
-from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
-KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 SCALED: dict[str, Any] = {"autoscale": {"min_replicas": 1, "max_replicas": 4}, "replicas": 2}
 
 
@@ -98,43 +96,29 @@ async def test_what_helm_writes_onto_everything_that_it_installs_is_no_differenc
     assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
 
 
-async def test_an_autoscaler_of_another_kind_that_stays_behind_is_told(client: KubeClient) -> None:
-    await applied(client, render(fleet_spec(**SCALED), release()))
-    other = {**SCALED, "autoscale": {**SCALED["autoscale"], "by": "hpa"}}
-    found = states(await differences(client, render(fleet_spec(**other), release())))
-    assert found["ScaledObject support-llm"] is DiffState.LEFT_OVER
-    assert found["HorizontalPodAutoscaler support-llm"] is DiffState.NEW
-
-
-async def test_a_policy_that_is_no_longer_asked_for_and_still_refuses_images_is_left_over(client: KubeClient) -> None:
-    signed = await signatures_asked_for(client, namespace="serving")
-    assert set(states(await differences(client, signed)).values()) == {DiffState.SAME}
-    found = states(await differences(client, render(fleet_spec(), release())))
-    assert found["ClusterImagePolicy serving.support-llm-signatures"] is DiffState.LEFT_OVER
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [
+        (SCALED, "ScaledObject support-llm"),
+        ({"admission": True}, "ValidatingAdmissionPolicy serving.support-llm-pods"),
+        ({"network": {}}, "NetworkPolicy support-llm"),
+    ],
+)
+async def test_what_is_no_longer_asked_for_and_still_acts_is_left_over(
+    client: KubeClient, before: dict[str, Any], left: str
+) -> None:
+    wanted = render(fleet_spec(**before), release())
+    await applied(client, wanted)
+    assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
+    found = states(await differences(client, render(fleet_spec(network=None), release())))
+    assert found[left] is DiffState.LEFT_OVER
 
 
 async def test_a_policy_of_another_namespace_is_not_left_over(client: KubeClient) -> None:
-    await signatures_asked_for(client, namespace="staging")
+    of_another = render(fleet_spec(admission=True, namespace="staging"), release())
+    await applied(client, [each for each in of_another if "namespace" not in each["metadata"]])
     found = states(await differences(client, render(fleet_spec(), release())))
-    assert "ClusterImagePolicy staging.support-llm-signatures" not in found
-
-
-async def test_a_cluster_without_a_policy_controller_says_so(client: KubeClient, cluster: FakeCluster) -> None:
-    cluster.uninstall(SIGSTORE_POLICIES)
-    found = await differences(client, signed_objects())
-    assert [each.kind for each in found if each.state is DiffState.REFUSED] == ["ClusterImagePolicy"]
-
-
-def signed_objects(namespace: str = "serving") -> tuple[Json, ...]:
-    spec = fleet_spec(signatures="sigstore", namespace=namespace)
-    admitted = AdmissionScope(repositories=("registry.example.com/support-llm",))
-    return render(spec, release(public_keys=KEY), admitted=admitted)
-
-
-async def signatures_asked_for(client: KubeClient, namespace: str) -> tuple[Json, ...]:
-    objects = signed_objects(namespace)
-    await applied(client, [each for each in objects if namespace == "serving" or "namespace" not in each["metadata"]])
-    return objects
+    assert "ValidatingAdmissionPolicy staging.support-llm-pods" not in found
 
 
 async def test_objects_of_others_are_not_left_over(client: KubeClient) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from fakes.fleet import fleet_spec, read_fleet, region
 
-from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext, conflicts_with
-from rollouts.manifests.traffic_spec import INSIDE
+from rollouts.manifests.spec import INSIDE, ArgoFleetSpec, FleetValidationContext, conflicts_with
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import SpecError
 
@@ -79,7 +78,7 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {"canary": {"dynamic_stable": True, "min_replicas": 2, "after_abort": "10m"}, "previous": None},
         {
-            f"canary.{key}": f"found {value} with `dynamic_stable`, with which Argo Rollouts leaves users on a canary "
+            f"canary.{key}": f"found {value} with `dynamic_stable`: Argo Rollouts leaves users on a canary "
             f"that keeps engines after an abort (argo-rollouts#{issue}); expected {expected}, or "
             "`dynamic_stable: false`"
             for key, value, issue, expected in (
@@ -188,11 +187,6 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {"pod": {"drain": timedelta(seconds=5)}},
         {"pod.linger": "found 5s; expected less than `drain`, which is 5s"},
-    ),
-    # A label that selectors rely on, set by hand, is how selectors come to overlap.
-    (
-        {"pod": {"labels": {"tidegate.dev/role": "stable"}}},
-        {"pod.labels.tidegate.dev/role": "found a label that selectors rely on; expected a label of your own"},
     ),
 ]
 

@@ -107,18 +107,17 @@ class TestArgoCd:
         assert (await region.fleet.observe()).foreign_change
 
 
-@pytest.mark.parametrize("case", ["canary", "hpa", "istio", "keda", "shared-cache"])
+@pytest.mark.parametrize("case", ["canary", "istio", "keda", "shared-cache"])
 def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(case: str) -> None:
     fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
     accelerators = {
         "istio": "nvidia-h100-80gb",
         "keda": "nvidia-a100-80gb",
-        "hpa": "nvidia-l4",
         "canary": "nvidia-l40s",
     }
     of = release(accelerator=accelerators.get(case, "cpu"))
     serving = render(fleet, of, parts=(RenderPart.SERVING,))
-    others = render(fleet, of, parts=(RenderPart.SETUP, RenderPart.ADMISSION))
+    others = render(fleet, of, parts=(RenderPart.SETUP,))
     named = {(each.group, each.kind, each.name) for each in delivered_objects(serving)}
     assert named == {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in serving}
     assert not named & {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in others}

@@ -6,15 +6,15 @@ After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/rollouts/mani
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from fakes.fleet import read_fleet, release
+from fakes.fleet import fleet_spec, read_fleet, release
 
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.objects.admission_policies import AdmissionScope
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
@@ -25,24 +25,15 @@ GOLDEN = ROOT / "tests/golden/manifests"
 EXPORTED = ROOT / "examples/slo/exported"
 WATCHED = "support-llm.availability-background"
 
-KEYS = (GOLDEN / "signatures/engines.pem").read_text()
-"""Two public keys, whose private halves nobody has."""
+GUARD = "registry.example.com/tidegate@sha256:" + "5" * 64
 
 ENGINES: dict[str, Release] = {
-    "canary": release(accelerator="nvidia-l40s"),
-    "shared-cache": release(accelerator="nvidia-h200-141gb", accelerators=8),
-    "istio": release(accelerator="nvidia-h100-80gb", accelerators=2),
+    "canary": release(accelerator="nvidia-l40s", guard=GUARD),
+    "shared-cache": release(accelerator="nvidia-h200-141gb", accelerators=8, samples=True, driver=True),
+    "istio": release(accelerator="nvidia-h100-80gb", accelerators=2, guard=GUARD, driver=True),
     "keda": release(accelerator="nvidia-a100-80gb"),
-    "hpa": release(accelerator="nvidia-l4"),
-    "signatures": release(public_keys=KEYS),
 }
-GUARDS = dict.fromkeys(("canary", "istio"), "registry.example.com/tidegate@sha256:" + "5" * 64)
-"""One for each kind of route."""
-SAMPLED = {"hpa"}
-"""Whose engines may be asked to keep a share of users' requests."""
-ADMITTED = {
-    "signatures": AdmissionScope(repositories=("registry.example.com/support-llm", "registry.example.com/team/*"))
-}
+"""A guard for each kind of route; samples, rights and policies where a spec asks for them."""
 
 
 def exported(file: str) -> Iterator[Json]:
@@ -53,11 +44,9 @@ def rendered(case: str) -> tuple[Json, ...]:
     """The first case has objects of the room `slo` too; the others show what is special about them."""
     fleet = read_fleet((GOLDEN / case / "fleet.yaml").read_text())
     if case != "canary":
-        admitted = ADMITTED.get(case, AdmissionScope())
-        return render(fleet, ENGINES[case], guard=GUARDS.get(case, ""), admitted=admitted, samples=case in SAMPLED)
+        return render(fleet, ENGINES[case])
     watching = [template for template in exported("analysis-templates.yaml") if template["metadata"]["name"] == WATCHED]
-    monitors = tuple(exported("pod-monitors.yaml"))
-    return render(fleet, ENGINES[case], analyses=watching, monitors=monitors, guard=GUARDS[case])
+    return render(fleet, ENGINES[case], analyses=watching, monitors=tuple(exported("pod-monitors.yaml")))
 
 
 @pytest.mark.parametrize("case", ENGINES)
@@ -78,3 +67,13 @@ def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
 
 def test_every_case_has_an_engine() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == set(ENGINES)
+
+
+def test_a_region_gets_no_more_unless_its_spec_asks_for_it() -> None:
+    """With the PodMonitor of a delivery they are 13."""
+    guard = {"Deployment": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1, "NetworkPolicy": 1}
+    least = {"ServiceAccount": 1, "Service": 2, "HTTPRoute": 1, "Rollout": 1}
+    protected = Counter(least) + Counter(guard) + Counter({"PodDisruptionBudget": 1, "NetworkPolicy": 1})
+    assert Counter(each["kind"] for each in render(fleet_spec(), release(guard=GUARD))) == protected
+    bare = render(fleet_spec(unavailable=None, network=None), release())
+    assert Counter(each["kind"] for each in bare) == least

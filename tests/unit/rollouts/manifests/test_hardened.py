@@ -111,14 +111,16 @@ def test_engines_that_none_of_the_keys_signed_do_not_start() -> None:
 def test_the_keys_are_an_administrators_and_not_a_deliverys() -> None:
     serving = render(fleet_spec(), release(public_keys="one\n"), parts=(RenderPart.SERVING,))
     assert [each for each in serving if each["kind"] == "ConfigMap"] == []
-    assert "configmaps" not in str([each for each in render(fleet_spec(), release()) if each["kind"] == "Role"])
+    assert "configmaps" not in str(
+        [each for each in render(fleet_spec(), release(driver=True)) if each["kind"] == "Role"]
+    )
 
 
 GUARD = "registry.example.com/tidegate@sha256:" + "5" * 64
 
 
 def guarded(**changes: Any) -> dict[tuple[str, str], Json]:
-    objects = render(fleet_spec(**changes), release(), parts=(RenderPart.SETUP,), guard=GUARD)
+    objects = render(fleet_spec(**changes), release(guard=GUARD), parts=(RenderPart.SETUP,))
     return {(each["kind"], each["metadata"]["name"]): each for each in objects}
 
 
@@ -171,7 +173,7 @@ def test_a_guards_pod_may_do_nothing_on_its_node() -> None:
 
 
 def test_a_guard_is_an_administrators_and_not_a_deliverys() -> None:
-    serving = render(fleet_spec(), release(), parts=(RenderPart.SERVING,), guard=GUARD)
+    serving = render(fleet_spec(), release(guard=GUARD), parts=(RenderPart.SERVING,))
     assert [each for each in serving if each["metadata"]["name"].endswith("-guard")] == []
 
 

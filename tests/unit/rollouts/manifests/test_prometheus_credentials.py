@@ -9,7 +9,7 @@ from fakes.fleet import fleet_spec, region, release
 
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.prometheus import trigger_authentication
+from rollouts.manifests.objects.capacity import trigger_authentication
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import FleetValidationContext, conflicts_with

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from fakes.fleet import release
 
-from rollouts.manifests.manifest import ReleaseCandidate
-from rollouts.manifests.objects.strategy import steps_of
+from rollouts.manifests.objects.rollout import steps_of
 from rollouts.manifests.spec import CanarySpec
 from tidegate.core.model import Json
 
 
 def steps(*weights: int, mirror: int = 100, engines: int = 4, **canary: int) -> list[Json]:
-    return steps_of(ReleaseCandidate(mirror=mirror, weights=weights), CanarySpec.model_validate(canary), engines)
+    return steps_of(release(mirror=mirror, weights=weights), CanarySpec.model_validate(canary), engines)
 
 
 def test_a_canary_that_gets_copies_of_all_has_as_many_engines_as_the_stable() -> None:

@@ -1,0 +1,281 @@
+"""The pod template of an engine: its container, what brings its weights, its disks, whose account it has.
+
+An image of tidegate's own says what process 1 is, and is told only options; its entrypoint answers probes and drains.
+One of somebody else's runs its own entrypoint, and answers vLLM's `/health`. It does not drain: Kubernetes takes a pod
+that ends out of its Services and runs `preStop` at the same time, and while that sleeps, the engine still answers whom
+gateways send, and finishes what it has begun.
+
+Where engines share their cache of weights, an init container is the only one that may write there: an engine that was
+taken over cannot change what the others have mapped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+
+from rollouts.kube.resources import CONFIG_MAPS
+from rollouts.manifests.conventions import (
+    DIGEST,
+    ENGINE,
+    LAUNCH,
+    PORT,
+    PORT_NAME,
+    PUBLIC_KEYS,
+    WEIGHTS,
+    WEIGHTS_TOKEN,
+    public_keys,
+    samples_request,
+)
+from rollouts.manifests.fields import whole_seconds
+from rollouts.manifests.manifest import UNPRIVILEGED, Site
+from rollouts.manifests.nodes_spec import asks_for_notice
+from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.model import ImageLaunch
+from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY, MANAGED_BY, REGION, VERSION
+
+SHARED_MEMORY, SCRATCH_FOLDER, CACHE_FOLDER, KEYS = "shared-memory", "scratch", "model-cache", "keys"
+"""Names of the volumes."""
+MOUNTS = {SHARED_MEMORY: "/dev/shm", SCRATCH_FOLDER: "/tmp", CACHE_FOLDER: "/var/cache/tidegate"}
+CLAIM, CLAIM_FOLDER = "models", "/models"
+"""The volume of a claim that holds weights already, and where it is mounted."""
+_KEYS_FOLDER = "/etc/tidegate/keys"
+_SAMPLES, _SAMPLES_FOLDER, _SAMPLES_FILE = "samples", "/etc/tidegate/samples", "request.json"
+
+_HOME: Json = {"name": "HOME", "value": MOUNTS[SCRATCH_FOLDER]}
+"""Libraries write below the home folder, and nothing else of the image can be written to."""
+_LOGNAME: Json = {"name": "LOGNAME", "value": "engine"}
+"""PyTorch names a cache folder after its user, and no image knows ours by a name."""
+
+READY, HEALTH = "/tidegate/ready", "/tidegate/health"
+"""Answered by the entrypoint: whether the engine has answered its warm-up and does not drain; whether it generates."""
+VLLM_HEALTH = "/health"
+"""Of vLLM: 200 once it takes requests."""
+HEALTH_DEADLINE = 10
+"""Seconds that the entrypoint gives one test inference; a probe has to wait longer than that."""
+MARGIN_SECONDS = 30
+"""Beyond the drain: process 1 ends at most 20 s after its grace, and the preStop hook has to start."""
+
+
+def pod_template(site: Site) -> Json:
+    """Everything that makes a version's pods; what changes here makes a new revision."""
+    release, pod, launch = site.release, site.fleet.pod, site.release.launch
+    annotations = {
+        **({DIGEST: release.digest} if release.digest else {}),
+        **({LAUNCH: launch.model_dump_json(exclude_defaults=True)} if launch else {}),
+    }
+    before = _bringing(site, launch) if launch else _pulling(site)
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": pod.user,
+        "runAsGroup": pod.user,
+        "fsGroup": pod.user,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    spec: Json = {
+        "serviceAccountName": site.account,
+        "automountServiceAccountToken": False,
+        # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
+        "enableServiceLinks": False,
+        **({"priorityClassName": site.priority} if site.priority else {}),
+        "terminationGracePeriodSeconds": whole_seconds(pod.drain) + MARGIN_SECONDS,
+        "securityContext": security,
+        **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
+        **scheduling(site),
+        # One zone or node that is gone should not be all engines; rather all in one than none at all.
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": topology,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(site.selector)},
+            }
+            for topology in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
+        **({"initContainers": before} if before else {}),
+        "containers": [_of_theirs(site, launch) if launch else _of_ours(site)],
+        "volumes": _volumes(site),
+    }
+    labels = {DELIVERY: site.name, REGION: release.region, VERSION: release.version}
+    return {"metadata": {"labels": labels, **({"annotations": annotations} if annotations else {})}, "spec": spec}
+
+
+def _of_ours(site: Site) -> Json:
+    """The container of an image that tidegate built."""
+    pod, release = site.fleet.pod, site.release
+    options = {
+        "--port": str(PORT),
+        "--grace": f"{pod.drain.total_seconds():g}",
+        "--linger": f"{pod.linger.total_seconds():g}",
+        "--start-deadline": str(whole_seconds(pod.start_within)),
+        "--health-deadline": str(HEALTH_DEADLINE),
+        **({"--key-policy": release.key_policy} if release.key_policy != "warn" else {}),
+        **({"--spot": str(site.fleet.nodes.cloud)} if asks_for_notice(site.fleet.nodes) else {}),
+    }
+    told = [*(word for option in options.items() for word in option), *_signed(site)]
+    if site.keeps_samples:
+        told += ["--samples", f"{_SAMPLES_FOLDER}/{_SAMPLES_FILE}", "--known-as", release.version]
+    read_only = {CACHE_FOLDER} if pod.cache.claim else set()
+    mounts = [_mount(name, name in read_only) for name in MOUNTS] + _keys(site)
+    if site.keeps_samples:
+        # The folder and not the file: a mounted file would never change.
+        mounts.append({"name": _SAMPLES, "mountPath": _SAMPLES_FOLDER, "readOnly": True})
+    # Anyone who pulls needs the token, and nobody else.
+    env = [_HOME, *([] if pod.cache.claim else _token(site))]
+    drain = {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}
+    probes = {
+        "startupProbe": _begun(site, READY),
+        "readinessProbe": _probe(READY, 2, failures=2),
+        "livenessProbe": _probe(HEALTH, 10, failures=3, timeout=HEALTH_DEADLINE + 5),
+    }
+    return _engine(site, told, env, mounts, probes=probes, end=drain)
+
+
+def _of_theirs(site: Site, launch: ImageLaunch) -> Json:
+    """The container of an image that is somebody else's."""
+    mounts = [_mount(name) for name in (SHARED_MEMORY, SCRATCH_FOLDER)]
+    mounts += [_mount(CACHE_FOLDER, read_only=True)] if launch.pull else []
+    mounts += [{"name": CLAIM, "mountPath": CLAIM_FOLDER, "readOnly": True}] if launch.claim else []
+    # One that cuts its answers when it is told to stop has all of the drain for them before.
+    left_alone: timedelta = site.fleet.pod.linger if launch.ends_its_answers else site.fleet.pod.drain
+    sleep = {"sleep": {"seconds": whole_seconds(left_alone)}}
+    env = [_HOME, _LOGNAME, *_variables(launch.environment)]
+    probes = {
+        "startupProbe": _begun(site, VLLM_HEALTH, timeout=5),
+        "readinessProbe": _probe(VLLM_HEALTH, 5, failures=3, timeout=5),
+        # An engine that is busy answers late: it is given a minute before it is started again.
+        "livenessProbe": _probe(VLLM_HEALTH, 10, failures=6, timeout=10),
+    }
+    return _engine(site, list(launch.arguments), env, mounts, probes=probes, end=sleep)
+
+
+def _engine(site: Site, args: list[str], env: list[Json], mounts: list[Json], *, probes: Json, end: Json) -> Json:
+    pod, gpus = site.fleet.pod, gpu_amount(site)
+    return {
+        "name": ENGINE,
+        "image": site.release.image,
+        "args": args,
+        "env": env,
+        "ports": [{"name": PORT_NAME, "containerPort": PORT, "protocol": "TCP"}],
+        "resources": {
+            "requests": {"cpu": pod.cpu, "memory": pod.memory, **gpus},
+            # No limit on processors: an engine that is held up between two tokens keeps its GPU waiting.
+            "limits": {"memory": pod.memory, **gpus},
+        },
+        **probes,
+        "lifecycle": {"preStop": end},
+        "securityContext": UNPRIVILEGED,
+        # How it died is told by the pod itself, in the last lines of its log.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
+
+def _begun(site: Site, path: str, *, timeout: int = 1) -> Json:
+    """Nothing else is asked until an engine has begun, for which it has `pod.start_within`."""
+    period = 5
+    tries = math.ceil(whole_seconds(site.fleet.pod.start_within) / period)
+    return _probe(path, period, failures=tries, timeout=timeout)
+
+
+def _probe(path: str, period: int, *, failures: int, timeout: int = 1) -> Json:
+    """An HTTP probe of the engine's port; `period` and `timeout` in seconds."""
+    return {
+        "httpGet": {"path": path, "port": PORT_NAME},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }
+
+
+def _pulling(site: Site) -> list[Json]:
+    """The container that brings weights into a shared cache; none where each pod has a cache of its own."""
+    pod = site.fleet.pod
+    if not pod.cache.claim:
+        return []
+    command = [pod.python, "-m", "tidegate_entrypoint", "pull", *_signed(site)]
+    found = _before(site, site.release.image, command, _token(site))
+    return [{**found, "volumeMounts": [*found["volumeMounts"], *_keys(site)]}]
+
+
+def _bringing(site: Site, launch: ImageLaunch) -> list[Json]:
+    """The container that brings and proves a version's files, where nothing else does."""
+    pull = launch.pull
+    if not pull:
+        return []
+    secrets = [{"secretRef": {"name": name}} for name in pull.secrets]
+    more = {"envFrom": secrets} if secrets else {}
+    return [_before(site, pull.image, list(pull.command), _variables(pull.environment), **more)]
+
+
+def _before(site: Site, image: str, command: list[str], env: list[Json], **more: object) -> Json:
+    pod = site.fleet.pod
+    return {
+        "name": WEIGHTS,
+        "image": image,
+        "command": command,
+        "env": [_HOME, *env],
+        **more,
+        "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory}},
+        "securityContext": UNPRIVILEGED,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [_mount(name) for name in (SCRATCH_FOLDER, CACHE_FOLDER)],
+    }
+
+
+def _mount(name: str, read_only: bool = False) -> Json:
+    return {"name": name, "mountPath": MOUNTS[name], **({"readOnly": True} if read_only else {})}
+
+
+def _keys(site: Site) -> list[Json]:
+    return [{"name": KEYS, "mountPath": _KEYS_FOLDER, "readOnly": True}] if site.release.public_keys else []
+
+
+def _signed(site: Site) -> list[str]:
+    return ["--public-key", f"{_KEYS_FOLDER}/{PUBLIC_KEYS}"] if site.release.public_keys else []
+
+
+def _token(site: Site) -> list[Json]:
+    secret = site.fleet.pod.cache.secret
+    token = {"secretKeyRef": {"name": secret, "key": "token"}}
+    return [{"name": WEIGHTS_TOKEN, "valueFrom": token}] if secret else []
+
+
+def _variables(environment: Mapping[str, str]) -> list[Json]:
+    return [{"name": name, "value": value} for name, value in sorted(environment.items())]
+
+
+def _volumes(site: Site) -> list[Json]:
+    cache, launch = site.fleet.pod.cache, site.release.launch
+    own: Json = {"emptyDir": {"sizeLimit": cache.size}}
+    kept = {"persistentVolumeClaim": {"claimName": cache.claim}} if cache.claim else own
+    found: list[Json] = [
+        {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": site.fleet.pod.shared_memory}},
+        {"name": SCRATCH_FOLDER, "emptyDir": {}},
+        {"name": CACHE_FOLDER, **kept},
+    ]
+    if site.release.public_keys:
+        found.append({"name": KEYS, "configMap": {"name": public_keys(site.name)}})
+    if site.keeps_samples:
+        # It need not be there. A kubelet brings what changes in it into pods that run: nothing starts again for it.
+        found.append({"name": _SAMPLES, "configMap": {"name": samples_request(site.name), "optional": True}})
+    if launch and launch.claim:
+        claim = {"claimName": launch.claim, "readOnly": True}
+        found.append({"name": CLAIM, "persistentVolumeClaim": claim})
+    return found
+
+
+def can_keep_samples(pod: Json, delivery: str) -> bool:
+    """Whether a pod was made so that it hears what it is to keep of users' requests."""
+    volumes = (pod.get("spec") or {}).get("volumes") or []
+    return any((each.get("configMap") or {}).get("name") == samples_request(delivery) for each in volumes)
+
+
+def samples_object(delivery: str, text: str) -> Json:
+    """The ConfigMap by which engines hear what they are to keep."""
+    metadata = {"name": samples_request(delivery), "labels": {**MANAGED_BY, DELIVERY: delivery}}
+    kind = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
+    return {**kind, "metadata": metadata, "data": {_SAMPLES_FILE: text}}
