@@ -35,8 +35,8 @@ class Place(Value):
     region: str
     name: str
     """The delivery's: its Rollout has it, and its other objects have names made of it, unless others are named."""
-    entry: str
-    """The address that users of the region talk to."""
+    entry: str = ""
+    """The address that users of the region talk to; empty for who asks nobody."""
     start_seconds: float = 1800.0
     """How long a version may take from being asked for until all its engines are ready."""
     retry_seconds: float = 600.0
@@ -62,15 +62,13 @@ class Place(Value):
 class RegionConfig(Place):
     """One delivery in one region of a Rollout."""
 
-    route_name: str = ""
-    """Of the object that splits users; the delivery's name when empty."""
     traffic: TrafficRouter = TrafficRouter.GATEWAY_API
     """Whose object that is."""
     theirs: RolloutReference | None = None
     """The Rollout of others that is moved; None for the delivery's own."""
-    stable_url: str
+    stable_url: str = ""
     """Where the stable answers, past all weights."""
-    canary_url: str
+    canary_url: str = ""
     """Where the canary answers, past all weights."""
     warm_versions: int | None = None
     """Versions that were stable and are kept warm; None keeps none."""
@@ -94,7 +92,7 @@ class RegionConfig(Place):
     @property
     def route(self) -> str:
         """The name of the object that splits users."""
-        return self.theirs.route if self.theirs else self.route_name or self.name
+        return self.theirs.route if self.theirs else self.name
 
     @property
     def routes(self) -> RouteKind:

@@ -10,7 +10,6 @@ from rollouts.manifests.pod_spec import GuardSpec
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.model import Json
-from tidegate.core.units import format_duration
 
 
 def beside(name: str, fleet: ReferencedFleetSpec | RouteFleetSpec, region: str, image: str) -> tuple[Json, ...]:
@@ -22,24 +21,21 @@ def beside(name: str, fleet: ReferencedFleetSpec | RouteFleetSpec, region: str, 
         region: one of the fleet's.
         image: of the guard, by digest; empty for no guard.
     """
-    options = {
-        "--namespace": fleet.namespace,
-        "--region": region,
-        "--start-within": format_duration(fleet.start_within),
-    }
+    place: Json = {"start_seconds": fleet.start_within.total_seconds()}
     if isinstance(fleet, RouteFleetSpec):
         rights = route_rights(name, fleet.reference)
-        options["--reference"] = fleet.reference.model_dump_json(exclude_defaults=True)
+        place["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
     else:
         theirs, route = fleet.rollout, VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
-        options |= {"--traffic": str(fleet.traffic), "--reference": theirs.model_dump_json(exclude_defaults=True)}
+        place |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
     guard = GuardPlace(
         name=name,
         namespace=fleet.namespace,
         image=image,
         rights=rights,
-        options=options,
+        region=region,
+        place=place,
         settings=fleet.guard or GuardSpec(),
     )
     return (*access_by_reference(guard, rights), *guarding(guard))

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from rollouts.manifests.conventions import RenderPart, TrafficRouter
+from rollouts.manifests.conventions import RenderPart
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, Namespace, RegionOfSpec, Spec, duration
+from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec
 from tidegate.cli.output import Output, print_data, print_objects, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
-from tidegate.core.text import json_of
+from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
     from rollouts.kube.ports import Cluster
@@ -256,19 +256,9 @@ def guard(
     name: Annotated[str, typer.Argument(help="Name of the delivery, which its Rollout has too.")],
     region: Annotated[str, typer.Option(help="Region, for the lines of output.")],
     namespace: Namespace = None,
-    traffic: Annotated[
-        TrafficRouter, typer.Option("--traffic", help="What splits traffic.")
-    ] = TrafficRouter.GATEWAY_API,
-    start_within: Annotated[
-        Duration, typer.Option("--start-within", parser=duration, help="Time that engines may take to start.")
-    ] = Duration(minutes=35),
-    after_abort: Annotated[
-        Duration, typer.Option("--after-abort", parser=duration, help="The value of `fleet.canary.after_abort`.")
-    ] = Duration(minutes=5),
-    warm: Annotated[int, typer.Option("--warm", min=0, help="The value of `fleet.previous.versions`; 0 for none.")] = 2,
-    reference: Annotated[
-        str, typer.Option("--reference", metavar="JSON", help="What of others the spec's `fleet` names.")
-    ] = "",
+    place: Annotated[
+        str, typer.Option("--place", metavar="JSON", help="What the spec's `fleet` says of it, as it is rendered.")
+    ] = "{}",
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
@@ -282,43 +272,28 @@ def guard(
     \b
     Examples:
       tidegate rollout guard support-llm --region eu-west-1
-      tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --namespace serving --traffic istio
+      tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --place '{"traffic": "istio"}'
     """
     from pipelines.adapters.fleets import cluster_client, probed
     from rollouts.cluster.guard import Guard, GuardLoop
     from rollouts.cluster.guarded import GuardedRollout, GuardedRoute
     from rollouts.cluster.model import RegionConfig
     from rollouts.cluster.peers import RoutePlace
-    from rollouts.manifests.reference_spec import RolloutReference
-    from rollouts.manifests.route_spec import RouteReference
     from tidegate.core.clock import SystemClock
     from tidegate.core.process import cancelled_by_signals
 
-    # Addresses are for those who ask engines.
-    start, retry, theirs = start_within.total_seconds(), GUARD_RETRY_SECONDS, json_of(reference) if reference else {}
-    peers = RouteReference.model_validate(theirs) if "peers" in theirs else None
-    place = RegionConfig(
-        region=region,
-        name=name,
-        traffic=traffic,
-        theirs=RolloutReference.model_validate(theirs) if theirs and peers is None else None,
-        entry="",
-        stable_url="",
-        canary_url="",
-        start_seconds=start,
-        retry_seconds=retry,
-        warm_versions=warm or None,
-        after_abort_seconds=after_abort.total_seconds(),
-    )
+    said = {"name": name, "region": region, "retry_seconds": GUARD_RETRY_SECONDS}
+    try:
+        said |= json_of(place)
+        there = RoutePlace.model_validate(said) if "reference" in said else RegionConfig.model_validate(said)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"--place: {failure_line(error)}", hint="as `tidegate rollout render` prints it") from error
     context, clock = given().context, SystemClock()
 
     def guarding(cluster: Cluster) -> Guard:
-        if peers is None:
-            return Guard(place, GuardedRollout(place, cluster, clock), cluster, clock)
-        there = RoutePlace(
-            region=region, name=name, entry="", start_seconds=start, retry_seconds=retry, reference=peers
-        )
-        return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
+        if isinstance(there, RoutePlace):
+            return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
+        return Guard(there, GuardedRollout(there, cluster, clock), cluster, clock)
 
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.

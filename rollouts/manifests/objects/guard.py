@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 
 from rollouts.kube.resources import (
     DEPLOYMENTS,
@@ -14,7 +14,6 @@ from rollouts.manifests.objects.access import Rights, account_with, guard_rights
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.model import Json, Value
-from tidegate.core.units import format_duration
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""
@@ -29,8 +28,9 @@ class GuardPlace(Value):
     image: str
     """By digest; empty for no guard."""
     rights: Rights
-    options: Mapping[str, str]
-    """Of `tidegate rollout guard`."""
+    region: str
+    place: Json
+    """As `tidegate rollout guard --place` takes it."""
     settings: GuardSpec = GuardSpec()
     user: int = 10001
     pull_secrets: tuple[str, ...] = ()
@@ -41,20 +41,19 @@ class GuardPlace(Value):
 def guard_place(site: Site) -> GuardPlace:
     """The guard of a Rollout that is rendered."""
     fleet = site.fleet
-    options = {
-        "--namespace": fleet.namespace,
-        "--region": site.release.region,
-        "--traffic": str(fleet.traffic),
-        "--start-within": format_duration(fleet.pod.ready_within),
-        "--after-abort": format_duration(fleet.canary.after_abort),
-        "--warm": str(fleet.previous.versions if fleet.previous else 0),
+    place = {
+        "traffic": str(fleet.traffic),
+        "start_seconds": fleet.pod.ready_within.total_seconds(),
+        "after_abort_seconds": fleet.canary.after_abort.total_seconds(),
+        "warm_versions": fleet.previous.versions if fleet.previous else None,
     }
     return GuardPlace(
         name=site.name,
         namespace=fleet.namespace,
         image=site.release.guard,
         rights=guard_rights(site.name, site.name, site.route, site.name),
-        options=options,
+        region=site.release.region,
+        place=place,
         settings=fleet.guard or GuardSpec(),
         user=fleet.pod.user,
         pull_secrets=fleet.pod.pull_secrets,
@@ -111,7 +110,8 @@ def _deployment(site: GuardPlace) -> Json:
 
 
 def _container(site: GuardPlace) -> Json:
-    wanted, options = site.settings, {**site.options, "--probes": str(PROBES)}
+    wanted, place = site.settings, json.dumps(site.place)
+    options = {"--namespace": site.namespace, "--region": site.region, "--place": place, "--probes": str(PROBES)}
     return {
         "name": "guard",
         "image": site.image,
