@@ -15,13 +15,12 @@ from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
-from rollouts.adapters.kube.client import RETRY_SECONDS, connect
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
 from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine, ForeignObject
@@ -39,7 +38,7 @@ def cluster_fleet(
     fleet: ClusterFleetSpec,
     region: str,
     *,
-    cluster: Cluster,
+    cluster: KubeClient,
     clock: Clock,
     counted: bool = False,
     patience: timedelta | None = None,

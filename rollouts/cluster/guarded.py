@@ -11,7 +11,7 @@ from rollouts.cluster.model import RegionConfig, guard_note_patch
 from rollouts.cluster.observer import RegionObserver, moving_users
 from rollouts.cluster.reference import template_writers
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import GuardRollback
@@ -43,7 +43,7 @@ class GuardedTrial(Value):
 class GuardedRollout:
     """The Rollout, its route, and the fleet that takes users back."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: RegionConfig, cluster: KubeClient, clock: Clock) -> None:
         self.rights = guard_rights(config.name, config.rollout, config.routes.resource, config.route, config.workload)
         self._config = config
         self._cluster = cluster

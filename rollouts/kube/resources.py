@@ -34,15 +34,12 @@ SECRETS = _core("secrets", "Secret")
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
 PERSISTENT_VOLUME_CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 RESOURCE_QUOTAS = _core("resourcequotas", "ResourceQuota")
-LIMIT_RANGES = _core("limitranges", "LimitRange")
-ENDPOINTS = _core("endpoints", "Endpoints")
 EVENTS = _core("events", "Event")
 NODES = _core("nodes", "Node", namespaced=False)
 NAMESPACES = _core("namespaces", "Namespace", namespaced=False)
 
 REPLICA_SETS = _in("apps", "v1", "replicasets", "ReplicaSet")
 DEPLOYMENTS = _in("apps", "v1", "deployments", "Deployment")
-JOBS = _in("batch", "v1", "jobs", "Job")
 LEASES = _in("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -50,7 +47,6 @@ HORIZONTAL_POD_AUTOSCALERS = _in("autoscaling", "v2", "horizontalpodautoscalers"
 NETWORK_POLICIES = _in("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 INGRESSES = _in("networking.k8s.io", "v1", "ingresses", "Ingress")
 PRIORITY_CLASSES = _in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-STORAGE_CLASSES = _in("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES = _in(RBAC, "v1", "roles", "Role")
@@ -72,15 +68,11 @@ ACCESS_REVIEWS = _in(
 
 GATEWAYS = _in("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
 HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
-REFERENCE_GRANTS = _in("gateway.networking.k8s.io", "v1beta1", "referencegrants", "ReferenceGrant")
 VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")
-DESTINATION_RULES = _in("networking.istio.io", "v1", "destinationrules", "DestinationRule")
 SCALED_OBJECTS = _in("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
 TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "TriggerAuthentication")
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
-SERVICE_MONITORS = _in("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
-KYVERNO_POLICIES = _in("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 SIGSTORE_POLICIES = _in(
     "policy.sigstore.dev", "v1beta1", "clusterimagepolicies", "ClusterImagePolicy", namespaced=False
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
-from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
@@ -100,7 +100,7 @@ _CHOICES: tuple[Resource, ...] = (
 _REFUSALS = (Conflict, Forbidden, Invalid, NotFound)
 
 
-async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
+async def differences(cluster: KubeClient, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
     """One for each object that is wanted, in their order, then those that are left over.
 
     Raises:
@@ -113,9 +113,9 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectD
     return (*found, *(ObjectDiff(kind=kind, name=name, state=DiffState.LEFT_OVER) for kind, name in left))
 
 
-async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
+async def _difference(cluster: KubeClient, wanted: Json) -> ObjectDiff:
     try:
-        live = await find(cluster, resource_of(wanted), wanted["metadata"]["name"])
+        live = await cluster.find(resource_of(wanted), wanted["metadata"]["name"])
         if live and (other := foreign_object(live, wanted["metadata"]["labels"][DELIVERY])):
             return ObjectDiff(kind=other.kind, name=other.name, state=DiffState.NOT_OURS, text=str(other))
         would_be = await cluster.apply(
@@ -127,7 +127,7 @@ async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
     return difference(live, would_be)
 
 
-async def _left_over(cluster: Cluster, delivery: str) -> Iterable[tuple[str, str]]:
+async def _left_over(cluster: KubeClient, delivery: str) -> Iterable[tuple[str, str]]:
     labels = ",".join(f"{key}={value}" for key, value in {DELIVERY: delivery, **MANAGED_BY}.items())
     # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
     ours = cluster_wide(cluster.namespace, delivery)

@@ -9,8 +9,8 @@ import pytest
 from cluster.endpoints import Endpoints, service
 from fakes.argo.stage import ControllerContract, ControllerProcess, SeparateController, Stage
 
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NotFound
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS
 from tidegate.core.clock import SystemClock

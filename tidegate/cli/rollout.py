@@ -22,7 +22,7 @@ from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
 
 if TYPE_CHECKING:
-    from rollouts.kube.ports import Cluster
+    from rollouts.kube.client import KubeClient
     from rollouts.manifests.diff import ObjectDiff
     from rollouts.manifests.manifest import Release
     from rollouts.manifests.spec import ArgoFleetSpec
@@ -239,7 +239,7 @@ def _objects(
     return fleet, release, found.objects
 
 
-def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[KubeClient], Awaitable[Answer]]) -> Answer:
     from pipelines.adapters.fleets import cluster_client
 
     async def ask() -> Answer:

@@ -27,7 +27,7 @@ from rollouts.argo.actions import RolloutClient
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import phase_of
 from rollouts.errors import Conflict
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import CONFIG_MAPS, HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release, ReleaseCandidate
@@ -82,7 +82,14 @@ class Stage:
     """One Rollout in the client's namespace."""
 
     def __init__(
-        self, client: Cluster, clock: Clock, controller: Controller, *, name: str, image: str, patience_seconds: float
+        self,
+        client: KubeClient,
+        clock: Clock,
+        controller: Controller,
+        *,
+        name: str,
+        image: str,
+        patience_seconds: float,
     ) -> None:
         """`image` is one that runs without arguments until it is ended."""
         self.client = client
@@ -379,7 +386,7 @@ class ControllerProcess:
 class SeparateController:
     """A `fakes.argo.stage.Controller`: the process, and its switches in the cluster."""
 
-    def __init__(self, process: ControllerProcess, client: Cluster) -> None:
+    def __init__(self, process: ControllerProcess, client: KubeClient) -> None:
         self.process = process
         self._client = client
 

@@ -16,7 +16,7 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
 
-from rollouts.adapters.kube.client import KubeClient, connect
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.resources import PODS, REPLICA_SETS
 from tidegate.core.clock import SystemClock
 

@@ -7,8 +7,8 @@ from fakes.argo.scene import Scene
 from fakes.kube.api import Api
 from fakes.kube.server import client_of
 
-from rollouts.adapters.kube.client import KubeClient
 from rollouts.argo.actions import RolloutClient
+from rollouts.kube.client import KubeClient
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rollouts.argo import compare_and_set
 from rollouts.argo.compare_and_set import Precondition, Requests
 from rollouts.argo.state import calculated_phase, health_of, phase_of
 from rollouts.errors import NotPossible
-from rollouts.kube.requests import STRICT
+from rollouts.kube.model import STRICT
 from tidegate.core.model import Json
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"

@@ -11,11 +11,9 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, a_release, an_image
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import FakeTransport, fixed
 from fakes.kube.store import Event
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig
@@ -23,6 +21,7 @@ from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, LEASES, REPLICA_SETS, ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.objects.access import rights_by_reference
@@ -80,7 +79,7 @@ class TheirRegion:
         return ReferencedFleet(self.place, cluster=self.client(), clock=self.time, needs=needs, **known)
 
     def client(self) -> KubeClient:
-        credentials = CredentialProvider.fixed("https://eu-west-1.example", token="token", clock=self.time)
+        credentials = fixed("https://eu-west-1.example", self.time, "token")
         return KubeClient(
             credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
         )

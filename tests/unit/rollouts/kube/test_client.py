@@ -12,11 +12,11 @@ from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
+from fakes.kube.server import fixed
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, TooManyRequests, Unreachable
-from rollouts.kube import requests
+from rollouts.kube import client as client_module
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE, AccessReview
 from rollouts.kube.resources import CONFIG_MAPS, NODES, PODS, ROLLOUTS
 
@@ -30,7 +30,7 @@ def note(name: str, **data: str) -> Body:
 async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
     client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    monkeypatch.setattr(requests, "PAGE", 2)
+    monkeypatch.setattr(client_module, "PAGE", 2)
     for name in "abcde":
         await client.create(CONFIG_MAPS, note(name))
     before = len(api.calls)
@@ -44,7 +44,7 @@ async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
 async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
     client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    monkeypatch.setattr(requests, "PAGE", 2)
+    monkeypatch.setattr(client_module, "PAGE", 2)
     for name in "abc":
         await client.create(CONFIG_MAPS, note(name))
     api.faults.add(Fault(refuse_gone(), verbs=("list",), after=1))
@@ -195,9 +195,7 @@ async def test_a_server_that_is_busy_for_long_is_not_waited_for(
 @pytest.mark.parametrize("page", ["<html>Sign in</html>", "[]", ""])
 async def test_a_page_that_is_no_api_server_is_nobody(page: str, time: SimulatedTime) -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=page))
-    client = KubeClient(
-        CredentialProvider.fixed("https://x", clock=time), namespace="llm", clock=time, transport=transport
-    )
+    client = KubeClient(fixed("https://x", time), namespace="llm", clock=time, transport=transport)
     with pytest.raises(Unreachable, match="something answered that is no API server"):
         await client.get(PODS, "a")
     await client.close()
