@@ -8,6 +8,7 @@ Reads are sent again when the server is busy or away, writes only when nothing c
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import ssl
@@ -33,7 +34,7 @@ from rollouts.errors import (
     Unauthorized,
     Unreachable,
 )
-from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider, credential_provider
+from rollouts.kube.credentials import EARLY, ApiServer, Credential, CredentialProvider
 from rollouts.kube.model import STRICT, AccessReview, Body, ObjectList, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
 from rollouts.kube.retry import RetryPolicy, may_repeat, requested_pause, time_left
@@ -41,6 +42,7 @@ from tidegate import __version__
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 from tidegate.core.text import json_of
+from tidegate.core.threads import call_in_thread
 from tidegate.core.units import read_retry_after
 
 RETRY_SECONDS = 20.0
@@ -56,6 +58,12 @@ CONNECT_SECONDS = 5.0
 
 KEEP_SECONDS = 20.0
 """An idle connection is closed before any load balancer would close it under a request."""
+
+REREAD = timedelta(minutes=1) + EARLY
+"""How long a token from a file is used: client-go reads it again each minute, since the kubelet rotates it in place."""
+
+PLUGIN_SECONDS = 60.0
+"""Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
 
 PAGE = 500
 """Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""
@@ -305,6 +313,31 @@ def connect(
         namespace = namespace_of(context, kubeconfig=kubeconfig)
     credentials = credential_provider(context, clock=clock, kubeconfig=kubeconfig)
     return KubeClient(credentials, namespace=namespace, clock=clock, retry_seconds=retry_seconds)
+
+
+def credential_provider(context: str | None, *, clock: Clock, kubeconfig: str | None = None) -> CredentialProvider:
+    """The credentials of a context; nothing is read before the first request.
+
+    `kubeconfig` overrules `KUBECONFIG`, and like it may name several files.
+    """
+
+    def load() -> Credential:
+        # The official client takes a second to load.
+        from rollouts.kube.kubeconfig import load_credential
+
+        return load_credential(context, kubeconfig, reread=clock.now() + REREAD)
+
+    async def source() -> Credential:
+        try:
+            async with asyncio.timeout(PLUGIN_SECONDS):
+                return await call_in_thread(load)
+        except TimeoutError:
+            raise NoAccess(
+                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s",
+                hint="run it by hand: does it wait for a login?",
+            ) from None
+
+    return CredentialProvider(source, clock)
 
 
 def _namespace(body: Json) -> str | None:

@@ -10,18 +10,11 @@ from datetime import datetime, timedelta
 
 from rollouts.errors import NoAccess
 from tidegate.core.clock import Clock
-from tidegate.core.threads import call_in_thread
 
 log = logging.getLogger(__name__)
 
 EARLY = timedelta(seconds=30)
 """How long before its end a credential is renewed: a request in flight must not outlive it, nor clocks that differ."""
-
-REREAD = timedelta(minutes=1) + EARLY
-"""How long a token from a file is used: client-go reads it again each minute, since the kubelet rotates it in place."""
-
-PLUGIN_SECONDS = 60.0
-"""Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
 
 
 @dataclass(frozen=True)
@@ -83,28 +76,3 @@ class CredentialProvider:
                     log.warning("%s", error)
             self._credential = found
             return found
-
-
-def credential_provider(context: str | None, *, clock: Clock, kubeconfig: str | None = None) -> CredentialProvider:
-    """The credentials of a context; nothing is read before the first request.
-
-    `kubeconfig` overrules `KUBECONFIG`, and like it may name several files.
-    """
-
-    def load() -> Credential:
-        # The official client takes a second to load.
-        from rollouts.kube.kubeconfig import load_credential
-
-        return load_credential(context, kubeconfig, reread=clock.now() + REREAD)
-
-    async def source() -> Credential:
-        try:
-            async with asyncio.timeout(PLUGIN_SECONDS):
-                return await call_in_thread(load)
-        except TimeoutError:
-            raise NoAccess(
-                f"the plugin of context {context or 'in use'} gave nothing in {PLUGIN_SECONDS:g} s",
-                hint="run it by hand: does it wait for a login?",
-            ) from None
-
-    return CredentialProvider(source, clock)

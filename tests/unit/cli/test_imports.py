@@ -167,7 +167,7 @@ import pipelines.authority.answering, tidegate.delivering, tidegate.way_back
 import pipelines.adapters.clusters
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StoreUnreachable
-from rollouts.kube.credentials import credential_provider
+from rollouts.kube.client import credential_provider
 from tidegate.core.clock import SystemClock
 try:
     MlflowDeliveries("http://127.0.0.1:1").summary("0" * 32)

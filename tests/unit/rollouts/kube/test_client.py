@@ -10,15 +10,15 @@ import httpx
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
+from fakes.kube.refusal import conflict, expired
+from fakes.kube.requests import Fault, LoseAnswer, LoseRequest, Refuse
 from fakes.kube.server import fixed
 
 from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, TooManyRequests, Unreachable
 from rollouts.kube import client as client_module
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import EVERYWHERE, AccessReview
-from rollouts.kube.resources import CONFIG_MAPS, NODES, PODS, ROLLOUTS
+from rollouts.kube.model import AccessReview
+from rollouts.kube.resources import CONFIG_MAPS, PODS, ROLLOUTS
 
 Body = dict[str, Any]
 
@@ -47,26 +47,9 @@ async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
     monkeypatch.setattr(client_module, "PAGE", 2)
     for name in "abc":
         await client.create(CONFIG_MAPS, note(name))
-    api.faults.add(Fault(refuse_gone(), verbs=("list",), after=1))
+    api.faults.add(Fault(Refuse(expired("the provided continue parameter is too old")), verbs=("list",), after=1))
     listed = await client.list(CONFIG_MAPS)
     assert [item["metadata"]["name"] for item in listed.items] == list("abc")
-
-
-def refuse_gone() -> Any:
-    from fakes.kube.refusal import expired
-    from fakes.kube.requests import Refuse
-
-    return Refuse(expired("the provided continue parameter is too old"))
-
-
-async def test_other_namespaces_and_all_of_them(client: KubeClient, cluster: FakeCluster) -> None:
-    cluster.create_namespace("other")
-    await client.create(CONFIG_MAPS, note("a"))
-    await client.create(CONFIG_MAPS, note("b") | {"metadata": {"name": "b", "namespace": "other"}})
-    assert len((await client.list(CONFIG_MAPS)).items) == 1
-    assert len((await client.list(CONFIG_MAPS, namespace="other")).items) == 1
-    assert len((await client.list(CONFIG_MAPS, namespace=EVERYWHERE)).items) == 2
-    assert (await client.list(NODES)).items == ()
 
 
 async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
@@ -164,9 +147,6 @@ async def test_a_busy_server_is_asked_again_when_it_said(
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
 async def test_a_conflict_is_never_repeated(ready: KubeClient, api: Api, act: Act) -> None:
-    from fakes.kube.refusal import conflict
-    from fakes.kube.requests import Refuse
-
     api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
     with pytest.raises(Conflict):
         await act(ready)

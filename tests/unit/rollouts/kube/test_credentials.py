@@ -20,8 +20,8 @@ from kubernetes.client import Configuration
 
 from rollouts.errors import KubeconfigWrong, NoAccess, Unauthorized
 from rollouts.kube import kubeconfig
-from rollouts.kube.client import KubeClient
-from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider, credential_provider
+from rollouts.kube.client import KubeClient, credential_provider
+from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
 from rollouts.kube.kubeconfig import SECRET, namespace_of, require_context
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 
@@ -55,22 +55,17 @@ def client(issuer: Issuer, api: Api, time: SimulatedTime) -> KubeClient:
     return KubeClient(access, namespace="llm", clock=time, transport=FakeTransport(api))
 
 
-async def test_a_credential_is_kept_until_shortly_before_its_end(issuer: Issuer, time: SimulatedTime) -> None:
+@pytest.mark.parametrize(("minutes", "given"), [(15, 2), (None, 1)])
+async def test_a_credential_is_kept_until_shortly_before_its_end(
+    time: SimulatedTime, minutes: int | None, given: int
+) -> None:
+    issuer = Issuer(good_until=time.now() + timedelta(minutes=minutes) if minutes else None)
     access = CredentialProvider(issuer, time)
     first = await access.credential()
     time.advance(14 * 60)
     assert await access.credential() is first
     time.advance(30)
-    assert (await access.credential()).authorization == "Bearer token-2"
-
-
-async def test_a_credential_without_an_end_is_kept(time: SimulatedTime) -> None:
-    issuer = Issuer()
-    access = CredentialProvider(issuer, time)
-    await access.credential()
-    time.advance(10**7)
-    await access.credential()
-    assert issuer.given == 1
+    assert (await access.credential()).authorization == f"Bearer token-{given}"
 
 
 async def test_many_requests_share_one_renewal(client: KubeClient, issuer: Issuer, api: Api) -> None:
@@ -213,7 +208,7 @@ def test_contexts_that_are_read_at_once_never_share_a_certificate_that_is_half_w
     threads = 8
     together = Barrier(threads)
     with ThreadPoolExecutor(threads) as regions:
-        for number in range(10):
+        for number in range(5):
             content, certificate = config(eu={}), bytes([number]) * 2_000_000
             content["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(certificate).decode()
             assert set(regions.map(read, [content] * threads)) == {certificate}
@@ -305,29 +300,23 @@ SHAPE = "no lists of contexts, clusters and users"
         (b"just words", f"config: {SHAPE}"),
         (b"\xff\xfea\x00", f"config: {SHAPE}"),
         (b"contexts: [words]", f"config: {SHAPE}"),
-        (b"contexts: [{name: 1, name2: s3cret}]\ncurrent-context: 1", None),
-        (b"current-context: a\ncontexts: [{name: a, s3cret: 1}]", None),
+        (b"contexts: [{name: 1, name2: s3cret}]\ncurrent-context: 1", "config; it has 1"),
+        (b"current-context: a\ncontexts: [{name: a, s3cret: 1}]", "Expected key context"),
+        (b"contexts: [{name: eu}, {name: us}]", "no current context; choose one with --context: eu, us"),
     ],
-    ids=["empty", "no-yaml", "words", "utf-16", "no-name", "number", "no-context"],
+    ids=["empty", "no-yaml", "words", "utf-16", "no-name", "number", "no-context", "no-current"],
 )
 def test_a_file_that_is_no_kubeconfig_is_wrong_usage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
 ) -> None:
     (tmp_path / "config").write_bytes(content)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(KubeconfigWrong) as caught:
         require_context(None)
-    if said:
-        assert caught.value.message == f"the kubeconfig cannot be used: {tmp_path}/{said}"
+    assert said in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert caught.value.exit_code == 2
-
-
-def test_without_a_current_context_one_is_to_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = config(eu={}, us={}) | {"current-context": ""}
-    monkeypatch.setenv("KUBECONFIG", written(tmp_path / "config", content))
-    with pytest.raises(KubeconfigWrong, match="no current context; choose one with --context: eu, us"):
-        require_context(None)
 
 
 SECRET_USER = {"users": [{"name": "eu", "token": "hunter2"}]}
