@@ -28,7 +28,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import Clusters, clusters, delivery_to
-from fakes.kube.requests import Call
+from fakes.kube.requests import WRITES, Call
+from fakes.services.shared import FOLDER
 
 WEIGHT = 50
 
@@ -40,6 +41,7 @@ def main() -> None:
     options = parser.parse_args()
     names = [f"region-{number}" for number in range(1, options.regions + 1)]
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, socket.create_server(("127.0.0.1", 0)) as mute:
+        os.environ[FOLDER] = folder
         spec = delivery_to([names], name="support-llm", engine="https://llm.example")
         (Path(folder) / "delivery.yaml").write_text(yaml.safe_dump(spec))
         with clusters(spec, Path(folder)) as there:
@@ -88,7 +90,7 @@ def _note(there: Clusters, name: str, arrived: dict[str, float]) -> None:
     class Calls(list[Call]):
         def append(self, call: Call) -> None:
             super().append(call)
-            if (call.plural, call.subresource, call.writes) == ("rollouts", "status", True) and len(self) > before:
+            if (call.plural, call.subresource) == ("rollouts", "status") and call.verb in WRITES and len(self) > before:
                 arrived.setdefault(name, time.monotonic())
 
     api = there.servers.api(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from rollouts.argo.model import Rollout, pause_points
 from rollouts.cluster.reference import with_workload
+from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, containers_of
-from rollouts.kube.ports import Cluster, ClusterReader, find
 from rollouts.kube.resources import ANALYSIS_TEMPLATES, DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -57,7 +57,7 @@ _NUMBER = re.compile(r"(?<=[/:@=_v-])\d{1,6}(?=/|$)")
 
 
 async def drafted(
-    cluster: Cluster, rollout: str, *, context: str = "", container: str | None = None, name: str | None = None
+    cluster: KubeClient, rollout: str, *, context: str = "", container: str | None = None, name: str | None = None
 ) -> str:
     """The spec's text. Reads the Rollout, its route and its AnalysisTemplates; changes nothing.
 
@@ -65,7 +65,7 @@ async def drafted(
         UsageError: there is no such Rollout or container, or `name` is none.
         FleetError: the cluster cannot be read.
     """
-    found = await find(cluster, ROLLOUTS, rollout)
+    found = await cluster.find(ROLLOUTS, rollout)
     if found is None:
         raise UsageError(f"there is no Rollout {rollout} in {cluster.namespace}", hint="name it, or --namespace")
     workload = str(at(found, "spec", "workloadRef", "name", default=""))
@@ -74,7 +74,7 @@ async def drafted(
     if workload:
         found = with_workload(found, await cluster.get(DEPLOYMENTS, workload))
     resource, route = _route_of(found)
-    live = await find(cluster, resource, route) if route else None
+    live = await cluster.find(resource, route) if route else None
     prometheus = await _prometheus(cluster, found)
     delivery = name or rollout
     if not re.fullmatch(NAME, delivery):
@@ -163,12 +163,12 @@ def _entry(route: Json | None) -> str:
     return f"https://{plain[0]}" if plain else ""
 
 
-async def _prometheus(cluster: ClusterReader, rollout: Json) -> str:
+async def _prometheus(cluster: KubeClient, rollout: Json) -> str:
     """The address that an AnalysisTemplate of the Rollout asks; empty where none does."""
     canary = at(rollout, "spec", "strategy", "canary", default={})
     analyses = [canary.get("analysis"), *(step.get("analysis") for step in Rollout(rollout).steps)]
     for name in (one.get("templateName") for each in analyses for one in at(each, "templates", default=[])):
-        template = await find(cluster, ANALYSIS_TEMPLATES, str(name))
+        template = await cluster.find(ANALYSIS_TEMPLATES, str(name))
         for metric in at(template, "spec", "metrics", default=[]):
             if address := str(at(metric, "provider", "prometheus", "address", default="")):
                 return redacted(address).rstrip("/")

@@ -15,7 +15,6 @@ from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
-from rollouts.adapters.kube.client import RETRY_SECONDS, connect
 from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
@@ -23,7 +22,7 @@ from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
 from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
@@ -42,7 +41,7 @@ def cluster_fleet(
     fleet: ClusterFleetSpec,
     region: str,
     *,
-    cluster: Cluster,
+    cluster: KubeClient,
     clock: Clock,
     counted: bool = False,
     patience: timedelta | None = None,

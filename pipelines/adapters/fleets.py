@@ -19,8 +19,8 @@ from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from rollouts.adapters.host_client import FleetHost
-    from rollouts.adapters.kube.client import KubeClient
     from rollouts.adapters.prometheus_query import PrometheusQuery
+    from rollouts.kube.client import KubeClient
 
 
 @runtime_checkable
@@ -72,7 +72,7 @@ def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bo
     fleet = spec.fleet
     if not isinstance(fleet, ClusterFleetSpec):
         return
-    from rollouts.adapters.kube.credentials import require_context
+    from rollouts.kube.kubeconfig import require_context
 
     wrong: dict[str, KubeconfigWrong] = {}
     wanted = regions or spec.regions.names
@@ -117,7 +117,7 @@ async def cluster_client(
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
     """
-    from rollouts.adapters.kube.client import connect
+    from rollouts.kube.client import connect
 
     client = connect(context or None, clock=SystemClock(), namespace=namespace, retry_seconds=retry_seconds)
     try:

@@ -23,7 +23,7 @@ from pipelines.spec.git import GitSpec
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
-from rollouts.kube.ports import ClusterReader
+from rollouts.kube.client import KubeClient
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.process import note, note_sink
@@ -91,12 +91,12 @@ def _synced(spec: Delivery, git: GitSpec) -> SyncSource | None:
     if git.sync is None or not isinstance(fleet, ClusterFleetSpec):
         return None
     from pipelines.adapters.git.synced import ToolInCluster
-    from rollouts.adapters.kube.client import connect
+    from rollouts.kube.client import connect
 
     tool = git.sync.tool
 
     @asynccontextmanager
-    async def cluster_of(region: str) -> AsyncIterator[ClusterReader]:
+    async def cluster_of(region: str) -> AsyncIterator[KubeClient]:
         context = tool.context or fleet.regions[region].context or None
         client = connect(context, clock=SystemClock(), namespace=tool.namespace)
         try:

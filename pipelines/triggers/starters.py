@@ -13,7 +13,7 @@ from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
 from pipelines.workflow.runs import is_over, workflow
 from rollouts.errors import NotFound
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.model import Json
@@ -82,7 +82,7 @@ def _name(process: psutil.Process) -> str:
 class WorkflowStarter:
     """Submits the WorkflowTemplate that is in the cluster, as `tidegate workflow submit` does."""
 
-    def __init__(self, client: Cluster, template: str, namespace: str) -> None:
+    def __init__(self, client: KubeClient, template: str, namespace: str) -> None:
         self._client, self._template, self._namespace = client, template, namespace
 
     async def start(self, entry: QueuedRequest) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from rollouts.errors import NotFound
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -57,7 +57,7 @@ _VERSION = re.compile(r"[1-9][0-9]*")
 
 
 async def submit(
-    cluster: Cluster, blueprint: WorkflowInput, version: str, delivery: str = "", objects: Sequence[Json] = ()
+    cluster: KubeClient, blueprint: WorkflowInput, version: str, delivery: str = "", objects: Sequence[Json] = ()
 ) -> str:
     """Create a workflow, and return its name.
 

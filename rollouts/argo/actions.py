@@ -17,8 +17,8 @@ from rollouts.argo.model import Rollout
 from rollouts.argo.state import is_abort_confirmed, is_pause_stale, likely_cause, waiting_for_controller
 from rollouts.argo.waking import Waker
 from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Request
-from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.kube.retry import Attempts, Backoff, RetryPolicy, time_left
 from tidegate.core.clock import Clock
@@ -45,13 +45,13 @@ class RolloutClient:
     """The Rollouts of one cluster's namespace.
 
     Each action raises `NotPossible` when it is refused or overtaken, `NotConfirmed` when its effect does not show in
-    time, and what the port `Cluster` raises. `expected` is where the rollout is thought to be; by default, where it is
+    time, and what `KubeClient` raises. `expected` is where the rollout is thought to be; by default, where it is
     found.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubeClient,
         clock: Clock,
         *,
         react_seconds: float = REACT_SECONDS,

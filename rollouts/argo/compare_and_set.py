@@ -12,13 +12,13 @@ dropped without a word by every later version, so a 404 is told as what it is, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rollouts.argo.model import Rollout, replica_set_of
 from rollouts.argo.templates import original_template, templates_match
 from rollouts.errors import NotPossible
-from rollouts.kube.model import PatchKind, Request, Resource
-from rollouts.kube.requests import STRICT, patch
+from rollouts.kube.model import STRICT, PatchKind, Request, Resource
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json, Value
 
@@ -132,10 +132,7 @@ def change(resource: Resource, live: Json, operations: Sequence[Json]) -> Reques
 
 def with_resource_version(requests: Requests, resource_version: str) -> Requests:
     """The same requests, valid only while the object has this resource version."""
-    return tuple(
-        request.model_copy(update={"body": _held(request.body, resource_version), "query": STRICT})
-        for request in requests
-    )
+    return tuple(replace(request, body=_held(request.body, resource_version)) for request in requests)
 
 
 def _patch_status(ro: Rollout, status: Json) -> Request:
@@ -145,9 +142,8 @@ def _patch_status(ro: Rollout, status: Json) -> Request:
 def _patch(
     ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "", resource: Resource = ROLLOUTS
 ) -> Request:
-    namespace = ro.metadata.get("namespace")
-    request = patch(resource, ro.name, body, kind=kind, subresource=subresource, namespace=namespace)
-    return with_resource_version((request,), ro.resource_version)[0]
+    held, namespace = _held(body, ro.resource_version), ro.metadata.get("namespace")
+    return Request("PATCH", resource, ro.name, namespace, subresource, patch=kind, body=held, query=STRICT)
 
 
 def _held(body: Json | list[Any] | None, resource_version: str) -> Json | list[Any] | None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from rollouts.argo.model import Rollout
 from rollouts.errors import FleetError
-from rollouts.kube.ports import Cluster
-from rollouts.kube.requests import patch
+from rollouts.kube.client import KubeClient
+from rollouts.kube.model import STRICT, PatchKind, Request
 from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Waker:
     """For the Rollouts of one namespace that wait for their controller, one at a time."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, allows: Callable[[Json], None]) -> None:
+    def __init__(self, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None]) -> None:
         """`allows` checks each Rollout before it is written, and raises to refuse the write."""
         self._cluster = cluster
         self._clock = clock
@@ -48,12 +48,12 @@ class Waker:
         self._allows(rollout)
         annotations = {WOKEN: self._clock.now().isoformat()}
         metadata = {"resourceVersion": ro.resource_version, "annotations": annotations}
-        request = patch(ROLLOUTS, ro.name, {"metadata": metadata}, namespace=ro.namespace or None)
+        query, body = STRICT | {"fieldManager": WAKER}, {"metadata": metadata}
+        where = ro.namespace or None
+        request = Request("PATCH", ROLLOUTS, ro.name, where, patch=PatchKind.MERGE, body=body, query=query)
         self._since = now
         try:
-            written = await self._cluster.send(
-                request.model_copy(update={"query": {**request.query, "fieldManager": WAKER}})
-            )
+            written = await self._cluster.send(request)
         except FleetError as error:
             # Somebody else's write wakes it as well; whoever waits meets everything else.
             log.info("%s: its controller was not woken: %s", ro.name, error)

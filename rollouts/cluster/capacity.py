@@ -15,8 +15,8 @@ from decimal import Decimal
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import CapacityError, Forbidden
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
 from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
@@ -131,7 +131,7 @@ log = logging.getLogger(__name__)
 
 
 async def require_headroom(
-    cluster: Cluster, config: RegionConfig, snapshot: RegionSnapshot, rollout: Json, version: str
+    cluster: KubeClient, config: RegionConfig, snapshot: RegionSnapshot, rollout: Json, version: str
 ) -> None:
     """Return when the version's engines fit, or when nobody may see whether they do.
 
@@ -149,7 +149,7 @@ async def require_headroom(
     log.info("%s: version %s gets %s engines, %s at most", config.region, version, need.first, need.most)
 
 
-async def headroom(cluster: Cluster, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
+async def headroom(cluster: KubeClient, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
     """How many more such pods the namespace's quotas and the nodes take; none where nothing bounds them.
 
     Raises:

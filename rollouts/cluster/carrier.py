@@ -18,8 +18,8 @@ from typing import Protocol
 from rollouts.argo.model import parse_time
 from rollouts.cluster.model import Place, guard_note
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
-from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
@@ -190,7 +190,7 @@ class Fence:
     def __init__(
         self,
         config: Place,
-        cluster: Cluster,
+        cluster: KubeClient,
         marked: Sequence[tuple[Resource, str]],
         clock: Clock,
         carrier: Carrier | None,
@@ -242,14 +242,14 @@ class Fence:
         """
         if self._has_succeeded or self._carrier is None or not self._carrier.over:
             return
-        if await find(self._cluster, LEASES, conventions.lease(self._config.name)) is not None:
+        if await self._cluster.find(LEASES, conventions.lease(self._config.name)) is not None:
             await self.enter()
         self._has_succeeded = True
 
     async def take(self) -> Json:
         """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
         if self._lease is None:
-            there = [await find(self._cluster, kind, name) for kind, name in self._marked]
+            there = [await self._cluster.find(kind, name) for kind, name in self._marked]
             self._lease = await self._take(above=max(map(carrier_number, there)))
         return self._lease
 
@@ -277,7 +277,7 @@ class Fence:
                 await self._mark(kind, name, ours)
 
     async def _mark(self, kind: Resource, name: str, ours: int) -> None:
-        while (found := await find(self._cluster, kind, name)) is not None:
+        while (found := await self._cluster.find(kind, name)) is not None:
             self.allows(found)
             if carrier_number(found) >= ours or self._config.foreign(found):
                 return
@@ -334,7 +334,7 @@ class Fence:
 
     async def said(self, key: str) -> str:
         """What the Lease says by an annotation; as `way_back`."""
-        found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
         return _said(found, key) if found else ""
 
     async def leave(self) -> None:
@@ -353,7 +353,7 @@ class Fence:
         Raises:
             FleetError: the API server does not answer, or does not let us.
         """
-        found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
         record = read_lease(found) if found else None
         if record is None or not record.token:
             return None
@@ -366,7 +366,7 @@ class Fence:
         """The Lease that an earlier process of the delivery left to us, which had nothing left to do here."""
         if not self._who.continues:
             return None
-        found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
         return found if found is not None and read_lease(found).token == self._who.token else None
 
     async def _take(self, *, above: int) -> Json:
@@ -377,7 +377,7 @@ class Fence:
         """
         name, met, watch = self._config.name, None, Watch()
         while True:
-            found, now = await find(self._cluster, LEASES, conventions.lease(name)), self._clock.now()
+            found, now = await self._cluster.find(LEASES, conventions.lease(name)), self._clock.now()
             try:
                 if found is None:
                     made = new_lease(name, self._cluster.namespace, self._who, now, above=above)
@@ -398,7 +398,7 @@ class Fence:
 
     async def _look_again(self, before: Json) -> None:
         """Somebody wrote the Lease: another process of ours, or one that took it."""
-        found = await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
         if found is None:
             # Somebody deleted it; our number is on the objects still.
             self._lease, self._inside = None, False

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -25,9 +25,9 @@ from rollouts.cluster.model import RegionConfig, launch_of, revision_of_replica_
 from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER, PatchKind, Request
-from rollouts.kube.pods import is_pod_ready
-from rollouts.kube.ports import Cluster
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
@@ -194,7 +194,7 @@ def patch_with_warm_limit(request: Request, limit: int | None) -> Request:
     if limit is None or request.patch is not PatchKind.JSON or not isinstance(request.body, list):
         return request
     operation = {"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit}
-    return request.model_copy(update={"body": [*request.body, operation]})
+    return replace(request, body=[*request.body, operation])
 
 
 def warm_limit_patch(rollout: Json, limit: int | None) -> Json:
@@ -227,7 +227,7 @@ class AppliedObject:
 class ApplyTransaction:
     """Applies the objects of one deploy, the Rollout last, and puts them back when it fails before that."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock, *, fence: Fence) -> None:
+    def __init__(self, config: RegionConfig, cluster: KubeClient, clock: Clock, *, fence: Fence) -> None:
         self._config = config
         self._cluster = cluster
         self._fence = fence
@@ -357,12 +357,12 @@ class ApplyTransaction:
         self._said.setdefault(f"{wanted['kind']}/{wanted['metadata']['name']}", AppliedObject(wanted, live))
 
 
-async def count_ready(cluster: Cluster, selector: Json) -> int:
+async def count_ready(cluster: KubeClient, selector: Json) -> int:
     """How many ready pods a Service with that selector sends requests to; without one it selects none."""
     if not selector:
         return 0
     pods = await cluster.list(PODS, labels=_written(selector))
-    return sum(is_pod_ready(pod) for pod in pods.items)
+    return sum(is_ready(pod) for pod in pods.items)
 
 
 def _written(selector: Json) -> str:

@@ -30,7 +30,7 @@ from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.retry import deadline, urgent
 from rollouts.model import Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
@@ -46,7 +46,7 @@ class ArgoFleet(CarriedRegion):
         self,
         config: RegionConfig,
         *,
-        cluster: Cluster,
+        cluster: KubeClient,
         render: Render,
         clock: Clock,
         served: RequestCounter | None = None,

@@ -33,7 +33,7 @@ from rollouts.cluster.carrier import (
 from rollouts.cluster.guarded import GuardedRegion, GuardedTrial
 from rollouts.cluster.model import Place
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
-from rollouts.kube.ports import Cluster, find
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
 from rollouts.model import GuardRollback, RegionState
@@ -148,7 +148,7 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: Place, region: GuardedRegion, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: Place, region: GuardedRegion, cluster: KubeClient, clock: Clock) -> None:
         self._config = config
         self._region = region
         self._cluster = cluster
@@ -274,7 +274,7 @@ class Guard:
         self._may = True
 
     async def _lease(self) -> Json | None:
-        return await find(self._cluster, LEASES, conventions.lease(self._config.name))
+        return await self._cluster.find(LEASES, conventions.lease(self._config.name))
 
 
 def _event(namespace: str, subject: Json, taken: GuardRollback) -> Json:

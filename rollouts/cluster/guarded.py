@@ -16,7 +16,7 @@ from rollouts.cluster.reference import template_writers
 from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS
 from rollouts.manifests.objects.access import Right, guard_rights, route_rights
 from rollouts.model import GuardRollback
@@ -67,7 +67,7 @@ class GuardedRegion(Protocol):
 class GuardedRoute:
     """Two backends of a route."""
 
-    def __init__(self, place: RoutePlace, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, place: RoutePlace, cluster: KubeClient, clock: Clock) -> None:
         self.rights = route_rights(place.name, place.reference)
         self._place, self._cluster, self._clock = place, cluster, clock
         self._reader = RouteFleet(place, cluster=cluster, clock=clock)
@@ -99,7 +99,7 @@ class GuardedRoute:
 class GuardedRollout:
     """The Rollout, its route, and the fleet that takes users back."""
 
-    def __init__(self, config: RegionConfig, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: RegionConfig, cluster: KubeClient, clock: Clock) -> None:
         pools = config.theirs.services if config.theirs else ()
         route = config.routes.resource
         self.rights = guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)

@@ -23,10 +23,10 @@ from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.reference import RegionNotes, with_workload
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
 from rollouts.kube.objects import at
 from rollouts.kube.pods import pod_problems, start_failure
-from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import NOTES
@@ -189,7 +189,7 @@ class RegionObserver:
     def __init__(
         self,
         config: RegionConfig,
-        cluster: Cluster,
+        cluster: KubeClient,
         clock: Clock,
         fence: Fence,
         *,
@@ -216,13 +216,13 @@ class RegionObserver:
             FleetError: when the API server does not answer, or does not let us see.
         """
         # First: whatever it speaks of is there in what is read after it.
-        rollout = await find(self._cluster, ROLLOUTS, self._config.rollout)
-        workload = await find(self._cluster, DEPLOYMENTS, name) if (name := self._config.workload) else None
+        rollout = await self._cluster.find(ROLLOUTS, self._config.rollout)
+        workload = await self._cluster.find(DEPLOYMENTS, name) if (name := self._config.workload) else None
         rollout = with_workload(rollout, workload) if rollout else None
         ours = self._pods(rollout)
         sets, route, said = await asyncio.gather(
             self._cluster.list(REPLICA_SETS, labels=ours),
-            find(self._cluster, self._routes.resource, self._config.route),
+            self._cluster.find(self._routes.resource, self._config.route),
             self._fence.said(NOTES) if self._config.theirs else _nothing(),
         )
         # Whatever is written is written onto these, or decided by them.

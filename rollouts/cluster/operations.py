@@ -28,7 +28,7 @@ from rollouts.cluster.ownership import refuse_foreign
 from rollouts.cluster.reference import RegionNotes, field_patch, places, template_digest, with_fields
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
 from rollouts.kube.retry import Backoff, RetryPolicy, is_transient
 from rollouts.manifests.conventions import NOTES
@@ -54,7 +54,7 @@ class RegionOperations:
     def __init__(
         self,
         config: RegionConfig,
-        cluster: Cluster,
+        cluster: KubeClient,
         observer: RegionObserver,
         *,
         clock: Clock,

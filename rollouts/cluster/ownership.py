@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 from rollouts.errors import NotOurs
-from rollouts.kube.ports import ClusterReader, find
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
 
 
-async def foreign_objects(
-    cluster: ClusterReader, manifests: Sequence[Json], delivery: str
-) -> tuple[ForeignObject, ...]:
+async def foreign_objects(cluster: KubeClient, manifests: Sequence[Json], delivery: str) -> tuple[ForeignObject, ...]:
     """Those that stand where one of these objects would be, in their order.
 
     Raises:
@@ -25,15 +23,15 @@ async def foreign_objects(
     return tuple(other for live in found if live and (other := foreign_object(live, delivery)))
 
 
-async def live_objects(cluster: ClusterReader, manifests: Sequence[Json]) -> list[Json | None]:
+async def live_objects(cluster: KubeClient, manifests: Sequence[Json]) -> list[Json | None]:
     """What is there of each of these objects, in their order."""
     return await asyncio.gather(*(live_object(cluster, each) for each in manifests))
 
 
-async def live_object(cluster: ClusterReader, manifest: Json) -> Json | None:
+async def live_object(cluster: KubeClient, manifest: Json) -> Json | None:
     """The object of that kind and name as it is now; None when there is none, or no such kind."""
     metadata = manifest["metadata"]
-    return await find(cluster, resource_of(manifest), metadata["name"], namespace=metadata.get("namespace"))
+    return await cluster.find(resource_of(manifest), metadata["name"], namespace=metadata.get("namespace"))
 
 
 def refuse_foreign(region: str, *found: ForeignObject | None) -> None:

@@ -18,7 +18,7 @@ from rollouts.cluster.reference import missing_fields, wanted_fields, with_field
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
 from rollouts.model import Engine, ForeignObject, RegionState
@@ -48,7 +48,7 @@ class ReferencedFleet(ArgoFleet):
         self,
         config: RegionConfig,
         *,
-        cluster: Cluster,
+        cluster: KubeClient,
         clock: Clock,
         needs: TrialNeeds | None = None,
         served: Callable[[Callable[[str], str]], RequestCounter] | None = None,

@@ -19,9 +19,10 @@ from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled, Unfit
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.pods import is_pod_ready, pod_problems, start_failure
-from rollouts.kube.ports import Cluster, find
+from rollouts.kube.objects import is_ready
+from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left, urgent
 from rollouts.manifests.conventions import UNATTENDED
@@ -45,7 +46,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         self,
         place: RoutePlace,
         *,
-        cluster: Cluster,
+        cluster: KubeClient,
         clock: Clock,
         served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
         carrier: Carrier | None = None,
@@ -166,7 +167,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         Raises:
             NotTheCarrier: it is somebody else's by now, who replaced us.
         """
-        route = await find(self._cluster, HTTP_ROUTES, self._place.reference.route)
+        route = await self._cluster.find(HTTP_ROUTES, self._place.reference.route)
         self._fence.allows(route)
         peers = self._place.reference.peers
         found = await asyncio.gather(*map(self._backend, peers.values()))
@@ -183,16 +184,16 @@ class RouteFleet(BaseFleet, CarriedRegion):
     async def workloads(self) -> tuple[Json | None, ...]:
         """What runs the engines of the peers, as far as the spec names it and it is there."""
         named = moving_users(self._place)[1:]
-        return tuple(await asyncio.gather(*(find(self._cluster, kind, name) for kind, name in named)))
+        return tuple(await asyncio.gather(*(self._cluster.find(kind, name) for kind, name in named)))
 
     async def _backend(self, peer: PeerSpec) -> Backend:
         if peer.kind is BackendKind.SERVICE:
             ready = await self._endpoints(peer.backend)
             return Backend(ready, "" if ready else f"Service {peer.backend} has no ready endpoint")
-        pool = await find(self._cluster, INFERENCE_POOLS, peer.backend)
+        pool = await self._cluster.find(INFERENCE_POOLS, peer.backend)
         if pool is None:
             return Backend(0, f"there is no InferencePool {peer.backend}")
-        ready = sum(map(is_pod_ready, await self._pods(pool["spec"]["selector"]["matchLabels"])))
+        ready = sum(map(is_ready, await self._pods(pool["spec"]["selector"]["matchLabels"])))
         picker = str((pool["spec"].get("endpointPickerRef") or {}).get("name") or "")
         if picker and not await self._endpoints(picker):
             return Backend(0, f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint")
@@ -212,7 +213,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
 
     async def _pods_behind(self, peer: PeerSpec) -> Sequence[Json]:
         resource = INFERENCE_POOLS if peer.kind is BackendKind.POOL else SERVICES
-        found = await find(self._cluster, resource, peer.backend) or {}
+        found = await self._cluster.find(resource, peer.backend) or {}
         selector = (found.get("spec") or {}).get("selector") or {}
         return await self._pods(selector.get("matchLabels", {}) if peer.kind is BackendKind.POOL else selector)
 
@@ -366,7 +367,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         resource, other = WORKLOADS[theirs.kind], self._place.reference.peers[snapshot.stable].workload
         found = await self._cluster.get(resource, theirs.name)
         self._fence.allows(found)
-        serving = await find(self._cluster, WORKLOADS[other.kind], other.name) if other else None
+        serving = await self._cluster.find(WORKLOADS[other.kind], other.name) if other else None
         replicas = field_of(serving, other.replicas) if serving and other else None
         operations = changes(found, theirs, engine, int(replicas or 1))
         if not operations:
@@ -404,7 +405,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
 
     async def _missing(self, spec: PeerSpec, theirs: WorkloadSpec | None) -> str:
         if theirs:
-            found = await find(self._cluster, WORKLOADS[theirs.kind], theirs.name)
+            found = await self._cluster.find(WORKLOADS[theirs.kind], theirs.name)
             if found is None:
                 return f"there is no {theirs.kind} {theirs.name}"
             if missing := what_is_missing(found, theirs):

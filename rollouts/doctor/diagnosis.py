@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rollouts.doctor import access, controller, evidence, pods, rollout, traffic
-from rollouts.doctor.gather import RegionReader, gather
+from rollouts.doctor.gather import gather
 from rollouts.doctor.model import Check, DiagnosisTarget, Finding, Observation, Severity, Snapshot, Unread, note
 from rollouts.doctor.queries import PrometheusReader
+from rollouts.kube.client import KubeClient
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 
@@ -63,7 +64,7 @@ BETWEEN_LOOKS_SECONDS = 5.0
 
 
 async def diagnose(
-    region: RegionReader, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
+    region: KubeClient, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
 ) -> tuple[Finding, ...]:
     """What is wrong with the region, errors first; of what is more than a note, what two looks have found.
 

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Protocol
 
 from rollouts.cluster.ownership import foreign_objects
 from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
@@ -21,9 +20,9 @@ from rollouts.errors import (
     QueryRefused,
     Unreachable,
 )
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
 from rollouts.kube.objects import at, container_states, labels_of, name_of
-from rollouts.kube.ports import ClusterReader, find
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -50,20 +49,8 @@ from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 
 
-class RegionReader(ClusterReader, Protocol):
-    """A region's cluster that tells what its clock says, as `KubeClient` does."""
-
-    namespace: str
-    """Where the delivery's objects are."""
-
-    @property
-    def ahead(self) -> timedelta | None:
-        """How far the API server's clock was ahead of ours at its last answer; None when it did not say."""
-        ...
-
-
 async def gather(
-    region: RegionReader, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
+    region: KubeClient, prometheus: PrometheusReader | None, target: DiagnosisTarget, clock: Clock
 ) -> Snapshot:
     """One moment of the region.
 
@@ -72,7 +59,7 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rollout = await find(region, ROLLOUTS, target.delivery) or {}
+    rollout = await region.find(ROLLOUTS, target.delivery) or {}
     names = _names(rollout, target)
     places = {HTTP_ROUTES: route_namespace(rollout)}
     readings = await asyncio.gather(*(_read(region, kind, names[kind], places.get(kind)) for kind in names))
@@ -110,7 +97,7 @@ def _names(rollout: Json, target: DiagnosisTarget) -> dict[Resource, tuple[str, 
 
 
 async def _read(
-    region: RegionReader, resource: Resource, names: tuple[str, ...], namespace: str | None
+    region: KubeClient, resource: Resource, names: tuple[str, ...], namespace: str | None
 ) -> tuple[Json, ...] | Unread:
     """All of a kind; where it may not be listed, those of these names."""
     try:
@@ -120,13 +107,13 @@ async def _read(
     except Forbidden:
         pass
     try:
-        found = [await find(region, resource, name, namespace=namespace) for name in names]
+        found = [await region.find(resource, name, namespace=namespace) for name in names]
     except Forbidden:
         return Unread.FORBIDDEN
     return tuple(item for item in found if item) if names else Unread.FORBIDDEN
 
 
-async def _foreign_objects(region: RegionReader, target: DiagnosisTarget) -> tuple[ForeignObject, ...]:
+async def _foreign_objects(region: KubeClient, target: DiagnosisTarget) -> tuple[ForeignObject, ...]:
     found: list[ForeignObject] = []
     for wanted in target.objects:
         try:
@@ -142,7 +129,7 @@ _LABEL = "app.kubernetes.io/name=argo-rollouts"
 _COMPONENT = "app.kubernetes.io/component"
 
 
-async def _controller(region: RegionReader, namespace: str, rollout: str) -> Controller:
+async def _controller(region: KubeClient, namespace: str, rollout: str) -> Controller:
     """Pods, lease, configuration and the end of the log, each as far as it may be read."""
     pods = await _labelled(region, PODS, namespace)
     if pods is None:
@@ -160,7 +147,7 @@ async def _controller(region: RegionReader, namespace: str, rollout: str) -> Con
     )
 
 
-async def _labelled(region: RegionReader, resource: Resource, namespace: str) -> tuple[Json, ...] | None:
+async def _labelled(region: KubeClient, resource: Resource, namespace: str) -> tuple[Json, ...] | None:
     """Those of the controller, and not of the dashboard, which the Helm chart gives the same name."""
     try:
         found = (await region.list(resource, labels=_LABEL, namespace=namespace)).items
@@ -169,10 +156,10 @@ async def _labelled(region: RegionReader, resource: Resource, namespace: str) ->
     return tuple(one for one in found if labels_of(one).get(_COMPONENT) != "rollouts-dashboard")
 
 
-async def _one(region: RegionReader, resource: Resource, name: str, namespace: str) -> tuple[Json | None, bool]:
+async def _one(region: KubeClient, resource: Resource, name: str, namespace: str) -> tuple[Json | None, bool]:
     """The object, and whether it may not be read; one that is not there is an answer."""
     try:
-        return await find(region, resource, name, namespace=namespace), False
+        return await region.find(resource, name, namespace=namespace), False
     except Forbidden:
         return None, True
 
@@ -185,7 +172,7 @@ LOG_LINES = 3
 """Enough to name a cause; the whole log is a kubectl away."""
 
 
-async def _log(region: RegionReader, namespace: str, pods: Iterable[Json], rollout: str) -> tuple[str, ...]:
+async def _log(region: KubeClient, namespace: str, pods: Iterable[Json], rollout: str) -> tuple[str, ...]:
     """The last lines about trouble with this Rollout or with a plugin; of the run before, where one crashed."""
     lines: list[str] = []
     for pod in pods:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 from urllib.parse import quote
-
-from pydantic import Field
 
 from tidegate.core.model import Json, Value
 
@@ -23,6 +21,9 @@ NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 
 MANAGER = "tidegate"
 """Our field manager: server-side apply refuses what another manager owns, and takes back what we no longer say."""
+
+STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+"""Without it the API server drops a field that it does not know and says so to nobody (argo-rollouts#4569)."""
 
 
 class Resource(Value):
@@ -61,7 +62,8 @@ class PatchKind(StrEnum):
     """Server-side apply: the fields that tidegate wants to own. JSON is YAML too."""
 
 
-class Request(Value):
+@dataclass(frozen=True)
+class Request:
     """One request to the API server, before it is sent."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -75,25 +77,9 @@ class Request(Value):
     patch: PatchKind | None = None
     """For PATCH only."""
     body: Body | None = None
-    query: Mapping[str, str] = {}
-    headers: Mapping[str, str] = Field(default={}, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Besides those of every request; the API server passes them on to a pod."""
-
-    def path(self, namespace: str) -> str:
-        """Where it goes; `namespace` counts when the request names none."""
-        return self.resource.path(namespace if self.namespace is None else self.namespace, self.name, self.subresource)
-
-    @property
-    def content(self) -> bytes | None:
-        """The body as it goes over the wire: compact JSON, keys in the order in which they were put."""
-        if self.body is None:
-            return None
-        return json.dumps(self.body, separators=(",", ":"), ensure_ascii=False).encode()
-
-    @property
-    def content_type(self) -> str | None:
-        """Of the body; None when there is none."""
-        return None if self.body is None else (self.patch or "application/json")
 
 
 class ObjectList(Value):

@@ -80,7 +80,7 @@ def _server_failed(error: FleetError) -> bool:
     return isinstance(error, ApiError) and error.status >= 500 and not isinstance(error, Invalid)
 
 
-# Not an argument: it would have to pass through every method of the port `Cluster`, and tasks inherit it.
+# Not an argument: it would have to pass through every method of `KubeClient`, and tasks inherit it.
 _DEADLINE: ContextVar[tuple[Clock, float] | None] = ContextVar("deadline", default=None)
 
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
-from rollouts.kube.ports import Cluster, find
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -89,7 +89,7 @@ _CHOICES: tuple[Resource, ...] = (
 """Kinds of which a spec asks for one or the other, or none: what a former spec asked for may still act."""
 
 
-async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
+async def differences(cluster: KubeClient, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
     """One for each object that is wanted, in their order, then those that are left over.
 
     Raises:
@@ -104,10 +104,10 @@ async def differences(cluster: Cluster, wanted: Sequence[Json]) -> tuple[ObjectD
     return tuple(found)
 
 
-async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
+async def _difference(cluster: KubeClient, wanted: Json) -> ObjectDiff:
     kind, name, delivery = wanted["kind"], wanted["metadata"]["name"], wanted["metadata"]["labels"][DELIVERY]
     try:
-        live = await find(cluster, resource_of(wanted), name)
+        live = await cluster.find(resource_of(wanted), name)
         if live and (other := foreign_object(live, delivery)):
             return ObjectDiff(kind=other.kind, name=other.name, state=DiffState.NOT_OURS, text=str(other))
         kept = with_preserved_fields(wanted, live) if live else wanted
@@ -116,7 +116,7 @@ async def _difference(cluster: Cluster, wanted: Json) -> ObjectDiff:
         return ObjectDiff(kind=kind, name=name, state=DiffState.REFUSED, text=error.message)
 
 
-async def _left_over(cluster: Cluster, delivery: str) -> AsyncIterator[ObjectDiff]:
+async def _left_over(cluster: KubeClient, delivery: str) -> AsyncIterator[ObjectDiff]:
     labels = ",".join(f"{key}={value}" for key, value in {DELIVERY: delivery, **MANAGED_BY}.items())
     # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
     ours = cluster_wide(cluster.namespace, delivery)

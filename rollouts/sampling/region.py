@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 
 from rollouts.errors import FleetError, NotFound
-from rollouts.kube.pods import is_pod_ready
-from rollouts.kube.ports import Cluster
-from rollouts.kube.requests import post_to_pod
+from rollouts.kube.client import KubeClient
+from rollouts.kube.model import Request
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 class RegionSamples:
     """The samples of one delivery's pods in one region."""
 
-    def __init__(self, region: str, cluster: Cluster, delivery: str, clock: Clock, *, patience_seconds: float) -> None:
+    def __init__(
+        self, region: str, cluster: KubeClient, delivery: str, clock: Clock, *, patience_seconds: float
+    ) -> None:
         """`cluster` does not retry: a pod is asked again soon enough. A first word is repeated for the patience."""
         self._region, self._cluster, self._delivery, self._clock = region, cluster, delivery, clock
         self._retries = RetryPolicy(clock, seconds=patience_seconds)
@@ -77,7 +79,7 @@ class RegionSamples:
         Raises:
             FleetError: nobody says which pods there are.
         """
-        pods = [_name(pod) for pod in await self._pods(version) if is_pod_ready(pod)]
+        pods = [_name(pod) for pod in await self._pods(version) if is_ready(pod)]
         found = await asyncio.gather(*(self._take(pod, endpoint) for pod in pods))
         problems = [each for each in found if isinstance(each, str)]
         answers = tuple(each for each in found if not isinstance(each, str) and each is not None)
@@ -121,7 +123,11 @@ class RegionSamples:
         return why if now - self._since.setdefault(pod, now) >= limit else None
 
     async def _post(self, pod: str, endpoint: SampleEndpoint) -> Json:
-        return await self._cluster.send(post_to_pod(pod, PORT, endpoint.path, endpoint.headers))
+        """Through the API server, which keeps `Authorization` to itself."""
+        proxy = f"proxy/{endpoint.path.lstrip('/')}"
+        return await self._cluster.send(
+            Request("POST", PODS, f"{pod}:{PORT}", subresource=proxy, headers=endpoint.headers)
+        )
 
 
 def _name(pod: Json) -> str:

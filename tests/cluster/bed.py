@@ -26,8 +26,8 @@ from fakes.services.sockets import running
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Base
 from rollouts.adapters import sockets
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import FleetError, NotFound
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import NAMESPACES, SERVICES
 from tidegate.core.clock import SystemClock

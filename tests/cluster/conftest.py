@@ -16,8 +16,8 @@ from cluster.surroundings import VARIABLE, Surroundings, surroundings
 from cluster.telling import Tell, Telling, telling
 from fakes.argo.definitions import definitions
 
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NotFound
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tidegate.core.clock import SystemClock
 

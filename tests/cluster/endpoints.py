@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from urllib.parse import urlencode
 
-from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import FleetError
+from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 from tidegate.core.model import Json

@@ -19,9 +19,9 @@ from cluster.surroundings import run
 from fakes.services.sockets import running
 
 from rollouts.adapters.envoy import binary
-from rollouts.adapters.kube.client import KubeClient
 from rollouts.errors import FleetError
-from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.client import KubeClient
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, HTTP_ROUTES, INFERENCE_POOLS, PODS
 from rollouts.local.state_folder import replace_json
 from tidegate.core.model import Json
@@ -104,7 +104,7 @@ async def _ready(client: KubeClient, pool: str) -> tuple[str, ...]:
     labels = (await client.get(INFERENCE_POOLS, pool))["spec"]["selector"]["matchLabels"]
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     pods = (await client.list(PODS, labels=selector)).items
-    return tuple(sorted(each["status"]["podIP"] for each in pods if is_pod_ready(each)))
+    return tuple(sorted(each["status"]["podIP"] for each in pods if is_ready(each)))
 
 
 async def _say(client: KubeClient, route: Json) -> None:

@@ -22,8 +22,8 @@ from pipelines.spec.workflow import WorkflowSpec
 from pipelines.workflow.render import blueprint_of, rendered
 from pipelines.workflow.runs import workflow
 from registry.conventions import ENGINE_IMAGE
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden, Invalid
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.model import Request
 from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, SERVICE_ACCOUNTS, resource_of
 from rollouts.manifests.conventions import driver

@@ -12,8 +12,8 @@ from cluster.delivered_model import DeliveredModel
 from cluster.stories import Told, told_of
 from e2e.machine import Command, until
 
-from rollouts.adapters.kube.client import KubeClient
 from rollouts.cluster.carrier import read_lease
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import DEPLOYMENTS, EVENTS, LEASES, PODS
 from rollouts.manifests.conventions import GUARD, guard, lease
 from tidegate.core.model import Json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from rollouts.kube.ports import Cluster
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 VARIABLE = "TIDEGATE_TEST_VERSIONS"
@@ -21,7 +21,7 @@ BUNDLE = "gateway.networking.k8s.io/bundle-version"
 """Annotation of the Gateway API's own definitions."""
 
 
-async def versions_of(cluster: Cluster, told: Mapping[str, str]) -> dict[str, str]:
+async def versions_of(cluster: KubeClient, told: Mapping[str, str]) -> dict[str, str]:
     """By name, without a leading `v`; `told` is what the cluster does not say itself."""
     routes = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, ROUTES)
     asked = {

@@ -16,15 +16,14 @@ import yaml
 from cluster.quickstart import Merged, merged, steps_of
 from fakes.clusters.existing import existing
 from fakes.kube.api import Api
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import FakeTransport, fixed
 
 from gates.reports.gate_file import GateFile
 from pipelines.adapters.specs import read_delivery
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.drafting import drafted as draft_of
+from rollouts.kube.client import KubeClient
 from slo.catalogue import OWN_RUNBOOK
 from slo.formats import read
 from slo.spec import KINDS
@@ -232,7 +231,7 @@ def test_what_the_quickstart_decides_is_all_that_its_draft_leaves_open() -> None
     context = "prod-eu-west-1"
     cluster = existing("helm_rollout")
     transport = FakeTransport(Api(cluster))
-    credentials = CredentialProvider.fixed("https://eu.example", token="token", clock=FakeClock())
+    credentials = fixed("https://eu.example", FakeClock(), "token")
     client = KubeClient(credentials, namespace="serving", clock=FakeClock(), transport=transport)
     drafted = yaml.safe_load(asyncio.run(draft_of(client, "support-llm", context=context)))
     page = (ROOT / "docs/start/cluster-quickstart.md").read_text(encoding="utf-8")

@@ -27,8 +27,8 @@ from registry.conventions import ADOPTED, DIGEST
 from registry.errors import UnfitModel
 from registry.files import architecture_of, whole_digest
 from registry.versions import MlflowRegistry
-from rollouts.adapters.kube.credentials import namespace_of
 from rollouts.errors import FleetError
+from rollouts.kube.kubeconfig import namespace_of
 from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
 from tidegate.core.errors import TidegateError
 from tidegate.core.spec import SpecError, load_spec

@@ -128,5 +128,6 @@ def test_deciding_touches_nothing_outside() -> None:
         and path.parts[:2] != ("tidegate", "cli")
         # A room without a folder for it has what speaks to an outside system in modules named after that.
         and not path.name.startswith("mlflow")
+        and path.as_posix() not in {"rollouts/kube/client.py", "rollouts/kube/kubeconfig.py"}
     }
     assert {str(path): found for path, tree in pure.items() if (found := imports(tree) & OUTSIDE)} == {}

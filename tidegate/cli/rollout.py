@@ -23,7 +23,7 @@ from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
-    from rollouts.kube.ports import Cluster
+    from rollouts.kube.client import KubeClient
     from rollouts.manifests.diff import ObjectDiff
     from rollouts.manifests.manifest import Release
     from rollouts.manifests.spec import ArgoFleetSpec
@@ -241,7 +241,7 @@ def _objects(
     return fleet, release, found.objects
 
 
-def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[KubeClient], Awaitable[Answer]]) -> Answer:
     from pipelines.adapters.fleets import cluster_client
 
     async def ask() -> Answer:
@@ -290,7 +290,7 @@ def guard(
         raise UsageError(f"--place: {failure_line(error)}", hint="as `tidegate rollout render` prints it") from error
     context, clock = given().context, SystemClock()
 
-    def guarding(cluster: Cluster) -> Guard:
+    def guarding(cluster: KubeClient) -> Guard:
         if isinstance(there, RoutePlace):
             return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
         return Guard(there, GuardedRollout(there, cluster, clock), cluster, clock)

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 
 from pipelines.repository import Applied
 from pipelines.spec.git import ArgoCdSpec, FluxSpec, filled
-from rollouts.kube.ports import ClusterReader
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import APPLICATIONS, KUSTOMIZATIONS
 from tidegate.core.model import Json
 
-ClusterOf = Callable[[str], AbstractAsyncContextManager[ClusterReader]]
+ClusterOf = Callable[[str], AbstractAsyncContextManager[KubeClient]]
 """Opens the cluster in which the tool of a region runs."""
 
 

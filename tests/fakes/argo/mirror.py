@@ -15,8 +15,8 @@ from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event, copied, kind_of
 
 from rollouts.errors import ApiError, FleetError
-from rollouts.kube import requests
-from rollouts.kube.model import Request, Resource
+from rollouts.kube.client import DRY_RUN
+from rollouts.kube.model import PatchKind, Request, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS
 from tidegate.core.model import Json
 
@@ -43,7 +43,9 @@ class Mirror:
             Refusal: it could not be listed.
         """
         try:
-            listed = self._asked(requests.collection(resource, labels=labels, namespace=namespace))
+            listed = self._asked(
+                Request("GET", resource, namespace=namespace, query={"labelSelector": labels} if labels else {})
+            )
         except Refusal as refusal:
             if refusal.code != 404:
                 raise
@@ -77,7 +79,7 @@ class Mirror:
         if resource in self._known:
             return copied(self._known[resource].get(place))
         try:
-            found = self._asked(requests.get(resource, name, place[0] or None))
+            found = self._asked(Request("GET", resource, name, place[0] or None))
         except Refusal as refusal:
             if refusal.code != 404:
                 raise
@@ -91,8 +93,8 @@ class Mirror:
         return [copied(body) for (where, _), body in found if not namespace or where == namespace]
 
     def create(self, resource: Resource, body: Json, *, manager: str, dry_run: bool = False) -> Json:
-        extra = requests.DRY_RUN if dry_run else {}
-        answer = self._asked(_managed(requests.create(resource, body), manager, extra))
+        query, (namespace, _) = {"fieldManager": manager} | (DRY_RUN if dry_run else {}), _place(body)
+        answer = self._asked(Request("POST", resource, namespace=namespace or None, body=body, query=query))
         return answer if dry_run else self._stored(resource, answer)
 
     def update(self, resource: Resource, body: Json, *, manager: str) -> Json:
@@ -105,7 +107,9 @@ class Mirror:
             return body  # as an API server: a write that changes nothing makes no version
         if resource in (REPLICA_SETS, PODS) and before is not None:
             return self._patch(resource, body, difference(before, body), manager)
-        return self._stored(resource, self._asked(_managed(requests.replace(resource, body), manager)))
+        (namespace, name), query = _place(body), {"fieldManager": manager}
+        answer = self._asked(Request("PUT", resource, name, namespace or None, body=body, query=query))
+        return self._stored(resource, answer)
 
     def update_status(self, resource: Resource, body: Json, *, manager: str) -> Json:
         """What changed of it, without a version: a user's word of the same moment stays (`patchRolloutStatus`)."""
@@ -116,7 +120,7 @@ class Mirror:
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
         """One that is gone already is no error; the next look tells the rest."""
         try:
-            return self._asked(requests.delete(resource, name, namespace))
+            return self._asked(Request("DELETE", resource, name, namespace, query={"propagationPolicy": "Background"}))
         except Refusal as refusal:
             if refusal.code != 404:
                 raise
@@ -128,9 +132,10 @@ class Mirror:
 
     def _patch(self, resource: Resource, body: Json, changes: Json, manager: str, *, subresource: str = "") -> Json:
         namespace, name = _place(body)
-        request = requests.patch(resource, name, changes, subresource=subresource, namespace=namespace)
+        kind, query = PatchKind.MERGE, {"fieldManager": manager}
+        request = Request("PATCH", resource, name, namespace, subresource, patch=kind, body=changes, query=query)
         try:
-            return self._stored(resource, self._asked(_managed(request, manager)))
+            return self._stored(resource, self._asked(request))
         except Refusal as refusal:
             if refusal.code != 404 or resource != PODS:
                 raise
@@ -175,11 +180,6 @@ def difference(old: Json, new: Json) -> Json:
         elif key not in old or before != value:
             changes[key] = value
     return changes
-
-
-def _managed(request: Request, manager: str, extra: dict[str, str] | None = None) -> Request:
-    """As the controller says it: in its own name, and without asking for strictness."""
-    return request.model_copy(update={"query": {"fieldManager": manager} | (extra or {})})
 
 
 def _place(body: Json) -> Place:

@@ -24,8 +24,8 @@ from fakes.argo.objects import HASH_LABEL
 from fakes.argo.simulation import Simulation
 from fakes.kube.refusal import Refusal
 
-from rollouts.adapters.kube.client import connect
 from rollouts.errors import FleetError
+from rollouts.kube.client import connect
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import (
     DEPLOYMENTS,

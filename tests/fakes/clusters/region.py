@@ -19,17 +19,15 @@ from fakes.kube.requests import Call, Fault, Meanwhile
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
-from rollouts.adapters.kube.kubeconfig import ApiServer, Credential
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig, Render
-from rollouts.kube.objects import labels_of, selects
-from rollouts.kube.pods import is_pod_ready
-from rollouts.kube.requests import MANAGER
+from rollouts.kube.client import KubeClient
+from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
+from rollouts.kube.model import MANAGER
+from rollouts.kube.objects import is_ready, labels_of, selects
 from rollouts.kube.resources import (
     HTTP_ROUTES,
     PODS,
@@ -377,7 +375,7 @@ def endpoints(cluster: FakeCluster, service: Json) -> set[str]:
         return set()
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
     pods = cluster.list(PODS, labels=labels, namespace=service["metadata"]["namespace"])
-    return {pod["metadata"]["name"] for pod in pods if is_pod_ready(pod)}
+    return {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
 
 
 def user_shares(route: Json) -> dict[tuple[int, str], float]:
@@ -442,7 +440,7 @@ class Endpoints:
             self._note_service(event, event.before)
         elif event.kind.plural in _ROUTES:
             self._note_route(event, event.before)
-        elif event.kind.plural == PODS.plural and event.change != "DELETED" and is_pod_ready(event.before):
+        elif event.kind.plural == PODS.plural and event.change != "DELETED" and is_ready(event.before):
             self._note_pod(event, event.before)
 
     def _note_pod(self, event: Event, before: Json) -> None:

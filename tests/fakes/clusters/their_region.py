@@ -10,13 +10,12 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, a_release, an_image
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import FakeTransport, fixed
 from fakes.kube.store import Event
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, ROLLOUTS, resource_of
 from rollouts.manifests.reference_spec import RolloutReference, SetSpec
@@ -74,7 +73,7 @@ class TheirRegion:
         return ReferencedFleet(self.place, cluster=self.client(), clock=self.time, needs=needs, **known)
 
     def client(self) -> KubeClient:
-        credentials = CredentialProvider.fixed("https://eu-west-1.example", token="token", clock=self.time)
+        credentials = fixed("https://eu-west-1.example", self.time, "token")
         return KubeClient(
             credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
         )

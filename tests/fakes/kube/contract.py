@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rollouts.errors import ApiError, Conflict, Invalid, NotFound
+from rollouts.kube.client import KubeClient
 from rollouts.kube.model import AccessReview, PatchKind, Request
-from rollouts.kube.ports import Cluster
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
 from tidegate.core.model import Json
 
@@ -65,14 +65,14 @@ def _data(like: Json, **data: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": like["metadata"]["name"]}, "data": data}
 
 
-async def eventually(holds: Callable[[], Any], client: Cluster) -> None:
+async def eventually(holds: Callable[[], Any], client: KubeClient) -> None:
     """Wait until the coroutine that `holds` makes returns true; a real cluster's controllers take a moment."""
     async with asyncio.timeout(_SOON_SECONDS):
         while not await holds():
             await asyncio.sleep(0.1)
 
 
-async def missing(client: Cluster, name: str) -> bool:
+async def missing(client: KubeClient, name: str) -> bool:
     try:
         await client.get(CONFIG_MAPS, name)
     except NotFound:
@@ -83,36 +83,36 @@ async def missing(client: Cluster, name: str) -> bool:
 class WritingContract:
     """Versions, conflicts, names: API conventions, "Concurrency Control and Consistency"."""
 
-    async def test_what_is_created_is_there_with_a_version_and_an_id(self, client: Cluster, note: Note) -> None:
+    async def test_what_is_created_is_there_with_a_version_and_an_id(self, client: KubeClient, note: Note) -> None:
         created = await client.create(CONFIG_MAPS, note("a", x="1"))
         assert {"uid", "resourceVersion", "creationTimestamp"} <= set(created["metadata"])
         assert await client.get(CONFIG_MAPS, created["metadata"]["name"]) == created
 
-    async def test_a_name_can_be_taken_once(self, client: Cluster, note: Note) -> None:
+    async def test_a_name_can_be_taken_once(self, client: KubeClient, note: Note) -> None:
         await client.create(CONFIG_MAPS, note("a"))
         with pytest.raises(Conflict) as caught:
             await client.create(CONFIG_MAPS, note("a"))
         assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
 
-    async def test_what_is_not_there_is_not_found(self, client: Cluster, note: Note) -> None:
+    async def test_what_is_not_there_is_not_found(self, client: KubeClient, note: Note) -> None:
         with pytest.raises(NotFound) as caught:
             await client.get(CONFIG_MAPS, note("none")["metadata"]["name"])
         assert caught.value.reason == "NotFound"
 
-    async def test_a_generated_name_begins_as_asked(self, client: Cluster, note: Note) -> None:
+    async def test_a_generated_name_begins_as_asked(self, client: KubeClient, note: Note) -> None:
         wanted = note("a")
         del wanted["metadata"]["name"]
         wanted["metadata"]["generateName"] = "note-"
         created = await client.create(CONFIG_MAPS, wanted)
         assert created["metadata"]["name"].startswith("note-") and len(created["metadata"]["name"]) == 10
 
-    async def test_nothing_comes_into_a_namespace_that_is_not_there(self, client: Cluster, note: Note) -> None:
+    async def test_nothing_comes_into_a_namespace_that_is_not_there(self, client: KubeClient, note: Note) -> None:
         stray = note("a")
         stray["metadata"]["namespace"] = "tidegate-nowhere"
         with pytest.raises(NotFound):
             await client.create(CONFIG_MAPS, stray)
 
-    async def test_a_write_from_an_old_version_is_a_conflict(self, client: Cluster, note: Note) -> None:
+    async def test_a_write_from_an_old_version_is_a_conflict(self, client: KubeClient, note: Note) -> None:
         old = await client.create(CONFIG_MAPS, note("a", x="1"))
         await client.replace(CONFIG_MAPS, old | {"data": {"x": "2"}})
         with pytest.raises(Conflict) as caught:
@@ -120,12 +120,12 @@ class WritingContract:
         assert caught.value.reason == "Conflict"
         assert (await client.get(CONFIG_MAPS, old["metadata"]["name"]))["data"] == {"x": "2"}
 
-    async def test_a_write_that_changes_nothing_makes_no_version(self, client: Cluster, note: Note) -> None:
+    async def test_a_write_that_changes_nothing_makes_no_version(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1"))
         same = await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "1"}})
         assert same["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
 
-    async def test_a_dry_run_answers_and_stores_nothing(self, client: Cluster, note: Note) -> None:
+    async def test_a_dry_run_answers_and_stores_nothing(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1"))
         name = one["metadata"]["name"]
         tried = await client.patch(CONFIG_MAPS, name, {"data": {"x": "2"}}, dry_run=True)
@@ -136,12 +136,12 @@ class WritingContract:
 class PatchingContract:
     """Merge patch (RFC 7386) and JSON patch (RFC 6902) as the API server reads them."""
 
-    async def test_a_merge_patch_sets_removes_and_leaves(self, client: Cluster, note: Note) -> None:
+    async def test_a_merge_patch_sets_removes_and_leaves(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1", y="2"))
         after = await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": None, "z": "3"}})
         assert after["data"] == {"y": "2", "z": "3"}
 
-    async def test_a_version_in_a_merge_patch_is_a_condition(self, client: Cluster, note: Note) -> None:
+    async def test_a_version_in_a_merge_patch_is_a_condition(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1"))
         name, version = one["metadata"]["name"], one["metadata"]["resourceVersion"]
         patch: Json = {"metadata": {"resourceVersion": version}, "data": {"x": "2"}}
@@ -149,7 +149,7 @@ class PatchingContract:
         with pytest.raises(Conflict):
             await client.patch(CONFIG_MAPS, name, patch | {"data": {"x": "3"}})
 
-    async def test_a_json_patch_does_all_or_nothing(self, client: Cluster, note: Note) -> None:
+    async def test_a_json_patch_does_all_or_nothing(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1"))
         name = one["metadata"]["name"]
         good: list[Json] = [{"op": "replace", "path": "/data/x", "value": "2"}]
@@ -164,27 +164,27 @@ class PatchingContract:
 class ApplyContract:
     """Kubernetes, "Server-Side Apply"."""
 
-    async def test_an_apply_brings_what_is_not_there(self, client: Cluster, note: Note) -> None:
+    async def test_an_apply_brings_what_is_not_there(self, client: KubeClient, note: Note) -> None:
         applied = await client.apply(note("a", x="1"))
         (entry,) = applied["metadata"]["managedFields"]
         assert (entry["manager"], entry["operation"]) == ("tidegate", "Apply")
         assert entry["fieldsV1"]["f:data"] == {"f:x": {}}
 
-    async def test_the_same_apply_again_changes_nothing(self, client: Cluster, note: Note) -> None:
+    async def test_the_same_apply_again_changes_nothing(self, client: KubeClient, note: Note) -> None:
         first = await client.apply(note("a", x="1"))
         assert await client.apply(note("a", x="1")) == first
 
-    async def test_what_is_applied_no_more_goes(self, client: Cluster, note: Note) -> None:
+    async def test_what_is_applied_no_more_goes(self, client: KubeClient, note: Note) -> None:
         await client.apply(note("a", x="1", y="2"))
         assert (await client.apply(note("a", y="2")))["data"] == {"y": "2"}
 
-    async def test_what_somebody_else_wrote_stays(self, client: Cluster, note: Note) -> None:
+    async def test_what_somebody_else_wrote_stays(self, client: KubeClient, note: Note) -> None:
         one = await client.apply(note("a", x="1"))
         await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"theirs": "1"}})
         assert (await client.apply(note("a", x="2")))["data"] == {"x": "2", "theirs": "1"}
 
     async def test_a_field_that_somebody_else_changed_is_a_conflict_unless_forced(
-        self, client: Cluster, note: Note
+        self, client: KubeClient, note: Note
     ) -> None:
         one = await client.apply(note("a", x="1"))
         await client.patch(CONFIG_MAPS, one["metadata"]["name"], {"data": {"x": "theirs"}})
@@ -193,7 +193,7 @@ class ApplyContract:
         assert caught.value.status == 409 and ".data.x" in str(caught.value)
         assert (await client.apply(note("a", x="2"), force=True))["data"] == {"x": "2"}
 
-    async def test_a_services_selector_is_one_value(self, client: Cluster, service: Json) -> None:
+    async def test_a_services_selector_is_one_value(self, client: KubeClient, service: Json) -> None:
         """What is applied takes the place of all of it: a key that somebody added goes, and with it their pods."""
         name = (await client.apply(service))["metadata"]["name"]
         narrowed = await client.patch(SERVICES, name, {"spec": {"selector": {"version": "1"}}})
@@ -206,7 +206,9 @@ class ApplyContract:
         owners = [each for each in again["metadata"]["managedFields"] if "f:selector" in each["fieldsV1"]["f:spec"]]
         assert [(each["operation"], each["fieldsV1"]["f:spec"]["f:selector"]) for each in owners] == [("Apply", {})]
 
-    async def test_an_object_of_others_gives_back_what_was_applied_to_it(self, client: Cluster, service: Json) -> None:
+    async def test_an_object_of_others_gives_back_what_was_applied_to_it(
+        self, client: KubeClient, service: Json
+    ) -> None:
         """An apply of nothing takes away what the applier alone owns, and leaves what others wrote."""
         theirs = await client.create(CONFIG_MAPS, _data(service, theirs="1"))
         name = theirs["metadata"]["name"]
@@ -215,7 +217,7 @@ class ApplyContract:
         await client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
         assert (await client.get(CONFIG_MAPS, name))["data"] == {"theirs": "1"}
 
-    async def test_an_unknown_field_is_refused_by_name(self, client: Cluster, scene: Json) -> None:
+    async def test_an_unknown_field_is_refused_by_name(self, client: KubeClient, scene: Json) -> None:
         scene["spec"]["replica"] = 1
         with pytest.raises(Invalid) as caught:
             await client.apply(scene)
@@ -223,7 +225,7 @@ class ApplyContract:
         assert caught.value.status == 500
         assert str(caught.value).endswith(".spec.replica: field not declared in schema")
 
-    async def test_an_unknown_field_that_is_not_applied_is_a_bad_request(self, client: Cluster, scene: Json) -> None:
+    async def test_an_unknown_field_that_is_not_applied_is_a_bad_request(self, client: KubeClient, scene: Json) -> None:
         scene["spec"]["replica"] = 1
         with pytest.raises(Invalid) as caught:
             await client.create(DEPLOYMENTS, scene)
@@ -235,7 +237,7 @@ class StatusContract:
     """API conventions, "Spec and Status"."""
 
     async def test_a_new_operation_moves_the_generation_and_a_label_does_not(
-        self, client: Cluster, scene: Json
+        self, client: KubeClient, scene: Json
     ) -> None:
         first = await client.create(DEPLOYMENTS, scene)
         name = first["metadata"]["name"]
@@ -244,12 +246,12 @@ class StatusContract:
         desired = await client.patch(DEPLOYMENTS, name, {"spec": {"minReadySeconds": 5}})
         assert desired["metadata"]["generation"] == 2
 
-    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: Cluster, scene: Json) -> None:
+    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: KubeClient, scene: Json) -> None:
         name = (await client.create(DEPLOYMENTS, scene))["metadata"]["name"]
         after = await client.patch(DEPLOYMENTS, name, {"status": {"collisionCount": 77}})
         assert after.get("status", {}).get("collisionCount") != 77
 
-    async def test_the_status_has_a_door_of_its_own(self, client: Cluster, scene: Json) -> None:
+    async def test_the_status_has_a_door_of_its_own(self, client: KubeClient, scene: Json) -> None:
         name = (await client.create(DEPLOYMENTS, scene))["metadata"]["name"]
         patch: Json = {"spec": {"minReadySeconds": 9}, "status": {"collisionCount": 77}}
         after = await client.patch(DEPLOYMENTS, name, patch, subresource="status")
@@ -261,14 +263,14 @@ class StatusContract:
 class EndingContract:
     """Kubernetes, "Finalizers" and "Garbage Collection"."""
 
-    async def test_what_is_deleted_is_gone(self, client: Cluster, note: Note) -> None:
+    async def test_what_is_deleted_is_gone(self, client: KubeClient, note: Note) -> None:
         name = (await client.create(CONFIG_MAPS, note("a")))["metadata"]["name"]
         await client.delete(CONFIG_MAPS, name)
         assert await missing(client, name)
         with pytest.raises(NotFound):
             await client.delete(CONFIG_MAPS, name)
 
-    async def test_dependents_go_after_their_owner(self, client: Cluster, note: Note) -> None:
+    async def test_dependents_go_after_their_owner(self, client: KubeClient, note: Note) -> None:
         owner = await client.create(CONFIG_MAPS, note("owner"))
         child = note("child")
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"]}
@@ -282,20 +284,22 @@ class ListingContract:
     """Kubernetes, "Labels and Selectors", and API concepts, "Retrieving large results sets in chunks"."""
 
     @pytest.mark.parametrize(("term", "names"), [("name=a", ["a"]), ("name", ["a", "b", "c"]), ("name=d", [])])
-    async def test_labels_choose(self, client: Cluster, note: Note, marked: str, term: str, names: list[str]) -> None:
+    async def test_labels_choose(
+        self, client: KubeClient, note: Note, marked: str, term: str, names: list[str]
+    ) -> None:
         for name in ("c", "a", "b"):
             await client.create(CONFIG_MAPS, note(name))
         found = await client.list(CONFIG_MAPS, labels=f"{MARK}={marked},{term}")
         assert [one["metadata"]["labels"]["name"] for one in found.items] == names
 
-    async def test_a_field_chooses_by_name(self, client: Cluster, note: Note) -> None:
+    async def test_a_field_chooses_by_name(self, client: KubeClient, note: Note) -> None:
         for name in ("a", "b"):
             await client.create(CONFIG_MAPS, note(name))
         wanted = note("b")["metadata"]["name"]
         found = await client.list(CONFIG_MAPS, fields=f"metadata.name={wanted}")
         assert [one["metadata"]["name"] for one in found.items] == [wanted]
 
-    async def test_pages_show_one_moment(self, client: Cluster, note: Note, marked: str) -> None:
+    async def test_pages_show_one_moment(self, client: KubeClient, note: Note, marked: str) -> None:
         for name in ("a", "b", "c"):
             await client.create(CONFIG_MAPS, note(name))
         query = {"labelSelector": f"{MARK}={marked}", "limit": "2"}
@@ -311,13 +315,13 @@ class ListingContract:
 class AccessContract:
     """SelfSubjectAccessReview, and what a server says about itself."""
 
-    async def test_who_may_do_anything_here_is_told_so(self, client: Cluster) -> None:
+    async def test_who_may_do_anything_here_is_told_so(self, client: KubeClient) -> None:
         assert await client.allowed(AccessReview(verb="create", resource=CONFIG_MAPS))
 
-    async def test_the_server_tells_its_version(self, client: Cluster) -> None:
+    async def test_the_server_tells_its_version(self, client: KubeClient) -> None:
         assert json.loads(await client.text("/version"))["gitVersion"].startswith("v1.")
 
-    async def test_a_path_that_nothing_serves_is_not_found(self, client: Cluster) -> None:
+    async def test_a_path_that_nothing_serves_is_not_found(self, client: KubeClient) -> None:
         with pytest.raises(ApiError) as caught:
             await client.text("/apis/nothing.tidegate.dev/v1")
         assert caught.value.status == 404
@@ -339,7 +343,7 @@ class RolloutContract:
     """The same rules on Argo's own kind, where its CustomResourceDefinition is installed."""
 
     @pytest.fixture
-    async def rollout(self, client: Cluster, scene: Json) -> Json:
+    async def rollout(self, client: KubeClient, scene: Json) -> Json:
         try:
             await client.list(ROLLOUTS)
         except NotFound:
@@ -347,18 +351,18 @@ class RolloutContract:
         spec: Json = scene["spec"] | {"paused": True, "strategy": {"canary": {"steps": [{"setWeight": 5}]}}}
         return scene | {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": spec}
 
-    async def test_an_update_without_a_version_is_refused(self, client: Cluster, rollout: Json) -> None:
+    async def test_an_update_without_a_version_is_refused(self, client: KubeClient, rollout: Json) -> None:
         await client.create(ROLLOUTS, rollout)
         with pytest.raises(Invalid) as caught:
             await client.replace(ROLLOUTS, rollout)
         assert caught.value.status == 422
 
-    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: Cluster, rollout: Json) -> None:
+    async def test_a_status_on_the_main_resource_is_dropped_silently(self, client: KubeClient, rollout: Json) -> None:
         name = (await client.create(ROLLOUTS, rollout))["metadata"]["name"]
         after = await client.patch(ROLLOUTS, name, {"status": {"promoteFull": True}})
         assert "promoteFull" not in after.get("status", {})
 
-    async def test_an_unknown_field_is_refused_when_asked_to_be_strict(self, client: Cluster, rollout: Json) -> None:
+    async def test_an_unknown_field_is_refused_when_asked_to_be_strict(self, client: KubeClient, rollout: Json) -> None:
         rollout["spec"]["strategy"]["canary"]["trafficRouting"] = {"gatewayAPI": {}}  # argo-rollouts#4569
         with pytest.raises(Invalid) as caught:
             await client.apply(rollout)

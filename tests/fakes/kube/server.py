@@ -24,9 +24,10 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.adapters.sockets import free_port
+from rollouts.kube.client import KubeClient
+from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
+from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 
 
@@ -52,10 +53,20 @@ class FakeTransport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.code, headers=answer.headers, content=answer.body, request=request)
 
 
+def fixed(url: str, clock: Clock, token: str | None = None) -> CredentialProvider:
+    """Access that never changes."""
+    credential = Credential(ApiServer(url), f"Bearer {token}" if token else None)
+
+    async def same() -> Credential:
+        return credential
+
+    return CredentialProvider(same, clock)
+
+
 def client_of(api: Api) -> KubeClient:
     """The real client, in the cluster's namespace and time; its pauses are without chance."""
     return KubeClient(
-        CredentialProvider.fixed("https://eu-west-1.example", clock=api.cluster.time),
+        fixed("https://eu-west-1.example", api.cluster.time),
         namespace=api.cluster.namespace,
         clock=api.cluster.time,
         transport=FakeTransport(api),

@@ -16,8 +16,8 @@ from fakes.workflow.cases import GOLDEN
 from pipelines.adapters.specs import read_delivery
 from pipelines.requests import EVER, DeliveryRequest, QueuedRequest
 from pipelines.triggers.starters import ProcessStarter, WorkflowStarter
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import Forbidden
+from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.resources import WORKFLOWS
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, UsageError

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from fakes.services.sockets import Authority, Heard, RawServer, answer, raw_server, tls_of
 
-from rollouts.adapters.kube import credentials as kubeconfig_files
-from rollouts.adapters.kube.client import KubeClient, connect
 from rollouts.errors import NoAccess, NoConnection
+from rollouts.kube import client as client_module
+from rollouts.kube.client import KubeClient, connect
 from tidegate.core.clock import SystemClock
 
 PLUGIN = """
@@ -111,7 +111,7 @@ async def test_a_plugin_that_gives_nothing_is_no_anonymous_access(tmp_path: Path
 async def test_a_plugin_that_does_not_end_is_waited_for_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubeconfig_files, "PLUGIN_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "PLUGIN_SECONDS", 0.2)
     async with raw_server(version) as server:
         client = opened(kubeconfig(tmp_path, server, plugin(tmp_path, {"sleep": 2})))
         with pytest.raises(NoAccess, match=r"the plugin of context eu gave nothing in 0\.2 s"):

@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from fakes.kube.server import fixed
 from fakes.services.sockets import Hang, Heard, Reset, answer, free_address, raw_server
 
-from rollouts.adapters.kube import transport
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.errors import NoConnection, Unreachable
+from rollouts.kube import client as client_module
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import PODS
 from tidegate.core.clock import SystemClock
 
 
 def client_of(url: str) -> KubeClient:
     clock = SystemClock()
-    return KubeClient(CredentialProvider.fixed(url, clock=clock), namespace="llm", clock=clock, retry_seconds=0)
+    return KubeClient(fixed(url, clock), namespace="llm", clock=clock, retry_seconds=0)
 
 
 def pod(name: str, version: int) -> dict[str, Any]:
@@ -42,8 +42,8 @@ async def test_nobody_listens() -> None:
 async def test_the_connection_breaks_or_falls_silent_before_the_answer_is_whole(
     part: bytes, end: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(transport, "MIN_SECONDS", 0.3)
+    monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(client_module, "MIN_SECONDS", 0.3)
 
     async def says(heard: Heard) -> AsyncIterator[bytes]:
         yield part
@@ -78,7 +78,7 @@ async def test_no_token_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     clock = SystemClock()
     async with raw_server(says) as server:
-        access = CredentialProvider.fixed(server.url, token="s3cret", clock=clock)
+        access = fixed(server.url, clock, "s3cret")
         client = KubeClient(access, namespace="llm", clock=clock, retry_seconds=0)
         assert json.loads(await client.text("/version"))["token"] == "Bearer s3cret"
         await client.close()

@@ -11,7 +11,7 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.contract import RolloutContract, ServerContract, note, scene, service
 from fakes.kube.server import client_of
 
-from rollouts.adapters.kube.client import KubeClient
+from rollouts.kube.client import KubeClient
 
 __all__ = ["note", "scene", "service"]
 

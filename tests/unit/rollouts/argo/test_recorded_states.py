@@ -16,7 +16,7 @@ from rollouts.argo import compare_and_set
 from rollouts.argo.compare_and_set import Precondition, Requests
 from rollouts.argo.state import calculated_phase, health_of, phase_of
 from rollouts.errors import NotPossible
-from rollouts.kube.requests import STRICT
+from rollouts.kube.model import STRICT, Request
 from tidegate.core.model import Json
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
@@ -63,13 +63,13 @@ def test_requests(state: str, action: str) -> None:
     assert all(request.query == STRICT for request in requests)
 
 
-def _sent(request: Any) -> tuple[object, ...]:
-    return request.method, request.path("elsewhere"), request.content_type, request.content
+def _sent(request: Request) -> tuple[object, ...]:
+    path = request.resource.path(request.namespace or "elsewhere", request.name, request.subresource)
+    return request.method, path, request.patch, json.dumps(request.body)
 
 
 def _wanted(record: Json) -> tuple[object, ...]:
-    body = json.dumps(record["body"], separators=(",", ":"), ensure_ascii=False).encode()
-    return record["method"], record["path"], record["content_type"], body
+    return record["method"], record["path"], record["content_type"], json.dumps(record["body"])
 
 
 def _decided(action: str, rollout: Json) -> Requests:

@@ -17,7 +17,7 @@ from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.referenced import TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
-from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
@@ -314,7 +314,7 @@ async def test_pools_have_members_whenever_they_have_users() -> None:
 
 def filled(region: TheirRegion, arm: str) -> bool:
     chosen = f"{POD_TEMPLATE_HASH}={members(region, arm)}"
-    return any(map(is_pod_ready, region.cluster.list(PODS, labels=chosen)))
+    return any(map(is_ready, region.cluster.list(PODS, labels=chosen)))
 
 
 async def test_a_promotion_that_died_halfway_goes_back_with_its_pool() -> None:

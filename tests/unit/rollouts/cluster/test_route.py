@@ -14,15 +14,14 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
-from fakes.kube.server import FakeTransport
+from fakes.kube.server import FakeTransport, fixed
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.guarded import GuardedRoute
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.route import RouteFleet
 from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Overruled, Unfit
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
@@ -58,7 +57,7 @@ class RouteRegion(TwoBackends):
         return RouteFleet(self.place, cluster=self.client(), clock=self.time, **known)
 
     def client(self) -> KubeClient:
-        credentials = CredentialProvider.fixed("https://eu-west-1.example", token="token", clock=self.time)
+        credentials = fixed("https://eu-west-1.example", self.time, "token")
         return KubeClient(
             credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
         )

@@ -8,7 +8,7 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
-from rollouts.adapters.kube.client import KubeClient
+from rollouts.kube.client import KubeClient
 
 
 @pytest.fixture

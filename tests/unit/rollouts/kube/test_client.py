@@ -10,15 +10,15 @@ import httpx
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
-from fakes.kube.cluster import FakeCluster
-from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
+from fakes.kube.refusal import conflict, expired
+from fakes.kube.requests import Fault, LoseAnswer, LoseRequest, Refuse
+from fakes.kube.server import fixed
 
-from rollouts.adapters.kube.client import KubeClient
-from rollouts.adapters.kube.credentials import CredentialProvider
 from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, TooManyRequests, Unreachable
-from rollouts.kube import requests
-from rollouts.kube.model import EVERYWHERE, AccessReview
-from rollouts.kube.resources import CONFIG_MAPS, NODES, PODS, ROLLOUTS
+from rollouts.kube import client as client_module
+from rollouts.kube.client import KubeClient
+from rollouts.kube.model import AccessReview
+from rollouts.kube.resources import CONFIG_MAPS, PODS, ROLLOUTS
 
 Body = dict[str, Any]
 
@@ -30,7 +30,7 @@ def note(name: str, **data: str) -> Body:
 async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
     client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    monkeypatch.setattr(requests, "PAGE", 2)
+    monkeypatch.setattr(client_module, "PAGE", 2)
     for name in "abcde":
         await client.create(CONFIG_MAPS, note(name))
     before = len(api.calls)
@@ -44,29 +44,12 @@ async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
 async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
     client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    monkeypatch.setattr(requests, "PAGE", 2)
+    monkeypatch.setattr(client_module, "PAGE", 2)
     for name in "abc":
         await client.create(CONFIG_MAPS, note(name))
-    api.faults.add(Fault(refuse_gone(), verbs=("list",), after=1))
+    api.faults.add(Fault(Refuse(expired("the provided continue parameter is too old")), verbs=("list",), after=1))
     listed = await client.list(CONFIG_MAPS)
     assert [item["metadata"]["name"] for item in listed.items] == list("abc")
-
-
-def refuse_gone() -> Any:
-    from fakes.kube.refusal import expired
-    from fakes.kube.requests import Refuse
-
-    return Refuse(expired("the provided continue parameter is too old"))
-
-
-async def test_other_namespaces_and_all_of_them(client: KubeClient, cluster: FakeCluster) -> None:
-    cluster.create_namespace("other")
-    await client.create(CONFIG_MAPS, note("a"))
-    await client.create(CONFIG_MAPS, note("b") | {"metadata": {"name": "b", "namespace": "other"}})
-    assert len((await client.list(CONFIG_MAPS)).items) == 1
-    assert len((await client.list(CONFIG_MAPS, namespace="other")).items) == 1
-    assert len((await client.list(CONFIG_MAPS, namespace=EVERYWHERE)).items) == 2
-    assert (await client.list(NODES)).items == ()
 
 
 async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
@@ -164,9 +147,6 @@ async def test_a_busy_server_is_asked_again_when_it_said(
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
 async def test_a_conflict_is_never_repeated(ready: KubeClient, api: Api, act: Act) -> None:
-    from fakes.kube.refusal import conflict
-    from fakes.kube.requests import Refuse
-
     api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
     with pytest.raises(Conflict):
         await act(ready)
@@ -195,9 +175,7 @@ async def test_a_server_that_is_busy_for_long_is_not_waited_for(
 @pytest.mark.parametrize("page", ["<html>Sign in</html>", "[]", ""])
 async def test_a_page_that_is_no_api_server_is_nobody(page: str, time: SimulatedTime) -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=page))
-    client = KubeClient(
-        CredentialProvider.fixed("https://x", clock=time), namespace="llm", clock=time, transport=transport
-    )
+    client = KubeClient(fixed("https://x", time), namespace="llm", clock=time, transport=transport)
     with pytest.raises(Unreachable, match="something answered that is no API server"):
         await client.get(PODS, "a")
     await client.close()

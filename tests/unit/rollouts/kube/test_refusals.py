@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rollouts.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unauthorized
-from rollouts.kube.requests import BODY_CHARACTERS, refusal
+from rollouts.kube.client import BODY_CHARACTERS, refusal
 from tidegate.core.errors import ExitCode
 
 ASKED = "GET rollouts/support-llm"

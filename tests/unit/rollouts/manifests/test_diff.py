@@ -13,7 +13,7 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import client_of
 
-from rollouts.adapters.kube.client import KubeClient
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences

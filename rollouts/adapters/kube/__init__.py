@@ -1,1 +1,0 @@
-"""One Kubernetes API server over HTTP: credentials and requests."""
