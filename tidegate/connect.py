@@ -22,7 +22,7 @@ from gates.analyses.queries.asked import QuerySource
 from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
-from pipelines.adapters.by_series import EventsBySeries, EvidenceBySeries, QueriesBySeries
+from pipelines.adapters.by_series import BySeries
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
@@ -207,8 +207,7 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         events: EventSource = PrometheusEvents(places)
         queries: QuerySource = PrometheusQueries(places)
         if named:
-            proxy, events = EvidenceBySeries(proxy, named), EventsBySeries(events, named)
-            queries = QueriesBySeries(queries, named)
+            proxy = events = queries = BySeries(proxy, events, queries, named)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),

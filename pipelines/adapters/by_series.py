@@ -17,46 +17,32 @@ KnownAs = Callable[[ArmKey], ArmKey]
 
 
 @dataclass(frozen=True)
-class EvidenceBySeries:
-    """An `EvidenceSource`."""
+class BySeries:
+    """An `EvidenceSource`, an `EventSource` and a `QuerySource`."""
 
-    source: EvidenceSource
+    evidence: EvidenceSource
+    counts: EventSource
+    queries: QuerySource
     known_as: KnownAs
 
     @property
     def settles_within(self) -> timedelta:
-        return self.source.settles_within
+        return self.evidence.settles_within
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
-        return self.source.batch(self.known_as(stable), self.known_as(canary), since, until)
-
-
-@dataclass(frozen=True)
-class EventsBySeries:
-    """An `EventSource`."""
-
-    source: EventSource
-    known_as: KnownAs
+        return self.evidence.batch(self.known_as(stable), self.known_as(canary), since, until)
 
     def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
-        return self.source.events(gate, self.known_as(arm), since, until)
-
-
-@dataclass(frozen=True)
-class QueriesBySeries:
-    """A `QuerySource`."""
-
-    source: QuerySource
-    known_as: KnownAs
+        return self.counts.events(gate, self.known_as(arm), since, until)
 
     def counted(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, int]:
-        return self.source.counted(selector, self.known_as(arm), window)
+        return self.queries.counted(selector, self.known_as(arm), window)
 
     def summed(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, float]:
-        return self.source.summed(selector, self.known_as(arm), window)
+        return self.queries.summed(selector, self.known_as(arm), window)
 
     def distributed(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, Buckets]:
-        return self.source.distributed(selector, self.known_as(arm), window)
+        return self.queries.distributed(selector, self.known_as(arm), window)
 
     def value(self, query: str, arm: ArmKey, window: Window) -> float | NoData:
-        return self.source.value(query, self.known_as(arm), window)
+        return self.queries.value(query, self.known_as(arm), window)

@@ -159,7 +159,6 @@ async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator
     if spec.samples is None:
         yield None
         return
-    # Not above, as what counts arrivals.
     from pipelines.adapters.samples.clusters import ClusterSamples
     from rollouts.sampling.region import RegionSamples
 

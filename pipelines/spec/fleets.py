@@ -30,8 +30,7 @@ class LocalFleet(SpecModel):
     it is known at once."""
 
 
-BY_REFERENCE = "argo with rollout"
-"""As a wrong kind is told of the fleets that there are."""
+BY_REFERENCE = "argo with rollout"  # as a wrong kind is told of those that there are
 
 
 def _kind_of(fleet: object) -> str:

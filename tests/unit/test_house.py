@@ -65,10 +65,10 @@ LINES = {
     "gates": 14432,
     "pipelines": 21835,
     "registry": 3717,
-    "rollouts": 17726,
+    "rollouts": 17_134,
     "slo": 4376,
-    "tidegate": 11332,
-    "tests": 80_638,
+    "tidegate": 11_319,
+    "tests": 80_203,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
