@@ -60,8 +60,7 @@ def what_is_missing(workload: Json, theirs: WorkloadSpec) -> str:
 
 def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
     status, name = workload.get("status") or {}, f"{theirs.kind} {theirs.name}"
-    seen = status.get("observedGeneration")
-    if seen is not None and int(seen) < int(workload["metadata"].get("generation") or 0):
+    if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
         yield f"the controller of {name} has not seen what was asked"
     if theirs.kind is WorkloadKind.LLM_INFERENCE_SERVICE:
         ready: Json = next((each for each in status.get("conditions") or [] if each.get("type") == "Ready"), {})
