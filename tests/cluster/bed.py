@@ -150,14 +150,15 @@ class Bed:
 
     @contextmanager
     def apart(self, name: str, *, ledger: bool = False) -> Iterator[Bed]:
-        """The same regions, with namespaces and controllers of its own, and with `ledger` its own MLflow server."""
+        """The same regions, with namespaces, files and controllers of its own, with `ledger` an MLflow server too."""
         other = copy.copy(self)
-        other.namespace = f"{self.namespace}-{name}"
+        other.namespace, other.folder = f"{self.namespace}-{name}", self.folder / name
+        other.folder.mkdir()
         with ExitStack() as stack:
             for region in self.around.clusters:
                 stack.enter_context(_namespace(other, region))
             if ledger:
-                other.mlflow, other.tracking_uri = stack.enter_context(_mlflow(None, self.folder, f"mlflow-{name}"))
+                other.mlflow, other.tracking_uri = stack.enter_context(_mlflow(None, other.folder))
             other.controllers = {
                 region: stack.enter_context(_controller(other, region)) for region in self.around.clusters
             }

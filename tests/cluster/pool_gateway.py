@@ -22,7 +22,7 @@ from rollouts.adapters.envoy import binary
 from rollouts.errors import FleetError
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import is_ready
-from rollouts.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, HTTP_ROUTES, INFERENCE_POOLS, PODS
+from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, PODS
 from rollouts.local.state_folder import replace_json
 from tidegate.core.model import Json
 
@@ -31,27 +31,21 @@ LOOK_SECONDS = 0.1
 API, FILTERS = "type.googleapis.com/envoy.config", "type.googleapis.com/envoy.extensions.filters"
 
 
-def definition() -> Json:
-    """InferencePools as the API server needs to know them to keep them."""
-    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": kept, "status": kept}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"plural": INFERENCE_POOLS.plural, "kind": INFERENCE_POOLS.kind, "singular": "inferencepool"}
-    return {
-        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
-        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
-        "metadata": {
-            "name": f"{INFERENCE_POOLS.plural}.{INFERENCE_POOLS.group}",
-            # What is in a group of Kubernetes' own says who approved it.
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": INFERENCE_POOLS.group,
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [{**version, "subresources": {"status": {}}}],
-        },
-    }
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: inferencepools.inference.networking.k8s.io
+  annotations: {api-approved.kubernetes.io: "unapproved, for tests"}
+spec:
+  group: inference.networking.k8s.io
+  scope: Namespaced
+  names: {plural: inferencepools, kind: InferencePool, singular: inferencepool}
+  versions:
+    - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema:
+        {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+"""
+"""InferencePools as an API server needs to know them to keep them."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
-from cluster.pool_gateway import GATEWAY, definition, pool_gateway
+from cluster.pool_gateway import DEFINITION, GATEWAY, pool_gateway
 from cluster.quickstart_story import NAME, their_rollout
 from cluster.stories import BACK_SECONDS, Told
 from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, TheirPools, watched
@@ -77,7 +77,7 @@ def referenced(bed: Bed, workload: str = "") -> Told:
     interrupted, and what it asked for stays.
     """
     region = next(iter(bed.around.clusters))
-    with bed.apart("referenced") as regions:
+    with bed.apart(workload or "referenced", ledger=True) as regions:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, workload) as theirs:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, by_reference(workload))))
@@ -163,7 +163,7 @@ def written_back(model: DeliveredModel, region: str, write: Callable[[], None], 
 def routed(bed: Bed) -> Told:
     """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand."""
     region = next(iter(bed.around.clusters))
-    with bed.apart("routed") as regions:
+    with bed.apart("routed", ledger=True) as regions:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, kind=TheirBackends) as theirs:
             model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, two_backends())))
@@ -176,7 +176,7 @@ def routed(bed: Bed) -> Told:
                 done = model.deliver("--output", "json").finish()
                 assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
                 running = model.deliver()
-                model.reaches(f"canary@{region}/10", running)
+                model.users_are_on("3", region, running)
                 seconds = rolled_back(model, running)
                 written_back(model, region, lambda: theirs.apply("1", "HTTPRoute"), "wrote the backends of HTTPRoute")
             asked = model.asked()
@@ -190,8 +190,8 @@ def pooled(bed: Bed) -> Told:
     """With two InferencePools: refused where the gateway does not take them, delivered and taken back where it does."""
     region = next(iter(bed.around.clusters))
     pools = [f"{NAME}-{peer}" for peer in ("blue", "green")]
-    bed.ask(region, lambda client: client.apply(definition(), force=True))
-    with bed.apart("pooled") as regions:
+    kubectl(bed, region, "apply", "-f", "-", given=DEFINITION)
+    with bed.apart("pooled", ledger=True) as regions:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, kind=TheirPools) as theirs:
             fleet = two_backends()

@@ -236,7 +236,19 @@ def test_the_server_finds_no_fault_with_the_expressions(held: HeldModel) -> None
     assert [each for found in checked if found for each in found.get("expressionWarnings") or ()] == []
 
 
-@pytest.mark.parametrize("more", [{"podSpecPatch": "{}"}, {"serviceAccountName": "held-driver"}, {"entrypoint": "x"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"templates": [{"name": "deliver", "container": {"image": "evil", "command": ["sh"]}}]},
+        {"serviceAccountName": "held-driver"},
+        {"podSpecPatch": "{}"},
+        {"volumes": [{"name": "s", "secret": {"secretName": "notify"}}]},
+        {"entrypoint": "x"},
+        {"hostNetwork": True},
+        {"workflowTemplateRef": {"name": "theirs", "clusterScope": True}},
+    ],
+    ids=lambda more: next(iter(more)),
+)
 def test_no_account_of_the_namespace_changes_a_workflow(held: HeldModel, more: Json) -> None:
     if held.bed.around.workflows is None:
         pytest.skip("no place for workflows is known")

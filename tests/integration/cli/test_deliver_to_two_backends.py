@@ -71,10 +71,3 @@ def test_what_is_rendered_is_the_role_and_the_guard(tidegate: Tidegate, region: 
     assert written == {("httproutes", "chat"), ("deployments", "llm-blue"), ("deployments", "llm-green")}
     ignored = tidegate("rollout", "render", "delivery.yaml", "--as", "argo-ignore").out
     assert "/spec/template/spec/containers/0/image" in ignored
-
-
-def test_a_gateway_that_takes_no_such_backend_is_told_by_plan(tidegate: Tidegate, region: TwoBackends) -> None:
-    region.refused = "kind is not supported"
-    region.weigh(100, 0)
-    said = tidegate("plan", "delivery.yaml")
-    assert (said.code, "says ResolvedRefs is false, InvalidKind: kind is not supported" in said.out) == (4, True), said

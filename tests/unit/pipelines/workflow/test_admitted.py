@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from fakes.clusters.admission import Refusing
@@ -52,28 +51,6 @@ def test_steps_are_let_in_and_policies_are_valid_to_the_letter(case: str) -> Non
 
 def test_no_matter_who_may_create_workflows_runs_the_template_with_arguments() -> None:
     assert Refusing(objects(CASE)).refusals(submitted(), user=SERVE) == []
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"templates": [{"name": "deliver", "container": {"image": "evil", "command": ["sh"]}}]},
-        {"serviceAccountName": "support-llm-driver"},
-        {"podSpecPatch": "containers: [{name: main, image: evil}]"},
-        {"volumes": [{"name": "s", "secret": {"secretName": "notify"}}]},
-        {"entrypoint": "close"},
-        {"hostNetwork": True},
-        {"workflowTemplateRef": {"name": "theirs", "clusterScope": True}},
-    ],
-    ids=lambda more: next(iter(more)),
-)
-def test_and_changes_nothing_of_it(more: dict[str, Any]) -> None:
-    wanted = submitted()
-    wanted["spec"].update(more)
-    said = Refusing(objects(CASE)).refusals(wanted, user=SERVE)
-    assert said == [
-        "a service account of this namespace runs a WorkflowTemplate with arguments, and changes nothing of it"
-    ]
 
 
 def test_a_workflow_without_a_template_is_refused() -> None:

@@ -247,9 +247,14 @@ def without_parents(route: Json) -> None:
     route["status"] = {}
 
 
+def with_shares(route: Json) -> None:
+    route["spec"]["rules"][0]["backendRefs"][1]["weight"] = 25
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        (with_shares, "80 % of users are on blue and 20 % on green"),
         (without_second, "HTTPRoute chat has no backend llm-green"),
         (without_parents, "its status names no parent"),
         (
@@ -268,13 +273,6 @@ async def test_a_route_that_is_not_as_the_spec_says_is_told_before_anything_is_w
     with pytest.raises(Unfit, match=told):
         await region.fleet.foreign_objects()
     assert region.written == []
-
-
-async def test_weights_that_are_neither_all_nor_nothing_are_told() -> None:
-    region = await up()
-    region.weigh(80, 20)
-    with pytest.raises(Unfit, match="80 % of users are on blue and 20 % on green"):
-        await region.fleet.foreign_objects()
 
 
 async def test_the_route_of_another_delivery_is_not_written() -> None:

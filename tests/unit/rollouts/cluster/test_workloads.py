@@ -10,66 +10,46 @@ from rollouts.errors import NotPossible
 from rollouts.manifests.route_spec import WorkloadKind, WorkloadSpec
 from tidegate.core.model import Json
 
-TWO = an_image("2")
-COUNTED = ("replicas", "updatedReplicas", "readyReplicas")
-ARGS = "/spec/leaderWorkerTemplate/leaderTemplate/spec/containers/0/args/0"
+TWO, MODEL = an_image("2"), "/spec/template/args/0"
+SET, KSERVE = WorkloadKind.LEADER_WORKER_SET, WorkloadKind.LLM_INFERENCE_SERVICE
+UP = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "observedGeneration": 3}
 
 
-def a_set(replicas: int = 2, **status: object) -> Json:
-    leader = {"spec": {"containers": [{"name": "vllm", "args": ["--model=/models/1"]}]}}
-    template = {"size": 2, "leaderTemplate": leader, "workerTemplate": leader}
-    metadata = {"name": "big", "generation": 3, "annotations": {"a/b": "c"}}
-    return {
-        "metadata": metadata,
-        "spec": {"replicas": replicas, "leaderWorkerTemplate": template},
-        "status": {**dict.fromkeys(COUNTED, replicas), "observedGeneration": 3, **status},
-    }
-
-
-def theirs(kind: WorkloadKind = WorkloadKind.LEADER_WORKER_SET, field: str = ARGS) -> WorkloadSpec:
+def theirs(kind: WorkloadKind = SET, field: str = MODEL) -> WorkloadSpec:
     return WorkloadSpec(kind=kind, name="big", set={field: "--model=/models/{version}"})
 
 
+def found(engines: int = 2, **status: object) -> Json:
+    spec = {"replicas": engines, "template": {"args": ["--model=/models/1"]}}
+    return {"metadata": {"generation": 3, "annotations": {"a/b": "c"}}, "spec": spec, "status": status}
+
+
 def test_fields_and_the_number_of_engines_are_asked_for_and_given_back() -> None:
-    before = a_set(0)
-    asked = changes(before, theirs(), TWO, 4)
-    assert asked == [
-        {"op": "replace", "path": ARGS, "value": "--model=/models/2"},
-        {"op": "replace", "path": "/spec/replicas", "value": 4},
-    ]
-    assert [each["value"] for each in undone(before, asked)] == ["--model=/models/1", 0]
-    assert [each["path"] for each in changes(a_set(2), theirs(), TWO, 4)] == [ARGS], "what has engines keeps its number"
-    assert field_of(before, "/metadata/annotations/a~1b") == "c"
-
-
-def test_nothing_is_added_to_what_others_made() -> None:
+    asked = changes(found(0), theirs(), TWO, 4)
+    assert [(each["path"], each["value"]) for each in asked] == [(MODEL, "--model=/models/2"), ("/spec/replicas", 4)]
+    assert [each["value"] for each in undone(found(0), asked)] == ["--model=/models/1", 0]
+    assert [each["path"] for each in changes(found(), theirs(), TWO, 4)] == [MODEL], "what has engines keeps its number"
+    assert field_of(found(), "/metadata/annotations/a~1b") == "c"
     with pytest.raises(NotPossible, match="LeaderWorkerSet big has no /spec/nowhere/0"):
-        changes(a_set(), theirs(field="/spec/nowhere/0"), TWO, 1)
+        changes(found(), theirs(field="/spec/nowhere/0"), TWO, 1)
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("kind", "status", "told"),
     [
-        (a_set(), ""),
-        (a_set(observedGeneration=2), "the controller of LeaderWorkerSet big has not seen what was asked"),
-        (a_set(updatedReplicas=1), "LeaderWorkerSet big: 1 of 2 engines are updated"),
-        (a_set(readyReplicas=0), "LeaderWorkerSet big: 0 of 2 engines are ready"),
-        (a_set(replicas=0), "LeaderWorkerSet big: 0 of 0 engines are updated"),
+        (SET, UP, ""),
+        (SET, UP | {"observedGeneration": 2}, "the controller of LeaderWorkerSet big has not seen what was asked"),
+        (SET, UP | {"updatedReplicas": 1}, "LeaderWorkerSet big: 1 of 2 engines are updated"),
+        (SET, UP | {"readyReplicas": 0}, "LeaderWorkerSet big: 0 of 2 engines are ready"),
+        (SET, UP | {"replicas": 3}, "LeaderWorkerSet big: 3 engines, and 2 are wanted"),
+        (KSERVE, {"conditions": [{"type": "Ready", "status": "True"}]}, ""),
+        (KSERVE, {}, "LLMInferenceService big: not ready: it says no more"),
+        (
+            KSERVE,
+            {"conditions": [{"type": "Ready", "status": "False", "reason": "Pending", "message": "no GPU"}]},
+            "LLMInferenceService big: Pending: no GPU",
+        ),
     ],
 )
-def test_a_set_is_up_once_all_its_engines_are_new_and_ready(found: Json, told: str) -> None:
-    assert what_is_missing(found, theirs()) == told
-
-
-@pytest.mark.parametrize(
-    ("conditions", "told"),
-    [
-        ([{"type": "Ready", "status": "True"}], ""),
-        ([], "LLMInferenceService big: not ready: it says no more"),
-        ([{"type": "Ready", "status": "False", "reason": "Pending", "message": "no GPU"}], ": Pending: no GPU"),
-    ],
-)
-def test_kserve_says_itself_that_it_is_ready(conditions: list[Json], told: str) -> None:
-    found = {"metadata": {"generation": 1}, "status": {"conditions": conditions, "observedGeneration": 1}}
-    said = what_is_missing(found, theirs(WorkloadKind.LLM_INFERENCE_SERVICE))
-    assert said.endswith(told) if told else said == ""
+def test_it_is_up_once_all_its_engines_are_new_and_ready(kind: WorkloadKind, status: Json, told: str) -> None:
+    assert what_is_missing(found(**{"observedGeneration": 3} | status), theirs(kind)) == told
