@@ -65,7 +65,7 @@ LINES = {
     "gates": 14432,
     "pipelines": 21835,
     "registry": 3717,
-    "rollouts": 17_134,
+    "rollouts": 17_133,
     "slo": 4376,
     "tidegate": 11_319,
     "tests": 80_203,

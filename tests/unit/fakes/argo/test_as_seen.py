@@ -10,7 +10,7 @@ from fakes.clusters.region import ClusterRegion, on_trial
 from fakes.clusters.their_region import ONE, THEIRS, TWO, TheirRegion
 from fakes.kube.store import Event
 
-from rollouts.kube.pods import is_pod_ready
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, ROLLOUTS
 from tidegate.core.model import Json
 
@@ -60,7 +60,7 @@ def stands(region: TheirRegion) -> tuple[str, int, int]:
 def ready(region: TheirRegion) -> Counter[str]:
     """Pods by image."""
     pods = region.cluster.list(PODS)
-    return Counter(pod["spec"]["containers"][0]["image"] for pod in pods if is_pod_ready(pod))
+    return Counter(pod["spec"]["containers"][0]["image"] for pod in pods if is_ready(pod))
 
 
 FIVE = [step for weight in (5, 25, 50, 75, 100) for step in ({"setWeight": weight}, {"pause": {}})]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
     assert not {verb for _, verb in granted} & {"delete", "deletecollection", "watch", "*"}
     assert {kind for kind, verb in granted if verb == "create"} == {"events", "leases"}
     named = [rule["resources"][0] for rule in rules if "resourceNames" not in rule]
-    assert named == ["leases", "replicasets", "pods", "events"]
+    assert named == ["leases", "pods", "events", "replicasets"]
     (subject,) = guarded()["RoleBinding", "support-llm-guard"]["subjects"]
     assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
 
@@ -143,7 +144,7 @@ def test_a_guard_writes_the_kind_of_route_that_splits_users(traffic: str, kind: 
     written = [rule for rule in objects["Role", "support-llm-guard"]["rules"] if "update" in rule["verbs"]]
     assert [rule["resources"] for rule in written] == [["leases"], [kind]]
     (container,) = objects["Deployment", "support-llm-guard"]["spec"]["template"]["spec"]["containers"]
-    assert container["args"][container["args"].index("--traffic") + 1] == traffic
+    assert json.loads(container["args"][container["args"].index("--place") + 1])["traffic"] == traffic
 
 
 def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:
