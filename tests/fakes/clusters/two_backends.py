@@ -86,9 +86,7 @@ class TwoBackends:
             "metadata": metadata,
             "addressType": "IPv4",
         }
-        if self.cluster.find(ENDPOINT_SLICES, f"{service}-1"):
-            self.cluster.delete(ENDPOINT_SLICES, f"{service}-1")
-        self.cluster.create(ENDPOINT_SLICES, {**body, "endpoints": ends}, namespace=self.cluster.namespace)
+        self.cluster.apply(ENDPOINT_SLICES, {**body, "endpoints": ends}, manager="kube", force=True)
 
     def _pods(self, name: str, count: int) -> None:
         for each in self.cluster.list(PODS, labels=f"app={name}"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -136,15 +135,13 @@ def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
     assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
 
 
-@pytest.mark.parametrize(
-    ("traffic", "kind"), [("gateway-api", "httproutes"), ("istio", "virtualservices")], ids=["gateway-api", "istio"]
-)
+@pytest.mark.parametrize(("traffic", "kind"), [("gateway-api", "httproutes"), ("istio", "virtualservices")])
 def test_a_guard_writes_the_kind_of_route_that_splits_users(traffic: str, kind: str) -> None:
     objects = guarded(traffic=traffic)
     written = [rule for rule in objects["Role", "support-llm-guard"]["rules"] if "update" in rule["verbs"]]
     assert [rule["resources"] for rule in written] == [["leases"], [kind]]
     (container,) = objects["Deployment", "support-llm-guard"]["spec"]["template"]["spec"]["containers"]
-    assert json.loads(container["args"][container["args"].index("--place") + 1])["traffic"] == traffic
+    assert f'"traffic": "{traffic}"' in container["args"][container["args"].index("--place") + 1]
 
 
 def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:
