@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import Place
+from rollouts.errors import FleetError, NotOurs
 from rollouts.kube.retry import RetryPolicy
 from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
+
+log = logging.getLogger(__name__)
 
 
 class CarriedRegion(ABC):
@@ -100,6 +106,19 @@ class CarriedRegion(ABC):
 
     @abstractmethod
     async def _settle(self) -> None: ...
+
+    async def _back_first(self, users: Coroutine[object, object, None]) -> None:
+        """Users are sent back while the Lease is taken, by who insists on going back."""
+        said: list[object] = [*await asyncio.gather(users, self._fence.take(), return_exceptions=True)]
+        # Marking comes after: it is a write to the very objects that users are moved by, if they are ours.
+        if not any(isinstance(failed, NotOurs) for failed in said):
+            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
+        for failed in said:
+            if isinstance(failed, FleetError):
+                # What stands in the way of going back is met again, and said, by what follows.
+                log.warning("%s: going back all the same: %s", self.region, failed)
+            elif isinstance(failed, BaseException):
+                raise failed
 
     async def _note_way_back(self, served: str, version: str) -> None:
         """What serves now, unless `version` is what a delivery that was left half done goes back to."""

@@ -6,7 +6,6 @@ repeating its operation, from another machine too.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -29,7 +28,7 @@ from rollouts.cluster.operations import RegionOperations
 from rollouts.cluster.ownership import foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotOurs, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
 from rollouts.kube.client import KubeClient
 from rollouts.kube.retry import deadline, urgent
 from rollouts.model import Engine, ForeignObject, RegionState, require_percent
@@ -272,18 +271,7 @@ class ArgoFleet(CarriedRegion):
                 await self._looked()
             await self._fence.enter()
             return
-        said: list[object] = [
-            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True)
-        ]
-        # Marking comes after: it is a write to the very objects that the abort is written to, if they are ours.
-        if not any(isinstance(failed, NotOurs) for failed in said):
-            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
-        for failed in said:
-            if isinstance(failed, FleetError):
-                # What stands in the way of going back is met again, and said, by what follows.
-                log.warning("%s: going back all the same: %s", self.region, failed)
-            elif isinstance(failed, BaseException):
-                raise failed
+        await self._back_first(self._abort_at_once(to))
 
     async def _abort_at_once(self, to: str) -> None:
         snapshot = await self._looked()

@@ -291,16 +291,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
 
     async def _taken_back(self, to: str | None) -> RegionState:
         if self._fence.insists:
-            said: list[object] = [
-                *await asyncio.gather(self._back_at_once(to), self._fence.take(), return_exceptions=True)
-            ]
-            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
-            for failed in said:
-                if isinstance(failed, FleetError):
-                    # What stands in the way of going back is met again, and said, by what follows.
-                    log.warning("%s: going back all the same: %s", self.region, failed)
-                elif isinstance(failed, BaseException):
-                    raise failed
+            await self._back_first(self._back_at_once(to))
         await self._entered()
         return await BaseFleet.rollback(self, to)
 
