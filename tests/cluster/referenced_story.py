@@ -175,8 +175,8 @@ def routed(bed: Bed) -> Told:
                 registered(model, 3, "challenger")
                 done = model.deliver("--output", "json").finish()
                 assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
-                running = model.deliver()
-                model.users_are_on("3", region, running)
+                begun, running = model.now(), model.deliver()
+                until("users meet it", lambda: any(one.version == "3" for one in model.asked() if one.started > begun))
                 seconds = rolled_back(model, running)
                 written_back(model, region, lambda: theirs.apply("1", "HTTPRoute"), "wrote the backends of HTTPRoute")
             asked = model.asked()

@@ -91,7 +91,7 @@ def test_without_its_rights_it_lives_is_not_ready_and_says_which_it_lacks(there:
         until(port, "/healthz", 200)
         assert process.stdout is not None
         assert (
-            "may not create leases, update leases support-llm-carrier, get rollouts support-llm"
+            "may not create leases, update leases support-llm-carrier, get httproutes support-llm"
             in process.stdout.readline()
         )
         assert "may not create leases, update leases support-llm-carrier" in until(port, "/readyz", 503)
