@@ -12,6 +12,7 @@ from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 from pipelines.events.artifacts import bring_spec, keep_spec
 from pipelines.events.history import plan_of
+from pipelines.events.writer import WriterLimits
 from pipelines.model import Ending
 from pipelines.run.resume import take_step
 from registry.deliveries import MlflowDeliveries
@@ -31,13 +32,12 @@ class InMlflow:
     """A delivery that many processes carry: each has a client of its own, and joins the ledger by its id."""
 
     def __init__(self, tracking_uri: str, world: World, disks: Path) -> None:
+        world.limits = WriterLimits(call=300.0)  # MLflow takes the machine's time, and the clock is simulated
         self.world, self._uri = world, tracking_uri
         self.id = self.deliveries().open_delivery(
             a_version(CHALLENGER), a_version(CHAMPION), spec_digest="s", patience=PATIENCE
         ).delivery  # fmt: skip
-        self.steps = Steps(
-            world, disks, join=lambda: self.deliveries().join(self.id), kept=self.deliveries()
-        )  # fmt: skip
+        self.steps = Steps(world, disks, join=lambda: self.deliveries().join(self.id), kept=self.deliveries())
 
     def deliveries(self) -> MlflowDeliveries:
         return MlflowDeliveries(self._uri, self.world.clock, sleep=sleep_of(self.world.clock))
