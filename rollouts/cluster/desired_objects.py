@@ -27,7 +27,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER, PatchKind, Request
-from rollouts.kube.objects import is_ready
+from rollouts.kube.objects import is_ready, written
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
@@ -348,7 +348,7 @@ class ApplyTransaction:
             name = live["metadata"]["name"]
             raise WouldTakeDown(
                 f"{self._config.region}: Service {name} selects {has} engines that are ready, and would select {would}",
-                hint=f"its selector was changed by {last_writer(live) or 'somebody'} to {_written(old)}; nothing was "
+                hint=f"its selector was changed by {last_writer(live) or 'somebody'} to {written(old)}; nothing was "
                 "written to it: restore the selector, or delete the Service once nobody needs it",
             )
 
@@ -361,12 +361,8 @@ async def count_ready(cluster: KubeClient, selector: Json) -> int:
     """How many ready pods a Service with that selector sends requests to; without one it selects none."""
     if not selector:
         return 0
-    pods = await cluster.list(PODS, labels=_written(selector))
+    pods = await cluster.list(PODS, labels=written(selector))
     return sum(is_ready(pod) for pod in pods.items)
-
-
-def _written(selector: Json) -> str:
-    return ",".join(f"{key}={value}" for key, value in selector.items())
 
 
 def _ours(live: Json) -> Json:

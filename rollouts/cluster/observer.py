@@ -25,7 +25,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
-from rollouts.kube.objects import at
+from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.kube.retry import time_left
@@ -279,7 +279,7 @@ class RegionObserver:
         if self._config.theirs is None:
             return f"{DELIVERY}={self._config.name}"
         asked = at(rollout, "spec", "selector", "matchLabels", default={})
-        return ",".join(f"{key}={value}" for key, value in asked.items())
+        return written(asked)
 
     def _known(self, notes: RegionNotes) -> RegionNotes:
         """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rollouts.errors import NotOurs
+from rollouts.errors import NotOurs, Unfit
 from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import HINT, foreign_object
@@ -32,6 +32,16 @@ async def live_object(cluster: KubeClient, manifest: Json) -> Json | None:
     """The object of that kind and name as it is now; None when there is none, or no such kind."""
     metadata = manifest["metadata"]
     return await cluster.find(resource_of(manifest), metadata["name"], namespace=metadata.get("namespace"))
+
+
+def refuse_misfits(region: str, found: Iterable[str]) -> None:
+    """Go on when objects of others are as the spec says.
+
+    Raises:
+        Unfit: with everything that does not fit.
+    """
+    if told := "; ".join(found):
+        raise Unfit(f"{region}: {told}", hint="nothing was written")
 
 
 def refuse_foreign(region: str, *found: ForeignObject | None) -> None:

@@ -103,6 +103,12 @@ class PeersSnapshot:
         peers = self.place.reference.peers
         return HttpRoutes(peers[stable].backend, peers[self.place.reference.other(stable)].backend)
 
+    def routed(self, stable: str, notes: PeerNotes) -> Json:
+        """The route with these notes, and users and copies as they say; all else stays."""
+        assert self.route is not None, "a route that is not there does not fit"
+        routes = self.routes(stable)
+        return notes.on(routes.mirrored(routes.weighted(self.route, notes.weight), notes.mirror))
+
     @property
     def weight(self) -> int:
         """Percent of users on the other peer."""

@@ -13,6 +13,7 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.observer import region_state
+from rollouts.cluster.ownership import refuse_misfits
 from rollouts.cluster.peers import answers
 from rollouts.cluster.reference import missing_fields, wanted_fields, with_fields
 from rollouts.cluster.snapshot import RegionSnapshot
@@ -90,8 +91,7 @@ class ReferencedFleet(ArgoFleet):
             Unfit: the Rollout is not as the spec says, or its steps are not what the stages need.
         """
         snapshot = await self._retries.run(self._observed)
-        if found := tuple(misfits(snapshot, self._theirs, self._needs)):
-            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        refuse_misfits(self.region, misfits(snapshot, self._theirs, self._needs))
         if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
             raise Unfit(
                 f"{self.region}: no series in Prometheus has {POD_HASH}={snapshot.stable.hash}, by which versions are "
@@ -125,8 +125,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
         theirs, rollout = self._theirs, snapshot.rollout
-        if found := tuple(misfits(snapshot, theirs, self._needs)):
-            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        refuse_misfits(self.region, misfits(snapshot, theirs, self._needs))
         assert rollout is not None, "a Rollout that is not there does not fit"
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
         wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}

@@ -10,18 +10,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from rollouts.argo import compare_and_set
 from rollouts.base import BaseFleet, RegionReading, RegionSplit
 from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, Fence
+from rollouts.cluster.desired_objects import count_ready
 from rollouts.cluster.model import guard_note
-from rollouts.cluster.ownership import refuse_foreign
+from rollouts.cluster.ownership import refuse_foreign, refuse_misfits
 from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
 from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled, Unfit
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.objects import is_ready
+from rollouts.kube.model import Resource
+from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left, urgent
@@ -70,8 +72,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         snapshot = await self._retries.run(self.snapshot)
-        if found := tuple(misfits(snapshot)):
-            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
+        refuse_misfits(self.region, misfits(snapshot))
         return self._foreign(snapshot)
 
     async def observe(self) -> RegionState:
@@ -121,9 +122,11 @@ class RouteFleet(BaseFleet, CarriedRegion):
     async def start(self, engine: Engine) -> None:
         snapshot = await self.snapshot()
         peer = snapshot.other
-        await self._write(snapshot, lambda notes: self._bringing(notes, snapshot, peer, engine))
+        known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
+        # Said before the world is touched: what the other peer is about to serve.
+        await self._write(snapshot, snapshot.notes.model_copy(update={"versions": known, "previous": False}))
         theirs = self._place.reference.peers[peer].workload
-        asked = await self._ask(theirs, snapshot, engine) if theirs else ()
+        asked = await self._ask(theirs, snapshot, engine) if theirs else None
         try:
             await self._until_ready(peer, engine)
         except EngineDidNotStart:
@@ -150,8 +153,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
             weight=split.weight,
             mirror=split.mirror,
         )
-        routes = before.routes(stable)
-        changed = notes.on(routes.mirrored(routes.weighted(before.route, split.weight), split.mirror))
+        changed = before.routed(stable, notes)
         # On the way back nobody is waited for.
         more = (split.previous and stable != before.stable) or split.weight > before.weight or split.mirror
         written = await self._cluster.replace(HTTP_ROUTES, changed)
@@ -193,7 +195,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         pool = await self._cluster.find(INFERENCE_POOLS, peer.backend)
         if pool is None:
             return Backend(0, f"there is no InferencePool {peer.backend}")
-        ready = sum(map(is_ready, await self._pods(pool["spec"]["selector"]["matchLabels"])))
+        ready = await count_ready(self._cluster, pool["spec"]["selector"]["matchLabels"])
         picker = str((pool["spec"].get("endpointPickerRef") or {}).get("name") or "")
         if picker and not await self._endpoints(picker):
             return Backend(0, f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint")
@@ -205,17 +207,11 @@ class RouteFleet(BaseFleet, CarriedRegion):
         # One that says nothing of itself is ready (EndpointConditions).
         return sum((each.get("conditions") or {}).get("ready") is not False for each in found)
 
-    async def _pods(self, labels: Json) -> Sequence[Json]:
-        if not labels:
-            return ()
-        selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        return (await self._cluster.list(PODS, labels=selector)).items
-
     async def _pods_behind(self, peer: PeerSpec) -> Sequence[Json]:
-        resource = INFERENCE_POOLS if peer.kind is BackendKind.POOL else SERVICES
-        found = await self._cluster.find(resource, peer.backend) or {}
-        selector = (found.get("spec") or {}).get("selector") or {}
-        return await self._pods(selector.get("matchLabels", {}) if peer.kind is BackendKind.POOL else selector)
+        pool = peer.kind is BackendKind.POOL
+        found = await self._cluster.find(INFERENCE_POOLS if pool else SERVICES, peer.backend)
+        labels = at(found, "spec", "selector", *(["matchLabels"] if pool else []), default={})
+        return (await self._cluster.list(PODS, labels=written(labels))).items if labels else ()
 
     def _foreign(self, snapshot: PeersSnapshot) -> tuple[ForeignObject, ...]:
         other = self._place.foreign(snapshot.route) if snapshot.route else None
@@ -239,10 +235,11 @@ class RouteFleet(BaseFleet, CarriedRegion):
             }
         )
 
-    async def _entered(self) -> PeersSnapshot:
-        """The region once it is ours to write to."""
+    async def _entered(self, *, fits: bool = False) -> PeersSnapshot:
+        """The region once it is ours to write to; where `fits`, only one that is as the spec says becomes so."""
         snapshot = await self.snapshot()
         if not self._fence.inside:
+            refuse_misfits(self.region, misfits(snapshot) if fits else ())
             refuse_foreign(self.region, *self._foreign(snapshot))
             await self._fence.enter()
             snapshot = await self.snapshot()
@@ -260,10 +257,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         return snapshot
 
     async def _deploy(self, engine: Engine) -> RegionState:
-        snapshot = await self.snapshot()
-        if not self._fence.inside and (found := tuple(misfits(snapshot))):
-            raise Unfit(f"{self.region}: {'; '.join(found)}", hint="nothing was written")
-        snapshot = await self._entered()
+        snapshot = await self._entered(fits=True)
         await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
         return await BaseFleet.deploy(self, engine)
 
@@ -302,8 +296,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         if snapshot.route is None or split.canary is None or split.stable != to:
             return
         self._refuse_nobody(snapshot, stable, 0)
-        routes, notes = snapshot.routes(stable), snapshot.notes.model_copy(update={"weight": 0, "mirror": 0})
-        changed = notes.on(routes.mirrored(routes.weighted(snapshot.route, 0), 0))
+        changed = snapshot.routed(stable, snapshot.notes.model_copy(update={"weight": 0, "mirror": 0}))
         if changed != snapshot.route:
             await self._cluster.replace(HTTP_ROUTES, changed)
 
@@ -338,42 +331,33 @@ class RouteFleet(BaseFleet, CarriedRegion):
             await self._cluster.replace(HTTP_ROUTES, {**route, "metadata": metadata, "spec": before["spec"]})
             raise FleetError(f"{self.region}: {refused}; users are where they were", hint="see its controller's log")
 
-    async def _write(self, snapshot: PeersSnapshot, change: Callable[[PeerNotes], PeerNotes]) -> None:
+    async def _write(self, snapshot: PeersSnapshot, notes: PeerNotes) -> None:
         """Notes alone; and what a guard took back is over once something else begins."""
         assert snapshot.route is not None, "a route that is not there does not fit"
-        changed = change(snapshot.notes).on(snapshot.route)
+        changed = notes.on(snapshot.route)
         said = {key: value for key, value in changed["metadata"]["annotations"].items() if key != UNATTENDED}
         changed = {**changed, "metadata": {**changed["metadata"], "annotations": said}}
         if changed != snapshot.route:
             await self._cluster.replace(HTTP_ROUTES, changed)
 
-    def _bringing(self, notes: PeerNotes, snapshot: PeersSnapshot, peer: str, engine: Engine) -> PeerNotes:
-        """Said before the world is touched: what the other peer is about to serve."""
-        known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
-        return notes.model_copy(update={"versions": known, "previous": False})
-
-    async def _ask(
-        self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine
-    ) -> tuple[Json, list[Json]] | tuple[()]:
+    async def _ask(self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine) -> tuple[Json, list[Json]]:
+        """The workload as it was, and what was asked of it."""
         resource, other = WORKLOADS[theirs.kind], self._place.reference.peers[snapshot.stable].workload
         found = await self._cluster.get(resource, theirs.name)
-        self._fence.allows(found)
         serving = await self._cluster.find(WORKLOADS[other.kind], other.name) if other else None
         replicas = field_of(serving, other.replicas) if serving and other else None
         operations = changes(found, theirs, engine, int(replicas or 1))
-        if not operations:
-            return ()
-        await self._patch(theirs, operations, found)
-        log.info("%s: version %s was asked for", self.region, engine.version)
+        if operations:
+            await self._patch(theirs, operations, found)
+            log.info("%s: version %s was asked for", self.region, engine.version)
         return found, operations
 
     async def _patch(self, theirs: WorkloadSpec, operations: list[Json], onto: Json | None = None) -> None:
         resource = WORKLOADS[theirs.kind]
         found = onto or await self._cluster.get(resource, theirs.name)
         self._fence.allows(found)
-        # `replace` and not `test`: a failed test is a 422, and a resource version that is not the newest a 409.
-        lock = {"op": "replace", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]}
-        await self._cluster.patch(resource, theirs.name, [lock, *operations], kind=PatchKind.JSON)
+        for request in compare_and_set.change(resource, found, operations):
+            await self._cluster.send(request)
 
     async def _until_ready(self, peer: str, engine: Engine) -> None:
         """Once the workload is as it was asked for, and its backend has engines that requests reach.

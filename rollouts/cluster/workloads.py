@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rollouts.errors import NotPossible
+from rollouts.kube.objects import condition
 from rollouts.manifests.reference_spec import filled
 from rollouts.manifests.route_spec import WorkloadKind, WorkloadSpec
 from rollouts.model import Engine
@@ -63,7 +64,7 @@ def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
     if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
         yield f"the controller of {name} has not seen what was asked"
     if theirs.kind is WorkloadKind.LLM_INFERENCE_SERVICE:
-        ready: Json = next((each for each in status.get("conditions") or [] if each.get("type") == "Ready"), {})
+        ready = condition(workload, "Ready") or {}
         if ready.get("status") != "True":
             yield f"{name}: {ready.get('reason') or 'not ready'}: {ready.get('message') or 'it says no more'}"
         return

@@ -44,6 +44,11 @@ def selects(selector: Labels, labels: Labels) -> bool:
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
 
 
+def written(labels: Labels) -> str:
+    """Labels that are all wanted, as a request for a list takes them."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
 def matches(selector: Json, labels: Labels) -> bool:
     """Whether a label selector with expressions takes in what has these labels; an empty one takes everything."""
     return all(labels.get(key) == value for key, value in at(selector, "matchLabels", default={}).items()) and all(

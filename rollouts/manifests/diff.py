@@ -9,6 +9,7 @@ from enum import StrEnum
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
+from rollouts.kube.objects import written
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -117,7 +118,7 @@ async def _difference(cluster: KubeClient, wanted: Json) -> ObjectDiff:
 
 
 async def _left_over(cluster: KubeClient, delivery: str) -> AsyncIterator[ObjectDiff]:
-    labels = ",".join(f"{key}={value}" for key, value in {DELIVERY: delivery, **MANAGED_BY}.items())
+    labels = written({DELIVERY: delivery, **MANAGED_BY})
     # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
     ours = cluster_wide(cluster.namespace, delivery)
     for resource in _CHOICES:

@@ -21,7 +21,7 @@ from fakes.services.sockets import running
 from rollouts.adapters.envoy import binary
 from rollouts.errors import FleetError
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import is_ready
+from rollouts.kube.objects import is_ready, written
 from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, PODS
 from rollouts.local.state_folder import replace_json
 from tidegate.core.model import Json
@@ -96,8 +96,7 @@ async def _follow(client: KubeClient, route: str, pools: Sequence[str], folder: 
 
 async def _ready(client: KubeClient, pool: str) -> tuple[str, ...]:
     labels = (await client.get(INFERENCE_POOLS, pool))["spec"]["selector"]["matchLabels"]
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    pods = (await client.list(PODS, labels=selector)).items
+    pods = (await client.list(PODS, labels=written(labels))).items
     return tuple(sorted(each["status"]["podIP"] for each in pods if is_ready(each)))
 
 

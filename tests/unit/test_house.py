@@ -68,7 +68,7 @@ LINES = {
     "rollouts": 17_133,
     "slo": 4376,
     "tidegate": 11_319,
-    "tests": 80_203,
+    "tests": 80_202,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
