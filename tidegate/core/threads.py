@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from threading import Thread
 from typing import ParamSpec, TypeVar
 
 from tidegate.core.errors import OutsideError
+
+NOTICED_SECONDS = 1.0
+"""Within which a signal is."""
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -32,7 +37,11 @@ def call_within(seconds: float | None, call: Callable[[], Result]) -> Result:
     Raises:
         TimeoutError: it did not end in time.
     """
-    return _started(call).result(seconds)
+    answer, until = _started(call), time.monotonic() + (math.inf if seconds is None else seconds)
+    while not answer.done() and (left := until - time.monotonic()) > 0:
+        # In parts: Ctrl-C that comes while a wait is about to begin is noticed when that wait ends.
+        wait([answer], min(left, NOTICED_SECONDS))
+    return answer.result(0)
 
 
 def _started(call: Callable[[], Result]) -> Future[Result]:

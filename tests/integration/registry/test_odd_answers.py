@@ -149,7 +149,9 @@ def test_a_call_that_never_answers_ends(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 HANGS = """
-import sys
+import signal, sys
+# Who runs tests in the background may have it ignored, which children inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from registry.mlflow import MlflowStore
 print("asks", flush=True)
 MlflowStore(sys.argv[1]).aliases("m")
