@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
-from pipelines.adapters.services import git_access_for, http_sender, places_of
+from pipelines.adapters.services import git_access_for, places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import guard_image, region_objects, release_of
@@ -160,7 +160,7 @@ def send_test(spec: Delivery) -> Sequence[tuple[NotificationChannel, str]]:
     for place in places:
         news = Notification(kind=NotificationKind.TEST, at=SystemClock().now(), subject=subject, headline=headline)
         try:
-            deliver_message(place, news, http_sender())
+            deliver_message(place, news, send_by_http)
         except NotTaken as error:
             sent.append((place, str(error)))
         else:

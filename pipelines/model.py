@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import ConfigDict
+
 from gates.model import GateOutcome
 from gates.traffic import Change, GateForecast
 from registry.model import Digest, EngineRecord, InnerPath, ModelVersion
@@ -87,6 +89,23 @@ class PlanStep(Value):
         return f"{name}/{self.weight}" if self.weight is not None else name
 
 
+class PlanStepRecord(Value):
+    """The same as `delivery/started` lists it; what a newer tidegate says besides is let through."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    stage: str
+    region: str | None = None
+    weight: int | None = None
+    wave: int | None = None
+    """Regions of one wave go at the same time; None for steps of the whole delivery."""
+    expected_seconds: float = 0.0
+    """When its gates answer as soon as they can."""
+    approvals: tuple[str, ...] = ()
+    """What people must have approved before it starts."""
+
+
 class Resolved(Value):
     """What was settled when the delivery was opened; whatever anybody writes elsewhere later changes nothing."""
 
@@ -102,7 +121,7 @@ class Resolved(Value):
     """Who asked for it, as far as the machine knew that opened it."""
 
 
-def expected_seconds(steps: Sequence[PlanStep]) -> float:
+def expected_seconds(steps: Sequence[PlanStep | PlanStepRecord]) -> float:
     """How long they take when every gate answers as soon as it can; regions of a wave run together."""
     total = sum(step.expected_seconds for step in steps if step.region is None)
     for wave in {step.wave for step in steps if step.region}:

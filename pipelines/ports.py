@@ -150,14 +150,11 @@ class DeliveryLedger(Ledger, Protocol):
         """The hashes of the last events that this process knows of. Asks nobody."""
 
 
-class DeliveryHistory(Protocol):
-    """The deliveries that were, to look at."""
+class DeliveryList(Protocol):
+    """The deliveries that were, to look at, no matter who started them. Every call may block."""
 
     def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
         """Those of a model, newest first."""
-
-    def summary(self, delivery: str) -> DeliverySummary:
-        """One of them; raises UnknownDelivery."""
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         """Whether it has not ended and shows signs of life."""
@@ -165,8 +162,19 @@ class DeliveryHistory(Protocol):
     def events(self, delivery: str) -> Sequence[Event]:
         """What its ledger holds, oldest first."""
 
+
+class DeliveryArtifacts(Protocol):
+    """Where the files of deliveries are kept."""
+
     def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
         """Where the files below one folder of what was kept with it would be; those `named` are copied there."""
+
+
+class DeliveryHistory(DeliveryList, DeliveryArtifacts, Protocol):
+    """The same, each by its id and with its files."""
+
+    def summary(self, delivery: str) -> DeliverySummary:
+        """One of them; raises UnknownDelivery."""
 
 
 class Deliveries(DeliveryHistory, Protocol):

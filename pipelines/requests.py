@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -112,16 +112,6 @@ def answer(
     """
     of_version = [delivery for delivery in deliveries if delivery.version == entry.request.version]
     return next((each for each in of_version if each.id in alive or entry.since - each.started <= SLACK), None)
-
-
-def superseded(queued: Sequence[QueuedRequest], policy: QueuePolicy) -> Sequence[QueuedRequest]:
-    """The queued entries of one model, oldest first, that a newer one overtakes."""
-    return queued[:-1] if policy is QueuePolicy.NEWEST else ()
-
-
-def next_of(queued: Sequence[QueuedRequest], now: datetime) -> QueuedRequest | None:
-    """The next request to start; None while the first one still pauses after a failed attempt."""
-    return queued[0] if queued and queued[0].not_before <= now else None
 
 
 def after_failed_attempt(entry: QueuedRequest, now: datetime) -> QueuedRequest:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.metrics_server import MetricsServer
-from pipelines.adapters.services import notifier_for
+from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
@@ -122,14 +122,14 @@ async def carry(
     kept: list[Listener] = [events] if unbegun or events.path.exists() else []
     with ExitStack() as last:
         with (
-            notifier_for(spec.notify, carried.plan, ledger) as notifier,
+            notified_of(spec.notify, carried.plan, ledger) as told,
             how.display as display,
             QueuedListener([*kept, display]) as displays,
         ):
             journal = Journal(
                 ledger,
                 SystemClock(),
-                [displays, notifier],
+                [displays, *told],
                 registry=at.registry,
                 spool=Spool(at.state.unwritten, ledger.delivery),
                 limits=_limits_of(carried),

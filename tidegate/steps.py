@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pipelines.adapters.engines import require_gpus_here
 from pipelines.adapters.fleets import CarriedFleet
-from pipelines.adapters.services import notifier_for
+from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
@@ -137,8 +137,8 @@ def _kept_spec_file(ledger: DeliveryLedger, spec_path: Path, spec: Delivery) -> 
 
 
 async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
-    with notifier_for(spec.notify, plan, ledger) as notifier:
-        journal = Journal(ledger, SystemClock(), [notifier])
+    with notified_of(spec.notify, plan, ledger) as told:
+        journal = Journal(ledger, SystemClock(), told)
         try:
             if isinstance(kept, TidegateError):
                 raise kept

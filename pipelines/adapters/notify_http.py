@@ -16,29 +16,27 @@ NO_URL = "the variable holds no http or https URL"
 logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
-class HttpSender:
-    """A `Sender` that posts JSON. It follows no redirect: the body is for the address that was named."""
+def post(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> None:
+    """Post JSON once. It follows no redirect: the body is for the address that was named.
 
-    def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
-        """`transport` is for tests."""
-        self._transport = transport
+    Args:
+        url: the address.
+        body: what is posted.
+        transport: is for tests.
 
-    def send(self, url: str, body: Body) -> None:
-        """Post once.
-
-        Raises:
-            NotTaken: no answer, or one that is no success.
-        """
-        try:
-            with httpx.Client(transport=self._transport, timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
-                status = client.post(url, json=body).status_code
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
-            again, reason = False, NO_URL
-        except httpx.TransportError as error:
-            again, reason = True, f"no answer ({type(error).__name__})"
-        else:
-            if 200 <= status < 300:
-                return
-            again, reason = status == TOO_MANY or status >= 500, f"answered {status}"
-        # Raised outside, so that no error that holds the address is chained to it.
-        raise NotTaken(reason, again=again)
+    Raises:
+        NotTaken: no answer, or one that is no success.
+    """
+    try:
+        with httpx.Client(transport=transport, timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
+            status = client.post(url, json=body).status_code
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+        again, reason = False, NO_URL
+    except httpx.TransportError as error:
+        again, reason = True, f"no answer ({type(error).__name__})"
+    else:
+        if 200 <= status < 300:
+            return
+        again, reason = status == TOO_MANY or status >= 500, f"answered {status}"
+    # Raised outside, so that no error that holds the address is chained to it.
+    raise NotTaken(reason, again=again)

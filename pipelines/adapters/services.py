@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
 from gates.model import Scorer
 from pipelines.model import Plan
-from pipelines.ports import DeliveryLedger
+from pipelines.ports import DeliveryLedger, Listener
 from pipelines.repository import GitAccess, SyncSource
 from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
-from pipelines.views.notifications import NotificationChannel, Notifier, Sender, subject_of
+from pipelines.views.notifications import NotificationChannel, notified, subject_of
 from rollouts.kube.client import KubeClient
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.clock import Clock, SystemClock
@@ -45,13 +45,15 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     )
 
 
-def notifier_for(notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger) -> Notifier:
-    """A listener for the delivery's journal; to be entered as a context. Who has no address here is not told."""
+def notified_of(
+    notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger
+) -> AbstractContextManager[Sequence[Listener]]:
+    """Listeners for the delivery's journal within the context. Who has no address here is not told."""
     places = places_of(notify)
     for each in notify:
         if each.variable not in {place.variable for place in places}:
             note(f"notify: {each.variable} is not set: no notifications to {each.form}")
-    return Notifier(subject_of(plan, ledger.delivery), places, http_sender(), note_sink(), heads=lambda: ledger.heads)
+    return notified(subject_of(plan, ledger.delivery), places, send_by_http, note_sink(), heads=lambda: ledger.heads)
 
 
 def places_of(notify: Sequence[NotifySpec], environment: Mapping[str, str] = os.environ) -> list[NotificationChannel]:
@@ -63,16 +65,11 @@ def places_of(notify: Sequence[NotifySpec], environment: Mapping[str, str] = os.
     ]
 
 
-def http_sender() -> Sender:
-    """Sends by HTTP; what that takes is imported with the first message."""
-    return _Lazily()
+def send_by_http(url: str, body: Mapping[str, object]) -> None:
+    """A `Sender`; what it takes is imported with the first message."""
+    from pipelines.adapters.notify_http import post
 
-
-class _Lazily:
-    def send(self, url: str, body: Mapping[str, object]) -> None:
-        from pipelines.adapters.notify_http import HttpSender
-
-        HttpSender().send(url, body)
+    post(url, body)
 
 
 def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:

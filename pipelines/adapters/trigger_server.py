@@ -19,16 +19,14 @@ from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.triggers.app import behind_door, page_routes, receiver_routes
-from pipelines.triggers.openapi import WEBHOOK
+from pipelines.triggers.access import behind_door
+from pipelines.triggers.app import OPEN_TO_ALL, WEBHOOK, Numbers, metrics_route, receiver_routes, requests_route
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.receiver import Receiver
-from pipelines.triggers.reconciler import Reconciler, Starter, Watched, World
+from pipelines.triggers.reconciler import Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
-from pipelines.views.page.routes import Board, LivePage
-from pipelines.views.page.snapshot import SnapshotReader
-from tidegate import __version__
+from pipelines.views.page import LivePage, SnapshotReader
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import cancelled_by_signals, note
@@ -68,7 +66,7 @@ async def serve_triggers(
         secrets: with which MLflow signs; none to believe no webhook.
         register: the address at which MLflow reaches this receiver; None to register no webhook.
     """
-    watched = Watched(spec.model.name, spec.model.origin, policy, every)
+    model, alias = spec.model.name, spec.model.origin
     triggers, clock, loop = open_triggers(state.root, tracking_uri), SystemClock(), asyncio.get_running_loop()
     (hook, page_at), options = listeners, listeners[0].options
     async with AsyncExitStack() as stack:
@@ -79,25 +77,25 @@ async def serve_triggers(
             starter = _process_starter(spec_path, state, tracking_uri)
         inbox = RequestQueue(state.root / "serve" / "inbox.db")
         stack.callback(inbox.close)
-        reconciler = Reconciler(watched, World(inbox, triggers, ledgers, starter, clock, note))
+        reconciler = Reconciler(model, alias, policy, every, inbox, triggers, ledgers, starter, clock, note)
 
         def wake() -> None:
             loop.call_soon_threadsafe(reconciler.wake)
 
-        receiver = Receiver(watched.model, watched.alias, secrets, inbox, clock, wake)
-        requests = partial(inbox.standing, watched.model, watched.alias)
-        look = SnapshotReader(watched.model, ledgers, requests, clock).look
-        page = LivePage(Board(watched.model, look, clock), lambda delivery: report(delivery, ledgers))
+        receiver = Receiver(model, alias, secrets, inbox, clock, wake)
+        requests = partial(inbox.standing, model, alias)
+        look = SnapshotReader(model, ledgers, requests, clock).look
+        page = LivePage(model, look, lambda delivery: report(delivery, ledgers), clock)
         hears = receiver_routes(receiver, reconciler)
-        shows = page_routes(receiver, reconciler, page, __version__, service=spec.metadata.name)
-        door = partial(behind_door, hosts=options.names(register), login=options.login)
+        numbers = Numbers(receiver, reconciler, spec.metadata.name)
+        shows = [requests_route(receiver), metrics_route(numbers), *page.routes()]
+        names = options.names(register)
+        door = partial(behind_door, hosts=names, login=options.login, open_to_all=OPEN_TO_ALL)
         # Probes are answered on both.
         if hook is not page_at:
             await stack.enter_async_context(hook.answering(door(hears)))
         await stack.enter_async_context(page_at.answering(door([*hears, *shows])))
-        # First of all: the server waits for whatever is being answered, and a stream has no end of its own.
-        stack.callback(page.stop)
-        note(f"listening on {hook.address}{WEBHOOK} for {watched.model}@{watched.alias}")
+        note(f"listening on {hook.address}{WEBHOOK} for {model}@{alias}")
         if hook is not page_at:
             note(f"the page is at {page_at.address}/")
         registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)

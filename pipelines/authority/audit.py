@@ -14,7 +14,6 @@ from gates.transcript import read, replay
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import (
     SPEC,
-    DeliveryArtifacts,
     bring_spec,
     owed,
     proven,
@@ -25,7 +24,7 @@ from pipelines.events.artifacts import (
 from pipelines.events.history import outcome_of, plan_of, spec_file_of
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
-from pipelines.ports import Registry
+from pipelines.ports import DeliveryArtifacts, Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.chain import ChainEntry, ChainFinding, beheaded, heads_of

@@ -25,7 +25,7 @@ from gates.transcript import BatchLine, Line, OpenedLine, Replay, RestartLine, T
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps
 from pipelines.events.payloads import VerdictPayload
-from pipelines.ports import Ledger
+from pipelines.ports import DeliveryArtifacts, Ledger
 from pipelines.spec.delivery import Delivery
 from registry.conventions import MOST_ARTIFACT_BYTES
 from registry.model import Event
@@ -266,14 +266,6 @@ def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
 
 SPEC = "spec"
 """Of a delivery's folder and of its artifacts: the spec and the files it names, as they lay side by side."""
-
-
-class DeliveryArtifacts(Protocol):
-    """Where the files of deliveries are kept."""
-
-    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
-        """Where the files below one folder of a delivery's artifacts would be; those `named` are copied there."""
-        ...
 
 
 def named_files(spec: Delivery) -> Iterator[Path]:

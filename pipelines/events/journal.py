@@ -16,7 +16,6 @@ from pipelines.events.payloads import (
     Closing,
     Opening,
     Payload,
-    PlanStepRecord,
     StepFailure,
     StepProgress,
     TrafficShift,
@@ -34,7 +33,7 @@ from pipelines.events.spool import (
     passes,
 )
 from pipelines.events.writer import StoreSilence, Writer, WriterLimits
-from pipelines.model import Ending, Left, Plan, PlanStep, Result
+from pipelines.model import Ending, Left, Plan, PlanStep, PlanStepRecord, Result
 from pipelines.ports import Ledger, Listener, Registry
 from registry.errors import DeliveryLost, StoreUnreachable
 from registry.model import SERVING, Event, EventKind, ModelVersion, ServingAliases

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from pipelines.ports import Listener
@@ -47,11 +46,18 @@ PATIENCE_SECONDS = 5.0
 class QueuedListener:
     """A listener that tells others in a thread of its own, in their order, until its context ends."""
 
-    def __init__(self, listeners: Sequence[Listener], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """None of `listeners` may be told by anybody else."""
-        self._listeners = tuple(listeners)
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        late: Callable[[], None] = lambda: None,
+    ) -> None:
+        """None of `listeners` may be told by anybody else; `late` is called when they are not done in time."""
+        self._listeners, self._late = tuple(listeners), late
         self._patience = patience_seconds
         self._events: SimpleQueue[Event | None] = SimpleQueue()
+        # A daemon: one that never ends must not keep a delivery's process alive.
         self._thread = Thread(target=self._run, name="displays", daemon=True)
 
     def on_event(self, event: Event) -> None:
@@ -62,11 +68,11 @@ class QueuedListener:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._events.put(None)
         self._thread.join(self._patience)
+        if self._thread.is_alive():
+            self._late()
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None:

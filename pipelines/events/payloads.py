@@ -15,7 +15,7 @@ from typing import ClassVar, Self, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from gates.model import GateOutcome
-from pipelines.model import Ending, Left, Resolved
+from pipelines.model import Ending, Left, PlanStepRecord, Resolved
 from pipelines.repository import FieldEdit
 from pipelines.statements import Proof
 from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
@@ -57,20 +57,6 @@ class Payload(BaseModel):
         return Event(
             at=at, step=step, kind=self.kind, message=message, data=self.model_dump(mode="json", exclude_unset=True)
         )
-
-
-class PlanStepRecord(BaseModel):
-    """One step of the plan, as `delivery/started` lists it."""
-
-    id: str
-    stage: str
-    region: str | None = None
-    weight: int | None = None
-    wave: int | None = None
-    expected_seconds: float = 0.0
-    """When its gates answer as soon as they can."""
-    approvals: tuple[str, ...] = ()
-    """What people must have approved before it starts."""
 
 
 class Opening(Payload):

@@ -6,16 +6,15 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Literal, Protocol
+from typing import IO, Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from pipelines.ports import Ledger, Registry
+from pipelines.ports import Deliveries, Ledger, Registry
 from registry.errors import StoreRefused, StoreUnreachable, UnknownDelivery
-from registry.model import SERVING, DeliverySummary, Event, ModelVersion, ServingAliases
+from registry.model import SERVING, Event, ModelVersion, ServingAliases
 from tidegate.core.errors import TidegateError
 from tidegate.core.files import lock_open_file
 from tidegate.core.model import Value
@@ -183,30 +182,11 @@ def read_entries(path: Path) -> Iterator[Entry]:
             log.warning("%s:%d: no entry of a ledger; it is left out", path, number)
 
 
-@contextmanager
-def left_alone(path: Path) -> Iterator[bool]:
-    """Whether no process that lives has the file; it is ours inside."""
-    with path.open("rb+") as file:
-        yield lock_open_file(file)
-
-
-class LedgerOpener(Protocol):
-    """Where ledgers of deliveries are that other processes opened."""
-
-    def summary(self, delivery: str) -> DeliverySummary:
-        """Raises UnknownDelivery."""
-        ...
-
-    def join(self, delivery: str, *, carries: bool = True) -> Ledger:
-        """One to append to; `carries` when that is a sign of life."""
-        ...
-
-
-def write_leftovers(folder: Path, ledgers: LedgerOpener, registry: Registry, complain: Callable[[str], None]) -> None:
+def write_leftovers(folder: Path, ledgers: Deliveries, registry: Registry, complain: Callable[[str], None]) -> None:
     """Write every file of which no process lives, and remove it. One that cannot be written stays, and is told."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
-        with left_alone(path) as ours:
-            if not ours:
+        with path.open("rb+") as file:
+            if not lock_open_file(file):
                 continue
             try:
                 for problem in _written(path, ledgers, registry):
@@ -220,7 +200,7 @@ def write_leftovers(folder: Path, ledgers: LedgerOpener, registry: Registry, com
             path.unlink(missing_ok=True)
 
 
-def _written(path: Path, ledgers: LedgerOpener, registry: Registry) -> Iterator[str]:
+def _written(path: Path, ledgers: Deliveries, registry: Registry) -> Iterator[str]:
     """Write it in order, each entry once; yields what the store refuses."""
     entries, delivery = list(read_entries(path)), path.name.partition(".")[0]
     if not entries:

@@ -6,16 +6,15 @@ ledger. What moves between two events, such as elapsed time, is asked for with t
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from functools import singledispatch
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
     AnswersAllow,
     Closing,
+    DeliveryPayload,
     DeliveryRequested,
     GitChange,
     LeftBehind,
@@ -31,7 +30,7 @@ from pipelines.events.payloads import (
     Waiting,
     payload_of,
 )
-from pipelines.model import Left
+from pipelines.model import Left, PlanStepRecord, expected_seconds
 from registry.model import Event, StepId
 from tidegate.core.model import Value
 
@@ -53,18 +52,9 @@ class StepStatus(StrEnum):
     """Was done, and taken back with its region."""
 
 
-class StepState(Value):
+class StepState(PlanStepRecord):
     """One step of the plan and how it went."""
 
-    id: str
-    stage: str
-    region: str | None = None
-    weight: int | None = None
-    wave: int | None = None
-    """Regions of one wave go at the same time; None for steps of the whole delivery."""
-    expected_seconds: float = 0.0
-    approvals: tuple[str, ...] = ()
-    """What people must have approved before it starts."""
     state: StepStatus = StepStatus.WAITING
     held_since: datetime | None = None
     """When it was first held back before it began; None when nothing held it."""
@@ -76,6 +66,21 @@ class StepState(Value):
     """What the step said last."""
     progress: tuple[int, int] | None = None
     """Done and total, where the step counts something."""
+
+    @property
+    def name(self) -> str:
+        """Without its place: `canary 25%`."""
+        return f"{self.stage} {self.weight}%" if self.weight is not None else self.stage
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for people or for the end of a freeze: only then one that has not begun says something."""
+        return self.state is StepStatus.WAITING and bool(self.message)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it runs, or is held."""
+        return self.state is StepStatus.RUNNING or self.is_held
 
     def seconds(self, now: datetime) -> float:
         """How long it has taken until `now`, or until it ended; 0 before it starts."""
@@ -174,18 +179,19 @@ class DeliveryState(Value):
 
     def apply(self, event: Event) -> DeliveryState:
         """The state after one more event."""
-        return _after(payload_of(event), self, event)
+        return _after(self, event)
 
     def step(self, step_id: str) -> StepState | None:
         """The step with that id; None when there is none."""
         return next((step for step in self.steps if step.id == step_id), None)
 
     def with_step(self, event: Event, **changes: object) -> DeliveryState:
-        """The state with the event's step changed; a step outside the plan, such as an undo, is appended."""
+        """The state with the event's step changed, and its words; a step outside the plan, as an undo, is appended."""
         if event.step == "delivery":
             return self
         known = self.steps if self.step(event.step) else (*self.steps, _unplanned(event.step))
-        steps = tuple(step.model_copy(update=changes) if step.id == event.step else step for step in known)
+        changed = {"message": event.message, **changes}
+        steps = tuple(step.model_copy(update=changed) if step.id == event.step else step for step in known)
         return self.model_copy(update={"steps": steps})
 
     def with_traffic(self, region: str, change: TrafficSplit) -> DeliveryState:
@@ -209,131 +215,107 @@ def _unplanned(step_id: str) -> StepState:
     return StepState(id=step_id, stage=known.stage, region=known.place or None, weight=weight)
 
 
-@singledispatch
-def _after(payload: object, delivery: DeliveryState, event: Event) -> DeliveryState:
-    """The state after an event that carries this payload; most of what people say changes nothing by itself."""
-    del payload, event
-    return delivery
+def _after(delivery: DeliveryState, event: Event) -> DeliveryState:
+    """The state after an event."""
+    payload = payload_of(event)
+    match payload:
+        case Opening():
+            after = DeliveryState(
+                model=payload.model,
+                version=payload.version,
+                champion=payload.champion,
+                spec=payload.spec,
+                started=event.at,
+                steps=tuple(StepState(**step.model_dump()) for step in payload.steps),
+                regions=tuple(RegionTraffic(name=name) for name in payload.regions),
+            )
+        case DeliveryRequested() if event.step == "delivery":
+            after = delivery.model_copy(update={"requester": event.message})
+        case TrafficShift():
+            # After the promotion there is no canary, so the region itself says 0 %: everybody is on the new version.
+            promoted = event.step.startswith("promote@")
+            weight, mirror = (100, 0) if promoted else (payload.weight, payload.mirror)
+            after = delivery.with_traffic(payload.region, TrafficSplit(at=event.at, weight=weight, mirror=mirror))
+        case VerdictPayload():
+            after = _judged(delivery, event, payload)
+        case LeftBehind():
+            after = delivery.model_copy(update={"left": payload.left})
+        case Returned():
+            left = tuple(each for each in delivery.left if each.region != payload.region)
+            after = delivery.model_copy(update={"left": left})
+        case Closing():
+            after = _closed(delivery, event, payload)
+        case _:
+            after = _step_after(delivery, event, payload)
+    return after
 
 
-@_after.register
-def _(opening: Opening, delivery: DeliveryState, event: Event) -> DeliveryState:
-    del delivery
-    return DeliveryState(
-        model=opening.model,
-        version=opening.version,
-        champion=opening.champion,
-        spec=opening.spec,
-        started=event.at,
-        steps=tuple(StepState(**step.model_dump()) for step in opening.steps),
-        regions=tuple(RegionTraffic(name=name) for name in opening.regions),
-    )
-
-
-@_after.register
-def _(_: DeliveryRequested, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.model_copy(update={"requester": event.message}) if event.step == "delivery" else delivery
-
-
-@_after.register
-def _(_: StepStarted, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, state=StepStatus.RUNNING, started=event.at, ended=None, message=event.message)
-
-
-@_after.register
-def _(waiting: Waiting, delivery: DeliveryState, event: Event) -> DeliveryState:
+def _step_after(delivery: DeliveryState, event: Event, payload: DeliveryPayload | None) -> DeliveryState:
+    """The state after an event that tells of one step; most of what people say changes nothing by itself."""
     step = delivery.step(event.step)
-    since = (step.held_since if step else None) or event.at
-    held_by = waiting.approval or "a freeze"
-    return delivery.with_step(event, message=event.message, held_since=since, held_by=held_by)
+    match payload:
+        case StepStarted():
+            after = delivery.with_step(event, state=StepStatus.RUNNING, started=event.at, ended=None)
+        case Waiting():
+            since = (step.held_since if step else None) or event.at
+            after = delivery.with_step(event, held_since=since, held_by=payload.approval or "a freeze")
+        case AnswersAllow():
+            # Regions that wait for one answer say it side by side.
+            allowed = tuple(dict.fromkeys((*delivery.allowed, event.message)))
+            after = delivery.with_step(event).model_copy(update={"allowed": allowed})
+        case StepProgress():
+            counted = payload.done is not None and payload.total is not None
+            after = delivery.with_step(event, progress=(payload.done, payload.total) if counted else None)
+        case GitChange():
+            after = delivery.with_step(event)
+        case StepDone():
+            after = _done(delivery.with_step(event, state=StepStatus.DONE, ended=event.at), event)
+        case StepFailure():
+            after = delivery.with_step(event, state=StepStatus.FAILED, ended=event.at)
+        case StepUndone():
+            after = delivery.with_step(event, state=StepStatus.UNDONE, message=step.message if step else "")
+        case _:
+            after = delivery
+    return after
 
 
-@_after.register
-def _(_: AnswersAllow, delivery: DeliveryState, event: Event) -> DeliveryState:
-    told = delivery.with_step(event, message=event.message)
-    # Regions that wait for one answer say it side by side.
-    return told.model_copy(update={"allowed": tuple(dict.fromkeys((*delivery.allowed, event.message)))})
-
-
-@_after.register
-def _(move: TrafficShift, delivery: DeliveryState, event: Event) -> DeliveryState:
-    # After the promotion there is no canary, so the region itself says 0 %: everybody is on the new version.
-    promoted = event.step.startswith("promote@")
-    change = TrafficSplit(at=event.at, weight=100 if promoted else move.weight, mirror=0 if promoted else move.mirror)
-    return delivery.with_traffic(move.region, change)
-
-
-@_after.register
-def _(count: StepProgress, delivery: DeliveryState, event: Event) -> DeliveryState:
-    progress = None if count.done is None or count.total is None else (count.done, count.total)
-    return delivery.with_step(event, message=event.message, progress=progress)
-
-
-@_after.register
-def _(_: GitChange, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, message=event.message)
-
-
-@_after.register
-def _(said: VerdictPayload, delivery: DeliveryState, event: Event) -> DeliveryState:
+def _judged(delivery: DeliveryState, event: Event, said: VerdictPayload) -> DeliveryState:
     of_gate = {name: getattr(said, name) for name in Verdict.model_fields}
-    verdict = Verdict.model_validate({**of_gate, "reason": said.reason or event.message})
-    new = GateState(
-        name=said.gate, step=event.step, region=said.region, history=(TimedVerdict(at=event.at, verdict=verdict),)
+    verdict = TimedVerdict(
+        at=event.at, verdict=Verdict.model_validate({**of_gate, "reason": said.reason or event.message})
     )
-    same = [gate for gate in delivery.gates if (gate.name, gate.step, gate.region) == (new.name, new.step, new.region)]
-    if not same:
+    new = GateState(name=said.gate, step=event.step, region=said.region, history=(verdict,))
+    key = (new.name, new.step, new.region)
+    if all((gate.name, gate.step, gate.region) != key for gate in delivery.gates):
         return delivery.model_copy(update={"gates": (*delivery.gates, new)})
-    grown = same[0].model_copy(update={"history": same[0].history + new.history})
-    return delivery.model_copy(update={"gates": tuple(grown if gate is same[0] else gate for gate in delivery.gates)})
+    gates = tuple(
+        gate.model_copy(update={"history": (*gate.history, verdict)})
+        if (gate.name, gate.step, gate.region) == key
+        else gate
+        for gate in delivery.gates
+    )
+    return delivery.model_copy(update={"gates": gates})
 
 
-@_after.register
-def _(_: StepDone, delivery: DeliveryState, event: Event) -> DeliveryState:
-    delivery = delivery.with_step(event, state=StepStatus.DONE, ended=event.at, message=event.message)
-    step = delivery.step(event.step)
-    if step is None or step.region is None or step.stage not in ("promote", "undo"):
+def _done(delivery: DeliveryState, event: Event) -> DeliveryState:
+    """What a step that is done makes of its region's users, and an undo of the steps there that were done."""
+    done = delivery.step(event.step)
+    if done is None or done.region is None or done.stage not in ("promote", "undo"):
         return delivery
-    delivery = delivery.with_traffic(
-        step.region, TrafficSplit(at=event.at, weight=100 if step.stage == "promote" else 0)
+    weight = 100 if done.stage == "promote" else 0
+    delivery = delivery.with_traffic(done.region, TrafficSplit(at=event.at, weight=weight))
+    if done.stage == "promote":
+        return delivery
+    steps = (
+        step.model_copy(update={"state": StepStatus.UNDONE})
+        if step.region == done.region and step.stage in UNDOABLE and step.state is StepStatus.DONE
+        else step
+        for step in delivery.steps
     )
-    return _taken_back(delivery, step.region) if step.stage == "undo" else delivery
+    return delivery.model_copy(update={"steps": tuple(steps)})
 
 
-def _taken_back(delivery: DeliveryState, region: str) -> DeliveryState:
-    def state(step: StepState) -> StepStatus:
-        undone = step.region == region and step.stage in UNDOABLE and step.state is StepStatus.DONE
-        return StepStatus.UNDONE if undone else step.state
-
-    return delivery.model_copy(
-        update={"steps": tuple(step.model_copy(update={"state": state(step)}) for step in delivery.steps)}
-    )
-
-
-@_after.register
-def _(_: StepFailure, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, state=StepStatus.FAILED, ended=event.at, message=event.message)
-
-
-@_after.register
-def _(_: StepUndone, delivery: DeliveryState, event: Event) -> DeliveryState:
-    return delivery.with_step(event, state=StepStatus.UNDONE)
-
-
-@_after.register
-def _(behind: LeftBehind, delivery: DeliveryState, event: Event) -> DeliveryState:
-    del event
-    return delivery.model_copy(update={"left": behind.left})
-
-
-@_after.register
-def _(back: Returned, delivery: DeliveryState, event: Event) -> DeliveryState:
-    del event
-    return delivery.model_copy(update={"left": tuple(each for each in delivery.left if each.region != back.region)})
-
-
-@_after.register
-def _(closing: Closing, delivery: DeliveryState, event: Event) -> DeliveryState:
+def _closed(delivery: DeliveryState, event: Event, closing: Closing) -> DeliveryState:
     over: Mapping[StepStatus, Mapping[str, object]] = {
         StepStatus.WAITING: {"state": StepStatus.SKIPPED},
         StepStatus.RUNNING: {"state": StepStatus.FAILED, "ended": event.at},
@@ -360,16 +342,8 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
     if not delivery.steps or delivery.outcome or troubled:
         return None
     pace = _pace(delivery.steps, now)
-    lanes: dict[int | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for step in delivery.steps:
-        lanes[step.wave][step.region or ""] += _remaining(step, pace, now)
-    return sum(_wave(regions) for regions in lanes.values())
-
-
-def _wave(regions: dict[str, float]) -> float:
-    """The slowest region, and what the wave does as a whole, such as its bake."""
-    together = regions.get("", 0.0)
-    return together + max((left for region, left in regions.items() if region), default=0.0)
+    left = [step.model_copy(update={"expected_seconds": _remaining(step, pace, now)}) for step in delivery.steps]
+    return expected_seconds(left)
 
 
 def _pace(steps: Iterable[StepState], now: datetime) -> float:

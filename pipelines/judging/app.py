@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from http import HTTPStatus
-from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gates.model import GateOutcome
-from gates.sessions.model import SessionAnswer, SessionKey, TooManySessions
+from gates.sessions.model import SessionAnswer, TooManySessions
+from gates.sessions.registry import Sessions
 from pipelines.judging.questions import FLAGGER_YES, CanaryQuestion, FlaggerHook, FlaggerPayload, read_body, wrong
-from pipelines.triggers.access import Door, Login
+from pipelines.triggers.access import Login, behind_door
+from pipelines.triggers.app import ALIVE, alive_route, bounded_body, metrics_route
 from tidegate.core.errors import OutsideError, TidegateError, UsageError
 from tidegate.core.spec import SpecError
 
@@ -33,20 +32,8 @@ VERDICT, CONCLUSION, CLOSE, SESSIONS, FLAGGER = (
     "/v1/sessions",
     "/v1/flagger/{hook}",
 )
-ALIVE, METRICS = "/healthz", "/metrics"
 MOST_BYTES = 16 * 1024
 """Of a body; a key is below 2 KB."""
-BODY_SECONDS = 10.0
-"""In which a body must have come."""
-
-
-class AskedSessions(Protocol):
-    """Sequential tests by key; blocking, and called from several threads."""
-
-    def ask(self, key: SessionKey, *, weight: str = "") -> SessionAnswer: ...
-    def close(self, key: SessionKey) -> bool: ...
-    def standing(self) -> Sequence[SessionAnswer]: ...
-    def count(self) -> int: ...
 
 
 class Oversize(UsageError):
@@ -56,17 +43,11 @@ class Oversize(UsageError):
 class JudgeMetrics(Collector):
     """Computed only when somebody asks."""
 
-    def __init__(self, sessions: AskedSessions) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         """Nothing was asked yet."""
         self.answered: Counter[tuple[str, str]] = Counter()
         """By path and outcome, or the name of what was wrong."""
         self._sessions = sessions
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-
-    def text(self) -> bytes:
-        """In Prometheus' text format."""
-        return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
         answered = CounterMetricFamily(
@@ -90,7 +71,7 @@ class JudgeApp:
 
     def __init__(
         self,
-        sessions: AskedSessions,
+        sessions: Sessions,
         *,
         retry_seconds: float,
         needs_region: bool,
@@ -106,14 +87,14 @@ class JudgeApp:
 
     def behind_door(self, *, hosts: Collection[str], login: Login) -> Starlette:
         """The application; whether it is alive, anyone may ask."""
-        door = Middleware(Door, hosts=hosts, login=login, open_to_all=(ALIVE,))
         posts = {VERDICT: self._verdict, CONCLUSION: self._conclusion, CLOSE: self._close, FLAGGER: self._flagger}
         routes = [Route(path, self._told(path, answer), methods=["POST"]) for path, answer in posts.items()]
         routes += [
             Route(path, self._told(path, answer), methods=["GET"])
             for path, answer in {VERDICT: self._verdict, CONCLUSION: self._conclusion, SESSIONS: self._listed}.items()
         ]
-        return Starlette(routes=[*routes, Route(ALIVE, _alive), Route(METRICS, self._numbers)], middleware=[door])
+        routes += [alive_route(), metrics_route(self.metrics)]
+        return behind_door(routes, hosts=hosts, login=login, open_to_all=(ALIVE,))
 
     def _told(self, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], object]:
         """With what is wrong as JSON: Argo Rollouts takes any other body for a success."""
@@ -172,9 +153,6 @@ class JudgeApp:
         standing = await run_in_threadpool(self._sessions.standing)
         return JSONResponse([answer.model_dump(mode="json") for answer in standing])
 
-    async def _numbers(self, _: Request) -> Response:
-        return Response(await run_in_threadpool(self.metrics.text), media_type="text/plain; version=0.0.4")
-
     async def _question(self, request: Request) -> CanaryQuestion:
         if request.method == "POST":
             return read_body(CanaryQuestion, await _body(request))
@@ -193,19 +171,10 @@ class JudgeApp:
         return answer
 
 
-async def _alive(_: Request) -> Response:
-    return JSONResponse({"status": "ok"})
-
-
 async def _body(request: Request) -> bytes:
-    """No more of it is kept than may be."""
-    kept = bytearray()
-    async with asyncio.timeout(BODY_SECONDS):
-        async for part in request.stream():
-            kept += part
-            if len(kept) > MOST_BYTES:
-                raise Oversize(f"a body of more than {MOST_BYTES:,} bytes", hint="send the key of one canary")
-    return bytes(kept)
+    if (body := await bounded_body(request, MOST_BYTES)) is None:
+        raise Oversize(f"a body of more than {MOST_BYTES:,} bytes", hint="send the key of one canary")
+    return body
 
 
 def _as_json(

@@ -1,4 +1,4 @@
-"""Who may see what `serve` shows: the names that it answers to, and a login."""
+"""Who may see what a server of ours shows: the names that it answers to, and a login."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import hmac
 import ipaddress
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from pipelines.views.page import USER
 
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,29 +44,38 @@ class Login:
         """Whether anybody is refused."""
         return self.token is not None or self.header is not None
 
-    def user(self, headers: Headers, client: str) -> str | None:
-        """Who that is; empty for the one who knows the token, and None for the one who may not look."""
-        if self.header is not None and _within(client, self.proxies) and headers.get(self.header):
-            return headers[self.header]
-        if self.token is not None and hmac.compare_digest(_said(headers).encode(), self.token.encode()):
-            return ""
-        return None if self.required else ""
+    def admits(self, headers: Headers, client: str) -> bool:
+        """Whether the one who asks may look."""
+        number = _number(client)
+        proxied = number is not None and any(number in network for network in self.proxies)
+        if self.header is not None and proxied and headers.get(self.header):
+            return True
+        if self.token is not None and hmac.compare_digest(_password(headers).encode(), self.token.encode()):
+            return True
+        return not self.required
 
 
-class Door:
-    """Middleware: the Host header, the login, and what every answer says to browsers."""
+def behind_door(
+    routes: Sequence[Route], *, hosts: Collection[str], login: Login, open_to_all: Collection[str]
+) -> Starlette:
+    """An application that answers by these names, and shows nothing to the one who may not look.
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], login: Login, open_to_all: Collection[str]) -> None:
-        """`open_to_all` are the paths that anybody may ask for by any name: they show nothing."""
-        self._app, self._login, self._open = app, login, frozenset(open_to_all)
-        self._hosts = {host.lower() for host in hosts} | {"localhost"}
+    `open_to_all` are the paths that anybody may ask for by any name: they show nothing.
+    """
+    door = Middleware(_Door, hosts={host.lower() for host in hosts} | {"localhost"}, login=login, open_=open_to_all)
+    return Starlette(routes=list(routes), middleware=[door])
+
+
+@dataclass(frozen=True)
+class _Door:
+    """The Host header, the login, and what every answer says to browsers."""
+
+    app: ASGIApp
+    hosts: Collection[str]
+    login: Login
+    open_: Collection[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -73,29 +83,24 @@ class Door:
                     headers.setdefault(name, value)
             await send(message)
 
-        refusal = None if scope["path"] in self._open else self._refusal(scope)
-        await (refusal or self._app)(scope, receive, sealed)
+        refusal = None if scope["type"] != "http" or scope["path"] in self.open_ else self._refusal(scope)
+        await (refusal or self.app)(scope, receive, sealed)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        headers = Headers(scope=scope)
-        if not self._is_ours(headers.get("host", "")):
-            # Or a page of somebody else's, whose name leads to this address, could read what is shown.
-            return PlainTextResponse("not a name of this server; see --host", HTTPStatus.MISDIRECTED_REQUEST)
-        client = scope.get("client")
-        user = self._login.user(headers, client[0] if client else "")
-        if user is None:
-            asking = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8"'} if self._login.token else {}
-            return PlainTextResponse("log in to see this", HTTPStatus.UNAUTHORIZED, asking)
-        scope[USER] = user
-        return None
-
-    def _is_ours(self, host: str) -> bool:
+        headers, client = Headers(scope=scope), scope.get("client")
+        host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         # A number is no name: the one who says it has no name that he could lead elsewhere.
-        return name.lower() in self._hosts or _number(name.strip("[]")) is not None
+        if name.lower() not in self.hosts and _number(name.strip("[]")) is None:
+            # Or a page of somebody else's, whose name leads to this address, could read what is shown.
+            return PlainTextResponse("not a name of this server; see --host", HTTPStatus.MISDIRECTED_REQUEST)
+        if self.login.admits(headers, client[0] if client else ""):
+            return None
+        asking = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8"'} if self.login.token else {}
+        return PlainTextResponse("log in to see this", HTTPStatus.UNAUTHORIZED, asking)
 
 
-def _said(headers: Headers) -> str:
+def _password(headers: Headers) -> str:
     kind, _, said = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return said.strip()
@@ -105,11 +110,6 @@ def _said(headers: Headers) -> str:
         return b64decode(said, validate=True).decode().partition(":")[2]
     except (NoBase64, UnicodeDecodeError):
         return ""
-
-
-def _within(client: str, networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    number = _number(client)
-    return number is not None and any(number in network for network in networks)
 
 
 def _number(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -8,11 +8,10 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 
 from pipelines.requests import EVER, DeliveryRequest, QueuedRequest, QueuePolicy, RequestState, lapsed
-from pipelines.triggers.webhooks import TOLERANCE
+from pipelines.triggers.webhooks import TOLERANCE, WebhookStatus
 from tidegate.core.errors import OutsideError, Refused
 
 _TABLES = """
@@ -28,18 +27,6 @@ CREATE TABLE IF NOT EXISTS looks (
     model TEXT NOT NULL, alias TEXT NOT NULL, at TEXT NOT NULL, versions TEXT NOT NULL, PRIMARY KEY (model, alias)
 );
 """
-
-
-class AcceptResult(StrEnum):
-    """What the queue made of a webhook."""
-
-    QUEUED = "queued"
-    DUPLICATE = "duplicate"
-    """The same request is queued already: by another webhook, or by polling the registry."""
-    REPLAYED = "replayed"
-    """The same message came before."""
-    NOTED = "noted"
-    """It requests nothing; only its id was kept."""
 
 
 class RequestQueue:
@@ -68,8 +55,8 @@ class RequestQueue:
             self._db.close()
             raise Refused(f"{path}: {error}", hint="another `tidegate serve` uses it") from error
 
-    def hear(self, message: str, request: DeliveryRequest | None, now: datetime) -> AcceptResult:
-        """Keep a message's id, and its request unless it stands already.
+    def hear(self, message: str, request: DeliveryRequest | None, now: datetime) -> WebhookStatus:
+        """Keep a message's id, and its request unless it stands already: replayed, noted, queued or duplicate.
 
         Raises:
             OutsideError: the disk did not take it; nothing of it is kept.
@@ -79,10 +66,10 @@ class RequestQueue:
             # Older ones are refused as stale, so that nobody need remember them.
             db.execute("DELETE FROM messages WHERE at < ?", (oldest,))
             if not db.execute("INSERT OR IGNORE INTO messages VALUES (?, ?)", (message, now.timestamp())).rowcount:
-                return AcceptResult.REPLAYED
+                return WebhookStatus.REPLAYED
             if request is None:
-                return AcceptResult.NOTED
-            return AcceptResult.QUEUED if _add(db, request, now) else AcceptResult.DUPLICATE
+                return WebhookStatus.NOTED
+            return WebhookStatus.QUEUED if _add(db, request, now) else WebhookStatus.DUPLICATE
 
     def compare(
         self, model: str, alias: str, marked: Collection[str], looked: datetime, policy: QueuePolicy

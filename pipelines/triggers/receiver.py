@@ -5,63 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from http import HTTPStatus
 
-from pipelines.triggers.queue import AcceptResult, RequestQueue
-from pipelines.triggers.webhooks import (
-    Malformed,
-    Message,
-    WebhookEvent,
-    read,
-    reject_reason,
-)
+from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.webhooks import Malformed, Message, WebhookStatus, read, reject_reason
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
 
 MOST_BYTES = 64 * 1024
 """Of a body. MLflow's own are below 6 KB: a tag's value has at most 5000 characters."""
-
-
-class WebhookStatus(StrEnum):
-    """How a webhook request is answered; the first six are refusals.
-
-    Values of `RejectReason` and of `AcceptResult` have the same names here.
-    """
-
-    UNSIGNED = "unsigned"
-    FORGED = "forged"
-    STALE = "stale"
-    REPLAYED = "replayed"
-    MALFORMED = "malformed"
-    OVERSIZE = "oversize"
-    UNAVAILABLE = "unavailable"
-    """The disk did not take it; MLflow tries again."""
-    UNKNOWN_MODEL = "unknown-model"
-    """Authentic, but of a model that is not delivered here: MLflow sends every model's events to every webhook."""
-    IGNORED = "ignored"
-    """Authentic, but no mark that starts a delivery."""
-    NOTED = "noted"
-    """A mark was taken away: the registry is looked at."""
-    DUPLICATE = "duplicate"
-    QUEUED = "queued"
-
-
-STATUS = {
-    WebhookStatus.UNSIGNED: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.FORGED: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.STALE: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.REPLAYED: HTTPStatus.CONFLICT,
-    WebhookStatus.MALFORMED: HTTPStatus.BAD_REQUEST,
-    WebhookStatus.OVERSIZE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    WebhookStatus.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-    WebhookStatus.UNKNOWN_MODEL: HTTPStatus.OK,
-    WebhookStatus.IGNORED: HTTPStatus.OK,
-    WebhookStatus.NOTED: HTTPStatus.OK,
-    WebhookStatus.DUPLICATE: HTTPStatus.OK,
-    WebhookStatus.QUEUED: HTTPStatus.ACCEPTED,
-}
-"""MLflow tries 429, 500, 502, 503 and 504 again, and nothing else."""
 
 
 @dataclass
@@ -90,27 +41,23 @@ class Receiver:
 
     def _judged(self, message: Message) -> WebhookStatus:
         now = self.clock.now()
-        why = reject_reason(message, self.secrets, now)
-        if why is not None:
-            return WebhookStatus(why)
+        if (why := reject_reason(message, self.secrets, now)) is not None:
+            return why
         try:
-            heard = read(message.body)
+            model, request = read(message.body)
         except Malformed:
             return WebhookStatus.MALFORMED
-        request = heard.request if self._is_ours(heard) else None
+        if request is not None and (request.model, request.alias) != (self.model, self.alias):
+            wanted, concerns = None, False
+        else:
+            # Without a request a mark was taken away from a version, perhaps of ours.
+            wanted, concerns = request, model == self.model
         try:
-            taken = self.inbox.hear(message.id, request, now)
+            taken = self.inbox.hear(message.id, wanted, now)
         except OutsideError:
             return WebhookStatus.UNAVAILABLE
-        if taken is AcceptResult.NOTED and not self._concerns(heard):
-            return WebhookStatus.UNKNOWN_MODEL if heard.model not in (None, self.model) else WebhookStatus.IGNORED
-        if taken in (AcceptResult.QUEUED, AcceptResult.NOTED):
+        if taken is WebhookStatus.NOTED and not concerns:
+            return WebhookStatus.UNKNOWN_MODEL if model not in (None, self.model) else WebhookStatus.IGNORED
+        if taken in (WebhookStatus.QUEUED, WebhookStatus.NOTED):
             self.wake()
-        return WebhookStatus(taken)
-
-    def _is_ours(self, heard: WebhookEvent) -> bool:
-        return heard.request is not None and (heard.request.model, heard.request.alias) == (self.model, self.alias)
-
-    def _concerns(self, heard: WebhookEvent) -> bool:
-        """Whether a mark was taken from a version of our model."""
-        return heard.model == self.model and heard.request is None
+        return taken

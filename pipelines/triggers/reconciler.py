@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from pipelines.ports import DeliveryList
 from pipelines.requests import (
     QueuedRequest,
     QueuePolicy,
     RequestState,
     after_failed_attempt,
     answer,
-    next_of,
-    superseded,
 )
 from pipelines.triggers.queue import RequestQueue
 from registry.model import DeliverySummary
@@ -41,18 +41,6 @@ class TaggedVersions(Protocol):
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        ...
-
-
-class DeliveryList(Protocol):
-    """The deliveries of a model, no matter who started them."""
-
-    def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
-        """All of the model, or the `last` so many, newest first."""
-        ...
-
-    def is_alive(self, delivery: DeliverySummary) -> bool:
-        """Whether it has not ended and shows signs of life."""
         ...
 
 
@@ -82,21 +70,16 @@ SOON = timedelta(seconds=5)
 """Until the next look while something was started that the ledger does not show yet."""
 
 
-@dataclass(frozen=True)
-class Watched:
-    """Which tags request a delivery, and how requests wait."""
+@dataclass
+class Reconciler:
+    """One model's; starts nothing while a delivery of the model runs, no matter who started it."""
 
     model: str
     alias: str
+    """Which of its versions are to be delivered."""
     policy: QueuePolicy
     every: timedelta
     """Between two looks at the registry, when no webhook asks for one."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What is asked and what is done."""
-
     inbox: RequestQueue
     marks: TaggedVersions
     ledgers: DeliveryList
@@ -104,31 +87,17 @@ class World:
     clock: Clock
     say: Callable[[str], None]
     """Tells a person what happens."""
+    looked: datetime | None = field(default=None, init=False)
+    """When all was well last; None before the first time."""
+    failures: int = field(default=0, init=False)
+    """Looks in vain since this process began."""
+    aliases: Mapping[str, str] = field(default_factory=dict, init=False)
+    """What each alias of the model meant when all was well last."""
+    delivers: bool = field(default=False, init=False)
+    """Whether a delivery of the model was under way then, no matter who started it."""
 
-
-@dataclass(frozen=True)
-class _Run:
-    """The deliveries of the model at one moment."""
-
-    all: Sequence[DeliverySummary]
-    alive: Collection[str]
-
-
-class Reconciler:
-    """One model's; starts nothing while a delivery of the model runs, no matter who started it."""
-
-    def __init__(self, watched: Watched, world: World) -> None:
-        self._watched, self._world = watched, world
-        self._woken = asyncio.Event()
-        self._stopping = False
-        self.looked: datetime | None = None
-        """When all was well last; None before the first time."""
-        self.failures = 0
-        """Looks in vain since this process began."""
-        self.aliases: Mapping[str, str] = {}
-        """What each alias of the model meant when all was well last."""
-        self.delivers = False
-        """Whether a delivery of the model was under way then, no matter who started it."""
+    def __post_init__(self) -> None:
+        self._woken, self._stopping = asyncio.Event(), False
 
     def wake(self) -> None:
         """Look now."""
@@ -141,7 +110,7 @@ class Reconciler:
 
     def is_current(self) -> bool:
         """Whether a look succeeded lately; a start takes a moment, so three times the usual pause."""
-        return self.looked is not None and self._world.clock.now() - self.looked <= 3 * self._watched.every + SOON
+        return self.looked is not None and self.clock.now() - self.looked <= 3 * self.every + SOON
 
     async def forever(self) -> None:
         """Look, act, and wait; what is outside and not there is tried again next time."""
@@ -151,10 +120,11 @@ class Reconciler:
                 soon = await self.once()
             except TidegateError as error:
                 self.failures += 1
-                self._world.say(f"not reconciled: {error}")
+                self.say(f"not reconciled: {error}")
                 soon = False
-            pause = min(SOON, self._watched.every) if soon else self._watched.every
-            await self._pause(pause)
+            pause = min(SOON, self.every) if soon else self.every
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), pause.total_seconds())
 
     async def once(self) -> bool:
         """One look; returns whether the next should be soon.
@@ -162,74 +132,73 @@ class Reconciler:
         Raises:
             TidegateError: the registry or the inbox did not answer; what was done until then stands.
         """
-        world, watched, looked = self._world, self._watched, self._world.clock.now()
-        marked = await call_in_thread(world.marks.marked, watched.model, watched.alias)
-        for request in world.inbox.compare(watched.model, watched.alias, marked, looked, watched.policy):
-            world.say(f"{request}: found in the registry")
+        looked = self.clock.now()
+        marked = await call_in_thread(self.marks.marked, self.model, self.alias)
+        for request in self.inbox.compare(self.model, self.alias, marked, looked, self.policy):
+            self.say(f"{request}: found in the registry")
         # The ledger keeps every delivery there ever was: nobody asks for them while no request is open.
         if requests := self._standing(RequestState.QUEUED, RequestState.STARTED):
-            deliveries = await call_in_thread(self._deliveries)
+            deliveries, alive = await call_in_thread(self._deliveries)
             for entry in requests:
-                await self._follow(entry, deliveries)
-            await self._begin_next(deliveries)
-        self.aliases = await call_in_thread(world.marks.aliases, watched.model)
+                await self._follow(entry, deliveries, alive)
+            await self._begin_next(any_alive=bool(alive))
+        self.aliases = await call_in_thread(self.marks.aliases, self.model)
         self.delivers = await call_in_thread(self._delivers)
         self.looked = looked
         return any(entry.delivery is None for entry in self._standing(RequestState.STARTED))
 
     def _delivers(self) -> bool:
-        ledgers = self._world.ledgers
-        return any(ledgers.is_alive(each) for each in ledgers.deliveries(self._watched.model, last=NEWEST))
+        return any(self.ledgers.is_alive(each) for each in self.ledgers.deliveries(self.model, last=NEWEST))
 
-    def _deliveries(self) -> _Run:
-        found = self._world.ledgers.deliveries(self._watched.model)
-        return _Run(found, {each.id for each in found if self._world.ledgers.is_alive(each)})
+    def _deliveries(self) -> tuple[Sequence[DeliverySummary], Collection[str]]:
+        """All of the model, and the ids of those that live."""
+        found = self.ledgers.deliveries(self.model)
+        return found, {each.id for each in found if self.ledgers.is_alive(each)}
 
-    async def _follow(self, entry: QueuedRequest, deliveries: _Run) -> None:
+    async def _follow(
+        self, entry: QueuedRequest, deliveries: Sequence[DeliverySummary], alive: Collection[str]
+    ) -> None:
         """Write down what has become of a request by now."""
-        found = answer(entry, deliveries.all, deliveries.alive)
+        found = answer(entry, deliveries, alive)
         if found is not None:
-            self._update(entry, _answered(entry, found, alive=found.id in deliveries.alive))
-        elif entry.state is RequestState.STARTED and not await self._world.starter.runs(entry):
-            failed = after_failed_attempt(entry, self._world.clock.now())
-            said = ": ".join(filter(None, (failed.note, self._world.starter.last_words(entry))))
+            self._update(entry, _answered(entry, found, alive=found.id in alive))
+        elif entry.state is RequestState.STARTED and not await self.starter.runs(entry):
+            failed = after_failed_attempt(entry, self.clock.now())
+            said = ": ".join(filter(None, (failed.note, self.starter.last_words(entry))))
             self._update(entry, failed.model_copy(update={"note": said}))
 
-    async def _begin_next(self, deliveries: _Run) -> None:
+    async def _begin_next(self, *, any_alive: bool) -> None:
         queued = self._standing(RequestState.QUEUED)
-        for entry in superseded(queued, self._watched.policy):
-            note = f"superseded by version {queued[-1].request.version}"
-            self._update(entry, entry.model_copy(update={"state": RequestState.SUPERSEDED, "note": note}))
-        chosen = next_of(self._standing(RequestState.QUEUED), self._world.clock.now())
-        if chosen is not None and not deliveries.alive and not self._standing(RequestState.STARTED):
-            await self._begin(chosen)
+        if self.policy is QueuePolicy.NEWEST:
+            for entry in queued[:-1]:
+                note = f"superseded by version {queued[-1].request.version}"
+                self._update(entry, entry.model_copy(update={"state": RequestState.SUPERSEDED, "note": note}))
+            queued = queued[-1:]
+        # The first one holds its place while it pauses after a failed attempt.
+        ready = queued and queued[0].not_before <= self.clock.now()
+        if ready and not any_alive and not self._standing(RequestState.STARTED):
+            await self._begin(queued[0])
 
     async def _begin(self, entry: QueuedRequest) -> None:
         """Start it. That it was tried is written first: nothing is ever started twice for want of a note."""
         trying = entry.model_copy(update={"state": RequestState.STARTED, "tries": entry.tries + 1, "note": "starting"})
         self._update(entry, trying)
         try:
-            run = await self._world.starter.start(trying)
+            run = await self.starter.start(trying)
         except TidegateError as error:
-            failed = after_failed_attempt(trying, self._world.clock.now())
+            failed = after_failed_attempt(trying, self.clock.now())
             self._update(trying, failed.model_copy(update={"note": f"{failed.note}: {error}"}))
             return
         self._update(trying, trying.model_copy(update={"run": run, "note": f"started as {run}"}))
 
     def _standing(self, *states: RequestState) -> list[QueuedRequest]:
-        found = self._world.inbox.standing(self._watched.model, self._watched.alias)
+        found = self.inbox.standing(self.model, self.alias)
         return [entry for entry in found if entry.state in states]
 
     def _update(self, before: QueuedRequest, after: QueuedRequest) -> None:
         if after != before:
-            self._world.inbox.update(after)
-            self._world.say(f"{after.request}: {after.state}: {after.note}")
-
-    async def _pause(self, pause: timedelta) -> None:
-        try:
-            await asyncio.wait_for(self._woken.wait(), pause.total_seconds())
-        except TimeoutError:
-            return
+            self.inbox.update(after)
+            self.say(f"{after.request}: {after.state}: {after.note}")
 
 
 def _answered(entry: QueuedRequest, delivery: DeliverySummary, *, alive: bool) -> QueuedRequest:

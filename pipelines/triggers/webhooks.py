@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,19 +29,6 @@ EVENTS = (
 
 class Malformed(ValueError):
     """Signed, but not what MLflow sends."""
-
-
-class WebhookEvent(BaseModel):
-    """The part of a webhook that matters here."""
-
-    model_config = ConfigDict(frozen=True)
-
-    event: str
-    """Such as `model_version_alias.created`."""
-    model: str | None = None
-    """The registered model whose alias or tag was set or removed; None for all other events."""
-    request: DeliveryRequest | None = None
-    """None when the alias or tag was removed."""
 
 
 class _Data(BaseModel):
@@ -63,8 +51,10 @@ class _Envelope(BaseModel):
     data: dict[str, object]
 
 
-def read(body: bytes) -> WebhookEvent:
-    """What the event says.
+def read(body: bytes) -> tuple[str | None, DeliveryRequest | None]:
+    """The registered model whose alias or tag was set or removed, and the request for a delivery where one was set.
+
+    None twice for all other events.
 
     Raises:
         Malformed: it is no event, or lacks what an event of its kind has.
@@ -73,26 +63,20 @@ def read(body: bytes) -> WebhookEvent:
         envelope = _Envelope.model_validate_json(body)
         event = f"{envelope.entity}.{envelope.action}"
         if event not in EVENTS:
-            return WebhookEvent(event=event)
+            return None, None
         data = _Data.model_validate(envelope.data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
         raise Malformed(f"{where}: {first['msg']}") from None
-    return _of_a_mark(event, data)
-
-
-def _of_a_mark(event: str, data: _Data) -> WebhookEvent:
-    if event.startswith("model_version_tag.") and data.key != DELIVER_TAG:
-        return WebhookEvent(event=event)
-    if event.endswith(".deleted"):
-        return WebhookEvent(event=event, model=data.name)
-    alias = data.alias if event == "model_version_alias.created" else data.value
+    if envelope.entity == "model_version_tag" and data.key != DELIVER_TAG:
+        return None, None
+    if envelope.action == "deleted":
+        return data.name, None
+    alias = data.alias if envelope.entity == "model_version_alias" else data.value
     if not data.version or not alias:
         raise Malformed(f"{event}: no version, or no alias")
-    return WebhookEvent(
-        event=event, model=data.name, request=DeliveryRequest(model=data.name, version=data.version, alias=alias)
-    )
+    return data.name, DeliveryRequest(model=data.name, version=data.version, alias=alias)
 
 
 SIGNATURE_HEADER = "X-MLflow-Signature"
@@ -110,8 +94,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SECONDS = re.compile(r"[0-9]{1,11}")
 
 
-class RejectReason(StrEnum):
-    """Why a webhook is rejected."""
+class WebhookStatus(StrEnum):
+    """How a webhook request is answered; the first seven are refusals."""
 
     UNSIGNED = "unsigned"
     """A header is missing, or is not as MLflow writes it."""
@@ -119,6 +103,38 @@ class RejectReason(StrEnum):
     """Signed with another secret, or changed on the way."""
     STALE = "stale"
     """From too long ago, or from the future."""
+    REPLAYED = "replayed"
+    """The same message came before."""
+    MALFORMED = "malformed"
+    OVERSIZE = "oversize"
+    UNAVAILABLE = "unavailable"
+    """The disk did not take it; MLflow tries again."""
+    UNKNOWN_MODEL = "unknown-model"
+    """Authentic, but of a model that is not delivered here: MLflow sends every model's events to every webhook."""
+    IGNORED = "ignored"
+    """Authentic, but no mark that starts a delivery."""
+    NOTED = "noted"
+    """It requests nothing, such as a mark that was taken away: its id was kept, and the registry is looked at."""
+    DUPLICATE = "duplicate"
+    """The same request is queued already: by another webhook, or by polling the registry."""
+    QUEUED = "queued"
+
+    @property
+    def http_status(self) -> HTTPStatus:
+        """MLflow tries 429, 500, 502, 503 and 504 again, and nothing else."""
+        return _HTTP.get(self, HTTPStatus.OK)
+
+
+_HTTP = {
+    WebhookStatus.UNSIGNED: HTTPStatus.UNAUTHORIZED,
+    WebhookStatus.FORGED: HTTPStatus.UNAUTHORIZED,
+    WebhookStatus.STALE: HTTPStatus.UNAUTHORIZED,
+    WebhookStatus.REPLAYED: HTTPStatus.CONFLICT,
+    WebhookStatus.MALFORMED: HTTPStatus.BAD_REQUEST,
+    WebhookStatus.OVERSIZE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    WebhookStatus.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    WebhookStatus.QUEUED: HTTPStatus.ACCEPTED,
+}
 
 
 @dataclass(frozen=True)
@@ -138,22 +154,20 @@ def sign(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     return f"v1,{b64encode(hmac.digest(secret.encode(), signed, 'sha256')).decode()}"
 
 
-def reject_reason(
-    message: Message, secrets: Sequence[str], now: datetime, tolerance: timedelta = TOLERANCE
-) -> RejectReason | None:
+def reject_reason(message: Message, secrets: Sequence[str], now: datetime) -> WebhookStatus | None:
     """Why the message is not believed; None when it is MLflow's own and recent.
 
     Any of `secrets` signs: while one is replaced by another, messages come with both. Whether a message is stale is
     said only of what is signed, so that nobody without a secret learns anything.
     """
     if not (_ID.fullmatch(message.id) and _SECONDS.fullmatch(message.timestamp) and message.signature):
-        return RejectReason.UNSIGNED
+        return WebhookStatus.UNSIGNED
     expected = (sign(secret, message.id, message.timestamp, message.body) for secret in secrets)
     # Of bytes, and in the same time wherever they differ: text that is not ASCII could not be compared.
     if not any(hmac.compare_digest(each.encode(), message.signature.encode()) for each in expected):
-        return RejectReason.FORGED
-    if abs(now.timestamp() - int(message.timestamp)) > tolerance.total_seconds():
-        return RejectReason.STALE
+        return WebhookStatus.FORGED
+    if abs(now.timestamp() - int(message.timestamp)) > TOLERANCE.total_seconds():
+        return WebhookStatus.STALE
     return None
 
 

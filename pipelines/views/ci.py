@@ -8,7 +8,7 @@ from datetime import datetime
 from gates.model import GateOutcome
 from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus
-from pipelines.views.wording import at_the_end, decision, key_numbers, sentence, still_open, title
+from pipelines.views.wording import at_the_end, facts, headline, key_numbers
 from tidegate.core.text import table_cell
 from tidegate.core.units import duration
 
@@ -30,18 +30,8 @@ ENDINGS: Mapping[str, Mark] = {"delivered": Mark.PASSED, "rolled-back": Mark.FAI
 def delivery_junit(story: DeliveryState, delivery: str, now: datetime) -> str:
     """The document; `delivery` is the id, empty when nothing was opened."""
     seconds = story.elapsed_seconds(now)
-    whole = _whole(story, delivery, seconds)
-    steps = tuple(_of_step(step, story, now) for step in story.steps)
-    suites = [Suite(name=title(story), cases=(whole, *steps), seconds=seconds, since=story.started)]
-    gates = tuple(_of_gate(gate, story) for gate in story.gates)
-    if gates:
-        suites.append(Suite(name=f"{title(story)}: gates", cases=gates, seconds=seconds, since=story.started))
-    return junit_xml(suites)
-
-
-def _whole(story: DeliveryState, delivery: str, seconds: float) -> Case:
     outcome = story.outcome or "unknown"
-    return Case(
+    whole = Case(
         group=GROUP,
         name="delivery" if story.started else "start",
         mark=ENDINGS.get(outcome, Mark.ERROR),
@@ -50,6 +40,13 @@ def _whole(story: DeliveryState, delivery: str, seconds: float) -> Case:
         seconds=seconds,
         output=f"delivery {delivery}" if delivery else "",
     )
+    steps = tuple(_of_step(step, story, now) for step in story.steps)
+    title = f"{story.model} {story.version}" if story.started else GROUP
+    suites = [Suite(name=title, cases=(whole, *steps), seconds=seconds, since=story.started)]
+    gates = tuple(_of_gate(gate, story) for gate in story.gates)
+    if gates:
+        suites.append(Suite(name=f"{title}: gates", cases=gates, seconds=seconds, since=story.started))
+    return junit_xml(suites)
 
 
 def _of_step(step: StepState, story: DeliveryState, now: datetime) -> Case:
@@ -85,21 +82,12 @@ def delivery_markdown(story: DeliveryState, delivery: str, now: datetime) -> str
 
 
 def _head(story: DeliveryState, delivery: str, now: datetime) -> Iterator[str]:
-    yield f"### {table_cell(sentence(story))}"
+    yield f"### {table_cell(headline(story) if story.started else 'Nothing was begun')}"
     yield ""
     yield "| | |"
     yield "|---|---|"
-    if story.started:
-        against = f", champion {table_cell(story.champion)}" if story.champion else ""
-        yield f"| version | {table_cell(f'{story.model} {story.version}')}{against} |"
-    yield f"| outcome | **{story.outcome or 'unknown'}** |"
-    gate = story.deciding
-    place = f", in {table_cell(gate.step)}" if gate else ""
-    yield f"| decided by | {table_cell(decision(story))}{place} |"
-    if story.left:
-        yield f"| still open | {table_cell(still_open(story))} |"
-    if story.started:
-        yield f"| took | {duration(story.elapsed_seconds(now))} |"
+    for name, value in facts(story, now).items():
+        yield f"| {name} | {f'**{value}**' if name == 'outcome' else table_cell(value)} |"
     if delivery:
         yield f"| delivery | `{delivery}` |"
 
@@ -116,41 +104,27 @@ def _gates(story: DeliveryState) -> Iterator[str]:
     if not story.gates:
         return
     worst_first = sorted(story.gates, key=lambda gate: gate.latest.outcome <= GateOutcome.RUNNING)
-    yield from _folded(f"{len(story.gates)} verdicts")
-    yield "| gate | in | verdict | why |"
+    yield f"<details><summary>{len(story.gates)} verdicts</summary>"
+    yield "\n| gate | in | verdict | why |"
     yield "|---|---|---|---|"
     for gate in worst_first[:GATES_SHOWN]:
-        yield f"| {table_cell(gate.name)} | {table_cell(gate.step)} | {_word(gate)} | {table_cell(_why(gate))} |"
+        outcome = gate.latest.outcome
+        word = str(outcome) if outcome <= GateOutcome.RUNNING else f"**{outcome}**"
+        why = "; ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
+        yield f"| {table_cell(gate.name)} | {table_cell(gate.step)} | {word} | {table_cell(why)} |"
     if len(worst_first) > GATES_SHOWN:
         yield f"| and {len(worst_first) - GATES_SHOWN} more | | | |"
     yield "\n</details>"
-
-
-def _word(gate: GateState) -> str:
-    outcome = gate.latest.outcome
-    return str(outcome) if outcome <= GateOutcome.RUNNING else f"**{outcome}**"
-
-
-def _why(gate: GateState) -> str:
-    return "; ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
 
 
 def _steps(story: DeliveryState, now: datetime) -> Iterator[str]:
     begun = [step for step in story.steps if step.started]
     if not begun:
         return
-    yield from _folded(f"{len(begun)} of {len(story.steps)} steps")
-    yield "| step | | took | |"
+    yield f"<details><summary>{len(begun)} of {len(story.steps)} steps</summary>"
+    yield "\n| step | | took | |"
     yield "|---|---|---|---|"
     for step in begun:
-        yield f"| {table_cell(step.id)} | {_state(step)} | {duration(step.seconds(now))} | {table_cell(step.message)} |"
+        state = f"**{step.state}**" if step.state is StepStatus.FAILED else str(step.state)
+        yield f"| {table_cell(step.id)} | {state} | {duration(step.seconds(now))} | {table_cell(step.message)} |"
     yield "\n</details>"
-
-
-def _state(step: StepState) -> str:
-    return f"**{step.state}**" if step.state is StepStatus.FAILED else str(step.state)
-
-
-def _folded(name: str) -> Iterator[str]:
-    yield f"<details><summary>{name}</summary>"
-    yield ""

@@ -21,86 +21,69 @@ JUDGED: Mapping[str, str] = {"mean_score": "overall"} | {f"{each}_score": str(ea
 """Which numbers of a gate are scores of an arm (`canary_mean_score`), and of which dimension: of the golden set in
 the offline stage, of a judge in those after it."""
 
-Sample = tuple[dict[str, str], float]
+STATES = (RUNNING, *map(str, Ending))
+Labels = dict[str, str]
+Sample = tuple[Labels, float]
 
 
 def families(story: DeliveryState, *, delivery: str) -> Iterator[Metric]:
     """Everything that is known now; nothing before the delivery has started. `delivery` is its id in the ledger."""
     if story.started is None:
         return
-    for family in _families(story, delivery):
-        yield _of_service(story.spec, family)
-
-
-def _families(story: DeliveryState, delivery: str) -> Iterator[Metric]:
-    named = {"delivery": delivery, "model": story.model, "version": story.version, "champion": story.champion or ""}
-    yield InfoMetricFamily("tidegate_delivery", "What is being delivered, and against what.", value=named)
-    yield _gauge("delivery_state", "1 for the state that the delivery is in.", _states(story, delivery))
+    version, latest = {"version": story.version}, _latest(story.gates, {"version": story.version})
+    states = (({"delivery": delivery, "state": each} | version, each == (story.outcome or RUNNING)) for each in STATES)
+    found = [
+        InfoMetricFamily(
+            "tidegate_delivery",
+            "What is being delivered, and against what.",
+            value={"delivery": delivery, "model": story.model, "champion": story.champion or ""} | version,
+        ),
+        _gauge("delivery_state", "1 for the state that the delivery is in.", states),
+    ]
     for noun, what in (("weight", "that the version gets"), ("mirror", "whose requests are copied to the version")):
-        shared = [(_in(story, region.name), float(getattr(region, noun))) for region in story.regions]
-        yield _gauge(f"delivery_{noun}_percent", f"Users of the region {what}.", shared)
-    latest = _latest(story.gates)
-    yield _gauge("gate_outcome", "1 for the outcome of the gate's last verdict.", _outcomes(story, latest))
-    yield _gauge("gate_number", "A number of the gate's last verdict, or measured next to it.", _numbers(story, latest))
-    yield _gauge("quality_score", "How good answers are, 0 to 1.", _scores(story, latest))
+        shared = (({"region": region.name} | version, getattr(region, noun)) for region in story.regions)
+        found.append(_gauge(f"delivery_{noun}_percent", f"Users of the region {what}.", shared))
+    outcomes = (
+        (labels | {"outcome": str(outcome)}, outcome is gate.latest.outcome)
+        for labels, gate in latest
+        for outcome in GateOutcome
+    )
+    numbers = (
+        (labels | {"number": name}, value)
+        for labels, gate in latest
+        for name, value in {**gate.latest.auxiliary, **gate.latest.numbers}.items()
+    )
+    found += [
+        _gauge("gate_outcome", "1 for the outcome of the gate's last verdict.", outcomes),
+        _gauge("gate_number", "A number of the gate's last verdict, or measured next to it.", numbers),
+        _gauge("quality_score", "How good answers are, 0 to 1.", _scores(story, latest)),
+    ]
+    for family in found:
+        # By this label one Prometheus tells this delivery from others.
+        family.samples = [each._replace(labels={SERVICE: story.spec, **each.labels}) for each in family.samples]
+        yield family
 
 
-def _of_service(name: str, family: Metric) -> Metric:
-    """The same, with the label by which one Prometheus tells this delivery from others."""
-    family.samples = [sample._replace(labels={SERVICE: name, **sample.labels}) for sample in family.samples]
-    return family
-
-
-def _states(story: DeliveryState, delivery: str) -> Iterator[Sample]:
-    now = story.outcome or RUNNING
-    for state in (RUNNING, *Ending):
-        yield {"delivery": delivery, "state": state, "version": story.version}, float(state == now)
-
-
-def _outcomes(story: DeliveryState, gates: Iterable[GateState]) -> Iterator[Sample]:
-    for gate in gates:
-        for outcome in GateOutcome:
-            yield _of(story, gate) | {"outcome": str(outcome)}, float(outcome is gate.latest.outcome)
-
-
-def _numbers(story: DeliveryState, gates: Iterable[GateState]) -> Iterator[Sample]:
-    for gate in gates:
-        for name, value in {**gate.latest.auxiliary, **gate.latest.numbers}.items():
-            yield _of(story, gate) | {"number": name}, value
-
-
-def _scores(story: DeliveryState, gates: Iterable[GateState]) -> Iterator[Sample]:
-    for gate in gates:
+def _scores(story: DeliveryState, latest: Iterable[tuple[Labels, GateState]]) -> Iterator[Sample]:
+    for labels, gate in latest:
         known = {**gate.latest.auxiliary, **gate.latest.numbers}
-        for noun, dimension in (GOLDEN if _stage(gate) == StageName.OFFLINE else JUDGED).items():
+        for noun, dimension in (GOLDEN if labels["stage"] == StageName.OFFLINE else JUDGED).items():
             for role, version in (("stable", story.champion or ""), ("canary", story.version)):
                 if (value := known.get(f"{role}_{noun}")) is not None:
-                    arm = {"region": gate.region or "", "role": role, "version": version}
-                    yield {"dimension": dimension} | arm, value
+                    yield {"dimension": dimension, "region": labels["region"], "role": role, "version": version}, value
 
 
-def _latest(gates: Iterable[GateState]) -> list[GateState]:
+def _latest(gates: Iterable[GateState], version: Labels) -> list[tuple[Labels, GateState]]:
     """Of each gate in each stage of a region the one that spoke last: the weights of a canary are one stage."""
-    found = {
-        (gate.name, _stage(gate), gate.region): gate for gate in sorted(gates, key=lambda gate: gate.history[-1].at)
-    }
+    found: dict[tuple[str, ...], tuple[Labels, GateState]] = {}
+    for gate in sorted(gates, key=lambda gate: gate.history[-1].at):
+        labels = {"gate": gate.name, "stage": StepId.parsed(gate.step).stage, "region": gate.region or ""}
+        found[tuple(labels.values())] = labels | version, gate
     return list(found.values())
-
-
-def _of(story: DeliveryState, gate: GateState) -> dict[str, str]:
-    return {"gate": gate.name, "stage": _stage(gate)} | _in(story, gate.region or "")
-
-
-def _in(story: DeliveryState, region: str) -> dict[str, str]:
-    return {"region": region, "version": story.version}
-
-
-def _stage(gate: GateState) -> str:
-    return StepId.parsed(gate.step).stage
 
 
 def _gauge(name: str, documentation: str, samples: Iterable[Sample]) -> Metric:
     family = GaugeMetricFamily(f"tidegate_{name}", documentation)
     for labels, value in samples:
-        family.add_sample(family.name, labels, value)
+        family.add_sample(family.name, labels, float(value))
     return family

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from queue import SimpleQueue
-from threading import Thread
-from types import TracebackType
-from typing import Protocol, Self
 
 from pipelines.authority.approvals import FREEZE, answering
+from pipelines.events.listeners import QueuedListener
 from pipelines.events.payloads import (
     AnswersAllow,
     Closing,
@@ -24,6 +22,7 @@ from pipelines.events.payloads import (
     payload_of,
 )
 from pipelines.model import Ending, Plan
+from pipelines.ports import Listener
 from pipelines.views.wording import ENDINGS
 from registry.model import Event
 from tidegate.core.errors import OutsideError
@@ -95,53 +94,44 @@ def subject_of(plan: Plan, delivery: str) -> DeliverySubject:
 
 def notification_of(event: Event, subject: DeliverySubject) -> Notification | None:
     """What to tell of an event; None for nearly all of them."""
-    found: _Wording | None = None
+    text, outcome = "", None
     match payload_of(event):
         case Opening():
-            headline = f"{subject} is on its way to {', '.join(subject.regions)}"
+            kind, headline = NotificationKind.OPENED, f"{subject} is on its way to {', '.join(subject.regions)}"
             text = f"The champion is version {subject.champion}."
-            found = _Wording(NotificationKind.OPENED, headline, text)
         case StepFailure(ending=Ending() as ending) if ending in VERDICTS:
-            found = _Wording(
-                NotificationKind.STOPPED, f"{subject} is stopped in {event.step}", event.message, str(ending)
-            )
-        case Waiting() as waiting:
-            found = _held(event, waiting, subject)
+            kind, headline = NotificationKind.STOPPED, f"{subject} is stopped in {event.step}"
+            text, outcome = event.message, str(ending)
+        case Waiting(approval=str() as asked) as waiting:
+            kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {asked}{_by(waiting)}"
+            text = f"{_command(subject, waiting, asked)}, or with `--refuse --reason TEXT`"
+        case Waiting(frozen_until=datetime()) as waiting:
+            kind, headline = NotificationKind.FREEZE, f"{subject} waits {event.message}"
+            text = f"{_command(subject, waiting, FREEZE)}{_by(waiting)} lets it go on all the same"
         case AnswersAllow():
-            found = _Wording(NotificationKind.APPROVAL, f"{subject} goes on: {event.message}")
-        case LeftBehind() as behind:
-            regions = " and ".join(each.region for each in behind.left)
-            found = _Wording(NotificationKind.LEFT, f"{subject} is still open in {regions}", event.message)
+            kind, headline = NotificationKind.APPROVAL, f"{subject} goes on: {event.message}"
+        case LeftBehind(left=left):
+            regions = " and ".join(each.region for each in left)
+            kind, headline, text = NotificationKind.LEFT, f"{subject} is still open in {regions}", event.message
         case Returned():
-            found = _Wording(NotificationKind.LEFT, f"{subject}: {event.message}")
+            kind, headline = NotificationKind.LEFT, f"{subject}: {event.message}"
         case Closing() as closing:
-            headline = f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
-            found = _Wording(NotificationKind.CLOSED, headline, closing.reason or event.message, closing.outcome)
-    if found is None:
-        return None
+            kind, headline = NotificationKind.CLOSED, f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
+            text, outcome = closing.reason or event.message, closing.outcome
+        case _:
+            return None
     step = None if event.step == "delivery" else event.step
-    return Notification(at=event.at, subject=subject, step=step, **asdict(found))
+    return Notification(
+        kind=kind, at=event.at, subject=subject, headline=headline, text=text, step=step, outcome=outcome
+    )
 
 
-@dataclass(frozen=True)
-class _Wording:
-    kind: NotificationKind
-    headline: str
-    text: str = ""
-    outcome: str | None = None
+def _by(waiting: Waiting) -> str:
+    return f" by {waiting.by}" if waiting.by else ""
 
 
-def _held(event: Event, waiting: Waiting, subject: DeliverySubject) -> _Wording | None:
-    names = waiting.evidence is None
-    by = f" by {waiting.by}" if waiting.by else ""
-    if waiting.approval is not None:
-        headline = f"{subject} waits for an approval of {waiting.approval}{by}"
-        text = f"{answering(subject.delivery, waiting.approval, names=names)}, or with `--refuse --reason TEXT`"
-        return _Wording(NotificationKind.APPROVAL, headline, text)
-    if waiting.frozen_until is not None:
-        text = f"{answering(subject.delivery, FREEZE, names=names)}{by} lets it go on all the same"
-        return _Wording(NotificationKind.FREEZE, f"{subject} waits {event.message}", text)
-    return None
+def _command(subject: DeliverySubject, waiting: Waiting, asked: str) -> str:
+    return answering(subject.delivery, asked, names=waiting.evidence is None)
 
 
 LONGEST = 3000
@@ -182,7 +172,7 @@ PAUSES = (1.0, 4.0)
 """Seconds before the second and the third try of a message."""
 
 PATIENCE_SECONDS = 20.0
-"""How long the end of a delivery waits for messages that are still on their way."""
+"""How long the end of a delivery waits for messages that are still on their way to a place."""
 
 
 class NotTaken(OutsideError):
@@ -194,12 +184,8 @@ class NotTaken(OutsideError):
         self.again = again
 
 
-class Sender(Protocol):
-    """Brings bodies to addresses."""
-
-    def send(self, url: str, body: Body) -> None:
-        """Raises NotTaken when the receiver did not take it."""
-        ...
+Sender = Callable[[str, Body], None]
+"""Brings a body to an address; raises NotTaken when the receiver did not take it."""
 
 
 @dataclass(frozen=True)
@@ -210,87 +196,58 @@ class NotificationChannel:
     variable: str
     """The environment variable that the address came from: what people may read of it."""
     url: str = field(repr=False)
-    about: Collection[str]
+    about: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.form} at ${self.variable}"
 
 
-class Notifier:
-    """A listener to a delivery's journal; what it has taken is sent until its context ends."""
+@contextmanager
+def notified(
+    subject: DeliverySubject,
+    places: Sequence[NotificationChannel],
+    sender: Sender,
+    complain: Callable[[str], None],
+    *,
+    heads: Callable[[], tuple[str, ...]] = tuple,
+    pauses: Sequence[float] = PAUSES,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Iterator[Sequence[Listener]]:
+    """Listeners to a delivery's journal, one a place; what they have taken is sent until the context ends.
 
-    def __init__(
-        self,
-        subject: DeliverySubject,
-        places: Sequence[NotificationChannel],
-        sender: Sender,
-        complain: Callable[[str], None],
-        *,
-        heads: Callable[[], tuple[str, ...]] = tuple,
-        pauses: Sequence[float] = PAUSES,
-        patience_seconds: float = PATIENCE_SECONDS,
-    ) -> None:
-        """`complain` gets a line for each message that did not arrive; `heads` are the ledger's, as it is known."""
-        self._subject, self._heads = subject, heads
-        self._patience = patience_seconds
-        self._queues = [_Queue(place, sender, complain, pauses) for place in places]
+    `complain` gets a line for each message that did not arrive; `heads` are the ledger's, as it is known.
+    """
+    with ExitStack() as stack:
+        told = [_Teller(subject, place, sender, complain, heads, pauses) for place in places]
+        yield [
+            stack.enter_context(QueuedListener([each], patience_seconds=patience_seconds, late=each.is_late))
+            for each in told
+        ]
+
+
+@dataclass(frozen=True)
+class _Teller:
+    """Tells one place, and waits for it."""
+
+    subject: DeliverySubject
+    place: NotificationChannel
+    sender: Sender
+    complain: Callable[[str], None]
+    heads: Callable[[], tuple[str, ...]]
+    pauses: Sequence[float]
 
     def on_event(self, event: Event) -> None:
-        """Take it to be sent when it is news; returns at once."""
-        news = notification_of(event, self._subject)
-        for queue in self._queues if news else ():
-            if news and news.kind in queue.place.about:
-                queue.put(news.model_copy(update={"heads": self._heads()}))
+        news = notification_of(event, self.subject)
+        if news is None or news.kind not in self.place.about:
+            return
+        try:
+            told = news.model_copy(update={"heads": self.heads()})
+            deliver_message(self.place, told, self.sender, self.pauses)
+        except NotTaken as error:
+            self.complain(f"{self.place} was not told that {news.headline}: {error}")
 
-    def __enter__(self) -> Self:
-        for queue in self._queues:
-            queue.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        until = time.monotonic() + self._patience
-        for queue in self._queues:
-            queue.end()
-        for queue in self._queues:
-            queue.wait(max(0.0, until - time.monotonic()))
-
-
-class _Queue:
-    """What is to be sent to one place, in its order."""
-
-    def __init__(
-        self, place: NotificationChannel, sender: Sender, complain: Callable[[str], None], pauses: Sequence[float]
-    ) -> None:
-        self.place = place
-        self._sender = sender
-        self._complain = complain
-        self._pauses = pauses
-        self._waiting: SimpleQueue[Notification | None] = SimpleQueue()
-        # A daemon: a receiver that never answers must not keep a delivery's process alive.
-        self._thread = Thread(target=self._run, name=f"notify {place}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def put(self, news: Notification) -> None:
-        self._waiting.put(news)
-
-    def end(self) -> None:
-        self._waiting.put(None)
-
-    def wait(self, seconds: float) -> None:
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            self._complain(f"{self.place} is too slow: messages are left unsent")
-
-    def _run(self) -> None:
-        while (news := self._waiting.get()) is not None:
-            try:
-                deliver_message(self.place, news, self._sender, self._pauses)
-            except NotTaken as error:
-                self._complain(f"{self.place} was not told that {news.headline}: {error}")
+    def is_late(self) -> None:
+        self.complain(f"{self.place} is too slow: messages are left unsent")
 
 
 def deliver_message(
@@ -304,7 +261,7 @@ def deliver_message(
     body = BODIES[place.form](news)
     for pause in (*pauses, None):
         try:
-            sender.send(place.url, body)
+            sender(place.url, body)
         except NotTaken as error:
             if pause is None or not error.again:
                 raise

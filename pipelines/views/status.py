@@ -60,12 +60,8 @@ class StatusReport:
     @property
     def exit_code(self) -> ExitCode:
         """4 when a region cannot be seen, or serves nobody, or the records cannot be read."""
-        if self.delivery.unreadable is not None:
-            return ExitCode.OUTSIDE
-        return _exit_code(self.fleet.regions, self.fleet.silent)
-
-
-def _exit_code(regions: Sequence[RegionState], silent: Mapping[str, str]) -> ExitCode:
-    """Whether every region was seen, and has a stable engine that answers: none at all is no fleet."""
-    serving = [region.stable is not None and region.stable.ready for region in regions]
-    return ExitCode.DELIVERED if serving and all(serving) and not silent else ExitCode.OUTSIDE
+        fleet = self.fleet
+        serving = [region.stable is not None and region.stable.ready for region in fleet.regions]
+        # None at all is no fleet.
+        well = serving and all(serving) and not fleet.silent and self.delivery.unreadable is None
+        return ExitCode.DELIVERED if well else ExitCode.OUTSIDE

@@ -157,15 +157,24 @@ def at_the_end(region: RegionTraffic, story: DeliveryState) -> str:
     return f"{shares(region, story)} when it was last seen" if lost else shares(region, story)
 
 
-def still_open(story: DeliveryState) -> str:
-    """The regions that are not back, each with what closes it; empty when all are."""
-    return "; ".join(map(str, story.left))
+def facts(story: DeliveryState, now: datetime | None = None) -> dict[str, str]:
+    """What there is to say of the whole delivery, by name; `now` matters for one that runs."""
+    gate, started = story.deciding, story.started
+    against = f", champion {story.champion}" if story.champion else ""
+    told = {
+        "version": f"{story.model} {story.version}{against}" if started else "",
+        "outcome": story.outcome or "running",
+        "decided by": f"{decision(story)}, in {gate.step}" if gate else story.reason,
+        "still open": "; ".join(map(str, story.left)),
+        "took": duration(story.elapsed_seconds(now or started)) if started else "",
+    }
+    return {name: value for name, value in told.items() if value}
 
 
-def people(story: DeliveryState) -> list[tuple[str, str]]:
+def people(story: DeliveryState) -> dict[str, str]:
     """Who had a say, each with how it was proven that it was them."""
-    asked = [("Asked for by", story.requester)] if story.requester else []
-    return asked + ([("Approvals", "; ".join(story.allowed))] if story.allowed else [])
+    told = {"asked for by": story.requester, "approvals": "; ".join(story.allowed)}
+    return {name: value for name, value in told.items() if value}
 
 
 def _opposite(name: str) -> str:
@@ -209,16 +218,6 @@ def gate_row(gate: GateState) -> dict[str, Any]:
         "reason": verdict.reason,
         "numbers": pairs + others(verdict.numbers),
     }
-
-
-def title(story: DeliveryState) -> str:
-    """What was to be delivered; of one that never began nothing more is known."""
-    return f"{story.model} {story.version}" if story.started else "tidegate"
-
-
-def sentence(story: DeliveryState) -> str:
-    """How it ended, in one line."""
-    return headline(story) if story.started else "Nothing was begun"
 
 
 def broken_off(story: DeliveryState, reason: str) -> DeliveryState:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.requests import QueuedRequest
-from pipelines.views.page.snapshot import DeliverySnapshot, PageSnapshot, PageView
+from pipelines.views.page import DeliverySnapshot, PageSnapshot, Picture, draw
 from registry.model import DeliverySummary, Event
 
 START = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
@@ -204,12 +204,16 @@ def seen(events: Sequence[Event], *, id: str = ID, alive: bool | None = None) ->
     )
 
 
-def view(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> PageView:
-    """All is well, and was looked at `after` so many seconds."""
-    now = START + timedelta(seconds=after)
-    return PageView(
-        model="support-llm", now=now, look=PageSnapshot(at=now, deliveries=deliveries, requests=tuple(requests))
-    )
+def look_at(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> PageSnapshot:
+    """A look after so many seconds."""
+    at = START + timedelta(seconds=after)
+    return PageSnapshot(at=at, deliveries=deliveries, requests=tuple(requests))
+
+
+def drawn(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> Picture:
+    """The live page then."""
+    look = look_at(*deliveries, requests=requests, after=after)
+    return draw("support-llm", look.at, look)
 
 
 TTFT_SECONDS = 0.075

@@ -18,14 +18,14 @@ from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
-from pipelines.events.artifacts import DeliveryArtifacts, Trials, bring_evidence, owed, vouched
+from pipelines.events.artifacts import Trials, bring_evidence, owed, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal, opening_of
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import Ledger, Listener
+from pipelines.ports import DeliveryArtifacts, Ledger, Listener
 from pipelines.repository import GitAccess
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver

@@ -132,16 +132,6 @@ def test_whose_word_would_not_count_is_told_so_and_writes_nothing(
     assert opened.events() == before
 
 
-def test_who_asked_does_not_approve_and_may_resume(tidegate: Tidegate, opened: Opened) -> None:
-    opened.ask()
-    said = tidegate("approve", opened.id, "wave@2", "--identity", f"ssh:{opened.keys['cy']}")
-    assert (said.code, "who asked for the delivery does not count" in said.err) == (2, True)
-    # They may, as one of those may whom the spec names: what stops them is that it lives.
-    for person in ("bob", "cy"):
-        said = tidegate("resume", opened.id, "--identity", f"ssh:{opened.keys[person]}")
-        assert (said.code, f"delivery {opened.id} of" in said.err) == (2, True), said.err
-
-
 def test_a_resumption_that_is_overtaken_while_a_person_signs_is_signed_again(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,18 +181,6 @@ def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: 
     said = tidegate("approve", opened.id, "wave@2", "--identity", f"oidc-cmd:{command}")
     assert (said.code, "no token; it ended with 1" in said.err) == (2, True)
     assert len((tmp_path / "asked").read_text().strip()) == 64
-
-
-def test_a_delivery_whose_requester_must_be_known_is_not_opened_by_nobody(
-    tidegate: Tidegate, registered: Path, tmp_path: Path
-) -> None:
-    registered.write_text(registered.read_text() + APPROVALS)
-    for command in (["stage", "open", "delivery.yaml"], ["deliver", "delivery.yaml"]):
-        said = tidegate(*command)
-        assert (said.code, "nobody can prove who they are; name `approvers` in trust.yaml" in said.err) == (2, True)
-        (tmp_path / "operator.yaml").write_text(TRUST)
-        said = tidegate(*command, "--trust", "operator.yaml")
-        assert (said.code, "not_the_requester: it is not known who asks" in said.err) == (2, True)
 
 
 def test_a_trust_file_that_nobody_names_proves_nobody(

@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from fakes.metrics.samples import Serving, traffic
 from fakes.terminal import Tidegate
 
-from gates.analyses.latency import LatencyGate
-from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.transcript import BatchLine, Line, TermsLine, VerdictsLine, written
 from pipelines.events.payloads import Closing
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
@@ -78,35 +74,6 @@ def test_an_ending_whose_reason_is_edited_is_found(tidegate: Tidegate, opened: s
     client.set_tag(opened, "tidegate.reason", "all was well")
     said = tidegate("audit", "verify", opened)
     assert (said.code, "changed: the ending: lists say" in said.out) == (5, True)
-
-
-def test_recorded_evidence_is_judged_again(
-    tidegate: Tidegate, opened: str, client: Any, state: Path, tmp_path: Path
-) -> None:
-    test = SequentialTest(AnalysisPlan(latency=LatencyGate()))
-    lines: list[Line] = [TermsLine(trial="canary@eu-west-1", terms=test.plan)]
-    for batch in traffic(Serving(per_second=5), Serving(per_second=20), looks=10):
-        test.take(batch)
-        lines += [BatchLine(step="canary@eu-west-1/25", batch=batch)]
-    lines += [VerdictsLine(step="canary@eu-west-1/25", verdicts=test.verdicts())]
-    text = "".join(f"{written(line)}\n" for line in lines)
-    path = tmp_path / "canary@eu-west-1.jsonl"
-    path.write_text(text)
-    client.log_artifact(opened, str(path), "evidence")
-    told = {path.stem: (len(text), sha256(text.encode()).hexdigest())}
-    data = {"gate": "latency", "outcome": "running", "reason": "", "numbers": {}, "transcripts": told}
-    event = Event(at=AT, step="canary@eu-west-1/25", kind="verdict", message="", data=data)
-    MlflowDeliveries(embedded_uri(state)).join(opened).append(event)
-    same = tidegate("audit", "verify", opened, "--replay")
-    assert (same.code, "same verdicts, judged again: canary@eu-west-1\n" in same.out) == (0, True), same.out
-    *before, last = text.splitlines()
-    told_otherwise = json.loads(last)
-    told_otherwise["verdicts"][0]["outcome"] = 4
-    path.write_text("\n".join([*before, json.dumps(told_otherwise), ""]))
-    client.log_artifact(opened, str(path), "evidence")
-    said = tidegate("audit", "verify", opened, "--replay")
-    assert said.code == 5
-    assert "line 12: canary@eu-west-1/25: gate latency: outcome: recorded fail, now " in said.out
 
 
 @pytest.mark.slow(reason="a process for each command")

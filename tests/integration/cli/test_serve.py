@@ -16,7 +16,7 @@ from fakes.services.mlflow_server import TriggerGround
 from fakes.services.sockets import free_address, running
 from fakes.terminal import Tidegate
 
-from pipelines.triggers.openapi import WEBHOOK
+from pipelines.triggers.app import WEBHOOK
 from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from registry.mlflow_client import open_client
 from registry.model import ModelVersion

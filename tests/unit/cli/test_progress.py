@@ -51,9 +51,6 @@ def in_canary() -> list[Event]:
 def test_a_terminal_gets_the_live_view_and_a_file_plain_lines() -> None:
     assert isinstance(follow(terminal(), FakeClock(), {}), LiveProgress)
     assert isinstance(follow(Console(file=StringIO()), FakeClock(), {}), PlainProgress)
-
-
-def test_ci_gets_plain_lines_even_on_a_terminal() -> None:
     assert isinstance(follow(terminal(), FakeClock(), {"CI": "true"}), PlainProgress)
 
 
@@ -150,23 +147,13 @@ def refused_with(reason: str) -> list[Event]:
     return delivery.events
 
 
-def test_the_words_of_others_are_shown_as_they_are_and_end_no_summary() -> None:
-    console = PlainConsole(file=StringIO(), width=300)
-    console.print(summary(state_of(refused_with(HOSTILE))))
-    assert "see [/ticket] 42 [link=https://evil.example]x[/link] :skull: ]0;owned[2J" in text(console)
-
-
 def test_they_neither_steer_the_live_display_nor_plain_lines() -> None:
     console = PlainConsole(file=StringIO(), width=300)
     console.print(screen(state_of(refused_with(HOSTILE)), refused_with(HOSTILE)[-1].at, rows=40))
+    console.print(summary(state_of(refused_with(HOSTILE))))
+    assert "see [/ticket] 42 [link=https://evil.example]x[/link] :skull: ]0;owned[2J" in text(console)
     with PlainProgress(console) as progress:
         for event in refused_with(f"{HOSTILE}\n::warning::from CI"):
             progress.on_event(event)
     assert not {"\x1b", "\x07"} & set(text(console))
     assert not any(line.startswith("::") for line in text(console).splitlines())
-
-
-def test_a_plain_console_of_any_other_makes_no_markup_of_a_story_either() -> None:
-    console = terminal(200)
-    console.print(summary(state_of(refused_with(HOSTILE))))
-    assert "[/ticket]" in text(console)

@@ -11,7 +11,7 @@ import pytest
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus, TimedVerdict
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport, _exit_code
+from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.model import (
@@ -25,14 +25,10 @@ from rollouts.model import (
     Role,
 )
 from tidegate.cli.views.status import (
-    _delivery_line,
-    _foreign_object_lines,
-    _record_lines,
-    _region_line,
-    _taken_away_line,
     carrier_line,
     history_lines,
     other_version_lines,
+    region_lines,
     status_data,
     status_lines,
 )
@@ -56,6 +52,12 @@ def an_arm(role: Role, version: str, *, ready: bool = True) -> EngineSet:
 def a_region(**changes: object) -> RegionState:
     known: dict[str, object] = {"region": "eu-west-1", "phase": RegionPhase.STEADY, "entry": "http://127.0.0.1:8080"}
     return RegionState.model_validate(known | changes)
+
+
+def lines_of(delivery: DeliveryStatus) -> list[str]:
+    """What is said of a delivery where no fleet is."""
+    fleet = FleetSnapshot(regions=[], silent={}, carried={})
+    return list(status_lines(StatusReport(delivery, fleet, None, "sqlite:///mlflow.db"), NOON))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def a_region(**changes: object) -> RegionState:
     ],
 )
 def test_a_delivery_runs_is_over_or_died(last: DeliverySummary | None, alive: bool, line: str) -> None:
-    assert _delivery_line(last, alive=alive) == line
+    assert lines_of(DeliveryStatus(last, alive=alive)) == [line, "no fleet runs here"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_delivery_runs_is_over_or_died(last: DeliverySummary | None, alive: bo
     ],
 )
 def test_a_region_is_a_line(phase: RegionPhase, seen: dict[str, object], line: str) -> None:
-    assert _region_line(a_region(phase=phase, **seen)) == f"eu-west-1: {line}"
+    assert list(region_lines(a_region(phase=phase, **seen))) == [f"eu-west-1: {line}"]
 
 
 SERVES = a_region(stable=an_arm(Role.STABLE, "1"))
@@ -148,7 +150,8 @@ SERVES = a_region(stable=an_arm(Role.STABLE, "1"))
 def test_the_exit_code_says_whether_every_region_was_seen_and_serves(
     regions: list[RegionState], silent: dict[str, str], code: int
 ) -> None:
-    assert _exit_code(regions, silent) == code
+    fleet = FleetSnapshot(regions=regions, silent=silent, carried={})
+    assert StatusReport(DeliveryStatus(), fleet, None, "sqlite:///mlflow.db").exit_code == code
 
 
 def test_a_region_of_somebody_else_is_unknown_and_not_empty() -> None:
@@ -157,11 +160,11 @@ def test_a_region_of_somebody_else_is_unknown_and_not_empty() -> None:
     state = a_region(
         phase=RegionPhase.UNKNOWN, problem=f"{theirs}; its 4 pods may serve", foreign_objects=[theirs, service]
     )
-    assert _region_line(state) == (
+    assert list(region_lines(state)) == [
         "eu-west-1: unknown, at http://127.0.0.1:8080: "
-        "Rollout chat in serving is not tidegate's (managed by Helm); its 4 pods may serve"
-    )
-    assert _foreign_object_lines(state) == ["eu-west-1: Service chat in serving is not tidegate's (managed by Helm)"]
+        "Rollout chat in serving is not tidegate's (managed by Helm); its 4 pods may serve",
+        "eu-west-1: Service chat in serving is not tidegate's (managed by Helm)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +185,8 @@ def test_no_matter_who_carries_a_trial_is_named_with_his_last_sign_of_life(silen
 
 def test_a_region_that_ended_its_trial_says_why_once() -> None:
     why = "version 2 was taken back here at 12:00:00 UTC: nothing was heard of ci-7 for 15m"
-    assert _taken_away_line(a_region(taken_away=why)) == [f"eu-west-1: {why}"]
-    assert _taken_away_line(a_region(taken_away=why, problem=why)) == []
+    for state in (a_region(taken_away=why), a_region(taken_away=why, problem=why)):
+        assert "\n".join(region_lines(state)).count(why) == 1
 
 
 def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> None:
@@ -195,7 +198,7 @@ def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> 
     away: Any = Away()
     records = read_status(away, "support-llm", tmp_path)
     assert (records.last, records.unreadable) == (None, "MLflow store http://mlflow: no answer")
-    assert list(_record_lines(records)) == ["2 events are not yet written: MLflow has not taken them"]
+    assert lines_of(records)[1] == "2 events are not yet written: MLflow has not taken them"
 
 
 def test_what_steps_wait_for_is_told_while_somebody_carries_the_delivery() -> None:
@@ -215,11 +218,11 @@ def test_what_steps_wait_for_is_told_while_somebody_carries_the_delivery() -> No
         for step in ("build", "canary@eu-west-1/10")
     )
     records = DeliveryStatus(a_delivery(), alive=True, story=DeliveryState(steps=steps, gates=gates))
-    assert list(_record_lines(records)) == [
+    assert lines_of(records)[1:-1] == [
         "canary@eu-west-1/10: 10 % of users; gate latency cannot see: Prometheus does not answer",
         "promote@eu-west-1: for an approval by one of risk",
     ]
-    assert list(_record_lines(replace(records, alive=False))) == []
+    assert len(lines_of(replace(records, alive=False))) == 2
 
 
 def test_the_history_is_a_table_newest_first() -> None:

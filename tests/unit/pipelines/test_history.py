@@ -17,9 +17,9 @@ from pipelines.events.history import (
     spec_file_of,
     step_of,
 )
-from pipelines.events.payloads import Closing, VerdictPayload
+from pipelines.events.payloads import Closing
 from pipelines.model import Ending
-from registry.model import Event, EventKind
+from registry.model import Event
 from tidegate.core.errors import ExitCode, NotGenuine, UsageError
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,10 +84,3 @@ def test_an_ending_that_there_is_not_is_nobodys() -> None:
     event = Closing(outcome="x\n::error::y").event(AT, "delivery")
     with pytest.raises(NotGenuine, match="delivery d1 ended in no way that there is: 'x ::error::y'"):
         outcome_of([event], "d1")
-
-
-@pytest.mark.parametrize("data", [{"gate": "x", "outcome": "zzz", "reason": ""}, {"gate": [], "outcome": {}}, {}])
-def test_what_is_no_verdict_is_not_genuine(data: dict[str, object]) -> None:
-    event = Event(at=AT, step="smoke@a", kind=EventKind.VERDICT, message="", data=data)
-    with pytest.raises(NotGenuine, match=r"cannot be read: smoke@a\.verdict"):
-        VerdictPayload.of(event)

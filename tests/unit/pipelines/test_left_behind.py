@@ -17,7 +17,7 @@ from pipelines.model import Ending, Result
 from pipelines.run.engine import deliver
 from pipelines.run.rollback import last_seen
 from pipelines.views.notifications import Notification, NotificationKind, notification_of, subject_of
-from pipelines.views.wording import still_open
+from pipelines.views.wording import facts
 from registry.model import Event
 from rollouts.errors import HostGone, NotOurs, NotTheCarrier, Unreachable
 from rollouts.model import RegionState
@@ -108,7 +108,7 @@ async def test_a_region_that_stays_away_is_named_with_all_that_is_known_of_it(wo
     assert str(left).endswith(": roll it back with `tidegate rollback SPEC --region us-east-1`")
     assert result.reason.endswith(f"; still open: {left}")
     assert world.story.reason == result.reason
-    assert still_open(world.story) == str(left)
+    assert facts(world.story)["still open"] == str(left)
     closed = world.recorder.events[-1]
     assert timedelta(hours=1) <= closed.at - asked < timedelta(hours=1, minutes=1)
     assert world.registry.marks["tidegate.reason"] + f"; still open: {left}" == result.reason

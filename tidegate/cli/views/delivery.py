@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -16,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.model import GateOutcome
-from pipelines.events.payloads import GitChange, StepProgress, TrafficShift, VerdictPayload, payload_of
+from pipelines.events.payloads import GitChange, StepFailure, StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
-from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, decision, headline, key_numbers, shares, stopwatch
+from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, facts, headline, key_numbers, shares, stopwatch
 from registry.model import Event, StepId
 from tidegate.core.clock import Clock
 from tidegate.core.text import one_line
@@ -36,8 +35,6 @@ def follow(
 
 REFRESHES_PER_SECOND = 4
 """Enough for a clock that moves; a slow terminal over a network keeps up."""
-
-
 QUIET = timedelta(seconds=10)
 """Plain lines repeat a gate that is still running, or a step's count, no more often than this."""
 
@@ -62,9 +59,7 @@ class LiveProgress:
         self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
 
@@ -75,93 +70,70 @@ class PlainProgress:
         """Lines go to `console`, without colours and without wrapping."""
         self.story = DeliveryState()
         self._console = console
-        self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime]] = {}
-        self._said: dict[tuple[str, str], str] = {}
+        self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime, str]] = {}
 
     def on_event(self, event: Event) -> None:
         before, self.story = self.story, self.story.apply(event)
-        text = self._line(event, before)
-        if text and self._is_new(event, text):
+        payload = payload_of(event)
+        text = one_line(_delivery_line(event, self.story) if event.step == "delivery" else _line(event, self.story))
+        subject, outcome = "", None
+        if isinstance(payload, TrafficShift):
+            changed = [region for region in self.story.regions if region not in before.regions]
+            text = "; ".join(f"{region.name}: {shares(region, self.story)}" for region in changed)
+        elif isinstance(payload, VerdictPayload):
+            subject, outcome = f"{payload.gate}@{payload.region}", payload.outcome
+        elif isinstance(payload, StepProgress) and event.step != "delivery":
+            subject = "progress"
+        if text and self._is_news((event.step, subject), outcome, event.at, text):
             elapsed = stopwatch(self.story.elapsed_seconds(event.at))
-            self._console.print(f"{elapsed:>7}  {one_line(text)}", highlight=False, markup=False, soft_wrap=True)
+            self._console.print(f"{elapsed:>7}  {text}", highlight=False, markup=False, soft_wrap=True)
 
-    def _is_new(self, event: Event, text: str) -> bool:
-        """Whether the last line of the same step and gate was another: a poll without news prints nothing."""
-        key = (event.step, f"{event.data.get('gate', '')}@{event.data.get('region', '')}")
-        before, self._said[key] = self._said.get(key), text
-        return before != text
-
-    def _line(self, event: Event, before: DeliveryState) -> str:
-        """What to say about the event; empty when it says nothing new."""
-        if event.step == "delivery":
-            return self._delivery(event)
-        match payload_of(event):
-            case TrafficShift():
-                return _traffic(self.story, before)
-            case VerdictPayload() as said:
-                return self._verdict(event, said)
-            case StepProgress() as count:
-                return f"{event.step}: {_count(event, count)}" if self._due((event.step, ""), None, event.at) else ""
-            case GitChange():
-                return f"{event.step}: {event.message}"
-            case _:
-                return self._step(event)
-
-    def _step(self, event: Event) -> str:
-        step = self.story.step(event.step)
-        if event.kind == "failed":
-            return f"{event.step}: FAILED: {event.message}"
-        took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
-        expected = step.expected_seconds if step and event.kind == "started" else 0
-        left = f", about {duration(expected)}" if expected else ""
-        return f"{event.step}: {event.kind}{took}{left}" + (f", {event.message}" if event.message else "")
-
-    def _delivery(self, event: Event) -> str:
-        story = self.story
-        if event.kind == "closed":
-            return f"{story.model} {story.version}: {story.outcome}: {story.reason}"
-        left = seconds_left(story, event.at)
-        expected = f", {len(story.steps)} steps, about {duration(left)}" if left else ""
-        against = f" against champion {story.champion}" if story.champion else ""
-        return f"{story.model} {story.version}{against}{expected}" if event.kind == "started" else event.message
-
-    def _verdict(self, event: Event, said: VerdictPayload) -> str:
-        asked = (event.step, said.gate, said.region)
-        gate = next(gate for gate in self.story.gates if (gate.step, gate.name, gate.region) == asked)
-        if not self._due((event.step, gate.name), gate.latest.outcome, event.at):
-            return ""
-        outcome = str(gate.latest.outcome)
-        # Upper case, so that an eye that runs over a CI log stops there.
-        word = outcome if gate.latest.outcome <= GateOutcome.RUNNING else outcome.upper()
-        return f"{event.step}: {gate.name} {word}: {gate.latest.reason}"
-
-    def _due(self, key: tuple[str, str], outcome: GateOutcome | None, at: datetime) -> bool:
-        """Whether this is news: a new outcome, or the same one after `QUIET`."""
+    def _is_news(self, key: tuple[str, str], outcome: GateOutcome | None, at: datetime, text: str) -> bool:
+        """Whether the last line of the same step and gate was another; of a count and a gate that runs, only rarely."""
         last = self._last.get(key)
-        due = (
-            last is None or last[0] is not outcome or (at - last[1] >= QUIET and outcome in (None, GateOutcome.RUNNING))
-        )
-        if due:
-            self._last[key] = (outcome, at)
-        return due
+        news = last is None or last[0] is not outcome
+        if not news and last and text != last[2]:
+            news = not key[1] or (outcome in (None, GateOutcome.RUNNING) and at - last[1] >= QUIET)
+        if news:
+            self._last[key] = (outcome, at, text)
+        return news
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 
-def _traffic(story: DeliveryState, before: DeliveryState) -> str:
-    """The regions whose traffic changed, as their users are shared out now."""
-    changed = [region for region in story.regions if region not in before.regions]
-    return "; ".join(f"{region.name}: {shares(region, story)}" for region in changed)
+def _line(event: Event, story: DeliveryState) -> str:
+    """What to say about a step's event."""
+    match payload_of(event):
+        case VerdictPayload() as said:
+            # Upper case, so that an eye that runs over a CI log stops there.
+            word = str(said.outcome) if said.outcome <= GateOutcome.RUNNING else str(said.outcome).upper()
+            return f"{event.step}: {said.gate} {word}: {said.reason or event.message}"
+        case StepProgress() as count:
+            return f"{event.step}: {f'{count.done} of {count.total}, ' if count.total else ''}{event.message}"
+        case GitChange():
+            return f"{event.step}: {event.message}"
+        case StepFailure():
+            return f"{event.step}: FAILED: {event.message}"
+    step = story.step(event.step)
+    took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
+    expected = step.expected_seconds if step and event.kind == "started" else 0
+    left = f", about {duration(expected)}" if expected else ""
+    return f"{event.step}: {event.kind}{took}{left}" + (f", {event.message}" if event.message else "")
 
 
-def _count(event: Event, count: StepProgress) -> str:
-    return f"{count.done} of {count.total}, {event.message}" if count.total else event.message
+def _delivery_line(event: Event, story: DeliveryState) -> str:
+    if event.kind == "closed":
+        return f"{story.model} {story.version}: {story.outcome}: {story.reason}"
+    if event.kind != "started":
+        return event.message
+    left = seconds_left(story, event.at)
+    expected = f", {len(story.steps)} steps, about {duration(left)}" if left else ""
+    against = f" against champion {story.champion}" if story.champion else ""
+    return f"{story.model} {story.version}{against}{expected}"
 
 
 STEP_STYLES = {
@@ -172,8 +144,6 @@ STEP_STYLES = {
     StepStatus.SKIPPED: "dim",
     StepStatus.UNDONE: "yellow",
 }
-
-
 VERDICT_STYLES = {
     GateOutcome.PASS: "green",
     GateOutcome.RUNNING: "cyan",
@@ -181,16 +151,10 @@ VERDICT_STYLES = {
     GateOutcome.ERROR: "bold red",
     GateOutcome.FAIL: "bold red",
 }
-
-
 BAR_CELLS = 24
 """Width of a region's bar, in characters."""
-
-
 GATE_ROWS = 6
 """Verdicts on screen at most: those of the steps at work, the latest last."""
-
-
 FRAME_ROWS = 5
 """Lines of the display that are neither steps, regions nor verdicts."""
 
@@ -209,23 +173,13 @@ def screen(story: DeliveryState, now: datetime, *, rows: int) -> Group:
 
 def summary(story: DeliveryState) -> Table:
     """What is left to say at the end: version, outcome, what decided, how long it took."""
-    style = "green" if story.outcome == "delivered" else "red"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    against = f", champion {story.champion}" if story.champion else ""
-    table.add_row("version", Text(f"{story.model} {story.version}{against}"))
-    table.add_row("outcome", Text(story.outcome or "running", style=f"bold {style}"))
-    table.add_row("decided by", Text(_decided_by(story)))
-    for left in story.left:
-        table.add_row("still open", Text(str(left), style="bold red"))
-    table.add_row("took", duration(story.elapsed_seconds(story.ended or story.started)) if story.started else "-")
+    styles = {"outcome": _tone(story), "still open": "bold red"}
+    for name, value in facts(story).items():
+        table.add_row(name, Text(value, style=styles.get(name, "")))
     return table
-
-
-def _decided_by(story: DeliveryState) -> str:
-    gate = story.deciding
-    return f"{decision(story)}, in {gate.step}" if gate else story.reason
 
 
 def _header(story: DeliveryState, now: datetime) -> Table:
@@ -299,11 +253,10 @@ def visible(steps: Sequence[StepState], room: int) -> tuple[int, int]:
 
 def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text, Text]:
     mark, style = STEP_MARKS[step.state], STEP_STYLES[step.state]
-    name = f"{step.stage} {step.weight}%" if step.weight is not None else step.stage
     quiet = "dim" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else ""
     return (
         Text(mark, style),
-        Text(name, "bold" if step.state is StepStatus.RUNNING else quiet),
+        Text(step.name, "bold" if step.state is StepStatus.RUNNING else quiet),
         Text(StepId.parsed(step.id).place, quiet),
         Text(_time(step, now), quiet),
         Text(_detail(step)),

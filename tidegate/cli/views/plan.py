@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from math import exp
 
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, GateForecast
-from pipelines.model import GatePlan, Plan, PlanStep, UnresolvedPlan
+from pipelines.model import GatePlan, Plan, UnresolvedPlan
 from tidegate.core.text import table_cell
 from tidegate.core.units import duration
 
@@ -29,29 +30,20 @@ def forecast_cells(forecast: GateForecast) -> tuple[str, ...]:
     )
 
 
-def _of_command(gate: GatePlan) -> tuple[str, ...]:
-    """A command costs no request that is known here, and takes its time limit at most."""
-    return (gate.gate, f"a command, {duration(gate.seconds or 0.0)} at most", *(NOTHING,) * (len(COLUMNS) - 2))
-
-
 def slowest(forecasts: Sequence[GateForecast]) -> GateForecast:
     """Of several sources that count for one gate, the one that it waits for."""
     return max(forecasts, key=lambda each: each.canary_requests_to_pass or float("inf"))
 
 
+_OF_PERCENT = {"percent": "slower", "cost": "dearer", "change": "worse"}
+
+
 def regression_text(forecast: GateForecast, share: float) -> str:
     """A regression as people say it: `20 % slower`, `0.5 pp more`, `0.05 lower`."""
-    if forecast.scale == "percent":
-        return f"{float(f'{share * 100:.2g}'):g} % slower"
-    if forecast.scale == "cost":
-        return f"{float(f'{share * 100:.2g}'):g} % dearer"
-    if forecast.scale == "change":
-        return f"{float(f'{share * 100:.2g}'):g} % worse"
-    if forecast.scale == "bound":
-        return "out of bounds"
-    if forecast.scale == "times":
-        return f"{share:.2g} x allowed"
-    return f"{share * 100:.2g} pp more" if forecast.scale == "points" else f"{share:.2g} lower"
+    if forecast.scale in _OF_PERCENT:
+        return f"{float(f'{share * 100:.2g}'):g} % {_OF_PERCENT[forecast.scale]}"
+    other = {"bound": "out of bounds", "times": f"{share:.2g} x allowed", "points": f"{share * 100:.2g} pp more"}
+    return other.get(forecast.scale, f"{share:.2g} lower")
 
 
 def forecast_notes(shown: Iterable[GateForecast], assumed: Assumptions) -> list[str]:
@@ -104,9 +96,10 @@ AnyPlan = Plan | UnresolvedPlan
 
 def _versions(plan: AnyPlan) -> tuple[str, str]:
     """What is delivered, and what it is compared with."""
-    if isinstance(plan, Plan):
-        return _subject(plan), f"champion is version {plan.in_production}"
-    return f"models:/{plan.model}@{plan.origin}", f"{plan.target} was not looked up (--offline)"
+    if isinstance(plan, UnresolvedPlan):
+        return f"models:/{plan.model}@{plan.origin}", f"{plan.target} was not looked up (--offline)"
+    engine = f"engine {plan.on_trial} of " if plan.is_engine_change else ""
+    return f"{engine}{plan.version.uri}", f"champion is version {plan.in_production}"
 
 
 def plan_rows(plan: AnyPlan) -> Iterator[tuple[str, ...]]:
@@ -114,11 +107,19 @@ def plan_rows(plan: AnyPlan) -> Iterator[tuple[str, ...]]:
     told: dict[tuple[GatePlan, ...], str] = {}
     for step in plan.steps:
         place = told.setdefault(step.gates, step.id) if step.gates else step.id
-        yield from _rows(step) if place == step.id else [(step.id, _about(step), "as", place)]
-
-
-def _subject(plan: Plan) -> str:
-    return f"engine {plan.on_trial} of {plan.version.uri}" if plan.is_engine_change else plan.version.uri
+        first = (step.id, duration(step.expected_seconds) if step.expected_seconds else "?")
+        if not step.gates or place != step.id:
+            yield (*first, *(() if place == step.id else ("as", place)))
+            continue
+        for gate in step.gates:
+            # A command costs no request that is known here, and takes its time limit at most.
+            command = (
+                gate.gate,
+                f"a command, {duration(gate.seconds or 0.0)} at most",
+                *(NOTHING,) * (len(COLUMNS) - 2),
+            )
+            yield (*first, *(forecast_cells(slowest(gate.forecasts)) if gate.forecasts else command))
+            first = ("", "")
 
 
 def approvals(plan: AnyPlan) -> Iterator[str]:
@@ -139,30 +140,20 @@ def plan_notes(plan: AnyPlan) -> list[str]:
     return forecast_notes(shown, Assumptions()) if shown else []
 
 
-def _about(step: PlanStep) -> str:
-    return duration(step.expected_seconds) if step.expected_seconds else "?"
-
-
-def _rows(step: PlanStep) -> Iterator[tuple[str, ...]]:
-    first = (step.id, _about(step))
-    for gate in step.gates:
-        yield (*first, *(forecast_cells(slowest(gate.forecasts)) if gate.forecasts else _of_command(gate)))
-        first = ("", "")
-    if not step.gates:
-        yield first
-
-
 def plan_markdown(plan: AnyPlan, spec: str, more: Sequence[str] = ()) -> str:
     """The comment; `spec` is the file's name as it was given, `more` are lines that stand next to the approvals."""
     version, champion = _versions(plan)
     head = f"{version} → {', '.join(plan.regions)}"
     champion = f"{whole_time(plan).capitalize()}. The {champion}."
+    table = [f"| {' | '.join(PLAN_COLUMNS)} |", "|---" * len(PLAN_COLUMNS) + "|"]
+    for row in plan_rows(plan):
+        table.append(f"| {' | '.join(map(table_cell, (*row, *[''] * (len(PLAN_COLUMNS) - len(row)))))} |")
     parts = [
         [_marker_line(spec), f"### {table_cell(head)}"],
         [table_cell(champion)],
         [f"- {table_cell(line)}" for line in (*approvals(plan), *more)],
         [f"<details><summary>{len(plan.steps)} steps</summary>"],
-        list(_table(plan)),
+        table,
         [table_cell(line) for line in plan_notes(plan)],
         ["</details>"],
     ]
@@ -181,56 +172,41 @@ def _marker_line(spec: str) -> str:
     return f"<!-- tidegate plan {spec} -->"
 
 
-def _table(plan: AnyPlan) -> Iterator[str]:
-    yield f"| {' | '.join(PLAN_COLUMNS)} |"
-    yield "|---" * len(PLAN_COLUMNS) + "|"
-    for row in plan_rows(plan):
-        filled = (*row, *[""] * (len(PLAN_COLUMNS) - len(row)))
-        yield f"| {' | '.join(table_cell(cell) for cell in filled)} |"
+def _print_table(head: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Callable[..., None]:
+    """Print it on stdout; returns what prints lines below it."""
+    from rich.table import Table
+
+    from tidegate.cli.views.console import PlainConsole
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
+    console.print(head, soft_wrap=True)
+    console.print(table)
+    return partial(console.print, soft_wrap=True)
 
 
 def print_plan(plan: AnyPlan) -> None:
     """The plan as a table on stdout."""
-    from rich.table import Table
-
-    from tidegate.cli.views.console import PlainConsole
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in PLAN_COLUMNS:
-        table.add_column(column, no_wrap=True)
-    for row in plan_rows(plan):
-        table.add_row(*row)
-    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
     version, champion = _versions(plan)
-    head = f"{version} -> {', '.join(plan.regions)}; {champion}"
-    console.print(head, soft_wrap=True)
-    console.print(table)
-    for line in approvals(plan):
-        console.print(line, soft_wrap=True)
-    console.print(whole_time(plan))
+    say = _print_table(f"{version} -> {', '.join(plan.regions)}; {champion}", PLAN_COLUMNS, plan_rows(plan))
+    for line in (*approvals(plan), whole_time(plan)):
+        say(line)
     for line in plan_notes(plan):
-        console.print(line, soft_wrap=True, style="dim")
+        say(line, style="dim")
 
 
 def print_forecasts(name: str, found: list[GateForecast], assumed: Assumptions) -> None:
     """A line for each gate and source, and what would mend those that come too late."""
-    from rich.table import Table
-
-    from tidegate.cli.views.console import PlainConsole
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in (*COLUMNS[:1], "counted by", *COLUMNS[1:]):
-        table.add_column(column, no_wrap=True)
-    for forecast in found:
-        gate, *rest = forecast_cells(forecast)
-        table.add_row(gate, forecast.source, *rest)
-    console = PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 150)
-    console.print(name, soft_wrap=True)
-    console.print(table)
+    rows = ((each.gate, each.source or "", *forecast_cells(each)[1:]) for each in found)
+    say = _print_table(name, (COLUMNS[0], "counted by", *COLUMNS[1:]), rows)
     for forecast in found:
         if forecast.remedy:
-            console.print(f"{forecast.gate} would be in time with one of:")
+            say(f"{forecast.gate} would be in time with one of:")
             for remedy in forecast.remedy:
-                console.print(f"  {remedy}", soft_wrap=True)
+                say(f"  {remedy}")
     for line in forecast_notes(found, assumed):
-        console.print(line, soft_wrap=True, style="dim")
+        say(line, style="dim")

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 from gates.model import GateOutcome
 from pipelines.events.state import StepStatus
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
+from pipelines.views.status import DeliveryStatus, PastDelivery, StatusReport
 from pipelines.views.wording import by_reason, people
-from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
 from tidegate.core.units import duration
 
@@ -19,10 +18,25 @@ NOTABLE_SECONDS = 60.0
 
 def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
     """The delivery, its records, then region after region."""
-    yield (first := _first_line(report.delivery))
-    yield from _record_lines(report.delivery)
-    yield from _lines(report.fleet, now, told=first)
-    for region in report.fleet.regions:
+    delivery, fleet = report.delivery, report.fleet
+    yield (first := _delivery_line(delivery))
+    for what, who in people(delivery.story).items():
+        yield f"{what}: {who}"
+    for step, said in steps_at_work(delivery).items():
+        yield f"{step}: {said}"
+    for each in delivery.story.left:
+        yield f"still open: {each}"
+    if delivery.unwritten:
+        yield f"{delivery.unwritten} events are not yet written: MLflow has not taken them"
+    for region in fleet.regions:
+        yield from region_lines(region, told=first)
+        if region.region in fleet.carried:
+            yield carrier_line(region.region, fleet.carried[region.region], now)
+    for reason, names in by_reason(fleet.silent).items():
+        yield f"{', '.join(names)}: cannot be seen: {reason}"
+    if not fleet.regions and not fleet.silent:
+        yield "no fleet runs here"
+    for region in fleet.regions:
         yield from other_version_lines(region, report)
 
 
@@ -72,18 +86,6 @@ def _history_row(each: PastDelivery) -> tuple[str, str, str, str, str]:
     return past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
 
 
-def _record_lines(delivery: DeliveryStatus) -> Iterator[str]:
-    """Below the line of the delivery itself."""
-    for what, who in people(delivery.story):
-        yield f"{what.lower()}: {who}"
-    for step, said in steps_at_work(delivery).items():
-        yield f"{step}: {said}"
-    for each in delivery.story.left:
-        yield f"still open: {each}"
-    if delivery.unwritten:
-        yield f"{delivery.unwritten} events are not yet written: MLflow has not taken them"
-
-
 def steps_at_work(delivery: DeliveryStatus) -> dict[str, str]:
     """What each step that runs, or waits for a person or a freeze, said last; with the gates that cannot see."""
     if not delivery.alive:
@@ -99,27 +101,6 @@ def steps_at_work(delivery: DeliveryStatus) -> dict[str, str]:
     return {step: "; ".join(filter(None, said)) for step, said in at_work.items() if any(said)}
 
 
-def _first_line(records: DeliveryStatus) -> str:
-    if records.unreadable is not None:
-        return f"MLflow cannot be read, so what became of the last delivery is not known: {records.unreadable}"
-    return _delivery_line(records.last, alive=records.alive)
-
-
-def _lines(seen: FleetSnapshot, now: datetime, *, told: str) -> Iterator[str]:
-    for region in seen.regions:
-        yield _region_line(region)
-        yield from _taken_away_line(region)
-        yield from _foreign_object_lines(region)
-        if region.unattended and str(region.unattended) not in told:
-            yield f"{region.region}: {region.unattended}"
-        if region.region in seen.carried:
-            yield carrier_line(region.region, seen.carried[region.region], now)
-    for reason, names in by_reason(seen.silent).items():
-        yield f"{', '.join(names)}: cannot be seen: {reason}"
-    if not seen.regions and not seen.silent:
-        yield "no fleet runs here"
-
-
 def carrier_line(region: str, carried: CarrierHeartbeat, now: datetime) -> str:
     """Who carries a region's trial, since when nothing was heard, and what comes of that."""
     if carried.heard is None:
@@ -132,26 +113,25 @@ def carrier_line(region: str, carried: CarrierHeartbeat, now: datetime) -> str:
     return f"{told}; a trial there ends by itself " + (f"in {duration(left)}" if left > 0 else "at any moment")
 
 
-def _delivery_line(last: DeliverySummary | None, *, alive: bool) -> str:
-    if last is None:
+def _delivery_line(delivery: DeliveryStatus) -> str:
+    if delivery.unreadable is not None:
+        return f"MLflow cannot be read, so what became of the last delivery is not known: {delivery.unreadable}"
+    if (last := delivery.last) is None:
         return "no delivery yet"
-    head = f"delivery {last.id[:8]} of version {last.version}"
+    head, step = f"delivery {last.id[:8]} of version {last.version}", last.last_step or "its start"
     if last.outcome:
         return f"{head}: {last.outcome}: {last.reason}"
-    step = last.last_step or "its start"
-    if not alive:
-        gone = (
-            "nobody carries it"
-            if last.patience_seconds
-            else f"process {last.pid} on {last.host} was last heard of at {last.heartbeat:%F %T} UTC"
-        )
-        hint = f"`tidegate resume {last.id}` carries it on, the next `tidegate deliver` closes it and starts again"
-        return f"{head}: died at {step}; {gone}; {hint}"
-    carried = "carried step by step" if last.patience_seconds else f"process {last.pid} on {last.host}"
-    return f"{head}: at {step}, {carried}"
+    process = f"process {last.pid} on {last.host}"
+    if delivery.alive:
+        return f"{head}: at {step}, {'carried step by step' if last.patience_seconds else process}"
+    heard = f"{process} was last heard of at {last.heartbeat:%F %T} UTC"
+    gone = "nobody carries it" if last.patience_seconds else heard
+    hint = f"`tidegate resume {last.id}` carries it on, the next `tidegate deliver` closes it and starts again"
+    return f"{head}: died at {step}; {gone}; {hint}"
 
 
-def _region_line(region: RegionState) -> str:
+def region_lines(region: RegionState, *, told: str = "") -> Iterator[str]:
+    """What a region serves and what is wrong there; what was `told` already is not told again."""
     arms = [
         f"{arm.role} {arm.version}{'' if arm.ready else ' (not ready)'}"
         for arm in (region.stable, region.canary, region.previous)
@@ -161,7 +141,11 @@ def _region_line(region: RegionState) -> str:
     problem = f": {region.problem}" if region.problem else ""
     nothing = "" if region.phase is RegionPhase.UNKNOWN else ", empty"
     served = f", {', '.join(arms)}" if arms else nothing
-    return f"{region.region}: {region.phase}{served}{traffic}, at {region.entry}{problem}"
+    yield f"{region.region}: {region.phase}{served}{traffic}, at {region.entry}{problem}"
+    more = [region.taken_away] if region.taken_away and not region.problem else []
+    more += [str(each) for each in region.foreign_objects if str(each) not in (region.problem or "")]
+    more += [str(region.unattended)] if region.unattended and str(region.unattended) not in told else []
+    yield from (f"{region.region}: {each}" for each in more)
 
 
 def other_version_lines(region: RegionState, report: StatusReport) -> Iterator[str]:
@@ -174,13 +158,3 @@ def other_version_lines(region: RegionState, report: StatusReport) -> Iterator[s
         yield f"{region.region}: {told}" + (f": {who or foreign.reason}" if foreign else "")
     elif who:
         yield f"{region.region}: {who}"
-
-
-def _taken_away_line(region: RegionState) -> list[str]:
-    """Where the region's own line does not say it."""
-    return [f"{region.region}: {region.taken_away}"] if region.taken_away and not region.problem else []
-
-
-def _foreign_object_lines(region: RegionState) -> list[str]:
-    """Those that the region's own line does not name."""
-    return [f"{region.region}: {each}" for each in region.foreign_objects if str(each) not in (region.problem or "")]

@@ -58,7 +58,8 @@ class Desk:
 
     def next_command(self) -> list[str]:
         complaints: list[str] = []
-        write_leftovers(self.folder, self, AliasBook(), complaints.append)
+        deliveries: Any = self
+        write_leftovers(self.folder, deliveries, AliasBook(), complaints.append)
         return complaints
 
 

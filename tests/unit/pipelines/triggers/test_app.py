@@ -10,26 +10,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import schemathesis
 from fakes.delivery.records import ID, delivered, summary_of
 from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from schemathesis.schemas import BaseSchema
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.requests import QueuePolicy
-from pipelines.triggers.access import Login
-from pipelines.triggers.app import behind_door, page_routes, receiver_routes
-from pipelines.triggers.openapi import WEBHOOK, document
+from pipelines.triggers.access import Login, behind_door
+from pipelines.triggers.app import OPEN_TO_ALL, WEBHOOK, Numbers, metrics_route, receiver_routes, requests_route
 from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.receiver import MOST_BYTES, Receiver, WebhookStatus
-from pipelines.triggers.reconciler import Reconciler, Watched, World
+from pipelines.triggers.receiver import MOST_BYTES, Receiver
+from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from pipelines.views.page.routes import RETRY, Board, LivePage
-from pipelines.views.page.snapshot import SnapshotReader
+from pipelines.views.page import LivePage, SnapshotReader
 from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
 from slo.metrics.exporters import OF_REGISTRY
@@ -47,21 +40,18 @@ class Ground:
         self.clock, self.woken = FakeClock(), 0
         self.inbox = RequestQueue(folder / "inbox.db")
         self.marks, self.runs = FakeMarks(), FakeLedgers()
-        world = World(self.inbox, self.marks, self.runs, FakeStarter(), self.clock, lambda _: None)
-        self.reconciler = Reconciler(
-            Watched("support-llm", "challenger", QueuePolicy.NEWEST, timedelta(seconds=30)), world
-        )
+        every, world = timedelta(seconds=30), (self.inbox, self.marks, self.runs, FakeStarter(), self.clock)
+        self.reconciler = Reconciler("support-llm", "challenger", QueuePolicy.NEWEST, every, *world, lambda _: None)
         self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
         self.ledgers = FakeLedgers()
-        board = Board(
-            "support-llm", SnapshotReader("support-llm", self.ledgers, lambda: (), self.clock).look, self.clock
-        )
-        self.page = LivePage(board, self._report)
+        look = SnapshotReader("support-llm", self.ledgers, lambda: (), self.clock).look
         routes = [
             *receiver_routes(self.receiver, self.reconciler),
-            *page_routes(self.receiver, self.reconciler, self.page, "1", service="support-llm"),
+            requests_route(self.receiver),
+            metrics_route(Numbers(self.receiver, self.reconciler, "support-llm")),
+            *LivePage("support-llm", look, self._report, self.clock).routes(),
         ]
-        self.app = behind_door(routes, hosts=("testserver",), login=Login())
+        self.app = behind_door(routes, hosts=("testserver",), login=Login(), open_to_all=OPEN_TO_ALL)
         self.client = TestClient(self.app)
 
     def _report(self, delivery: str) -> str:
@@ -178,7 +168,7 @@ def test_its_numbers_tell_how_messages_ended(ground: Ground) -> None:
 
 def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
     ground.send(alias_set())
-    told = [ground.client.get(path).text for path in ("/requests", "/metrics", "/openapi.json")]
+    told = [ground.client.get(path).text for path in ("/requests", "/metrics")]
     assert SECRET not in "".join([*told, repr(ground.receiver)])
 
 
@@ -213,79 +203,13 @@ def test_a_report_while_mlflow_is_away_is_to_be_asked_for_later(ground: Ground) 
     assert ground.client.get(f"/deliveries/{ID}").status_code == 503
 
 
-def test_streams_end_when_the_page_is_stopped_and_headers_alone_are_none(ground: Ground) -> None:
-    assert ground.client.head("/events").headers["Content-Type"].startswith("text/event-stream")
-    ground.page.stop()
-    assert ground.client.get("/events").text == RETRY
-
-
-class Signing:
-    """Signs what passes, as MLflow would, so that nonsense comes further than the signature."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        inner: ASGIApp = self._ground.app
-        if scope["type"] != "http" or scope["path"] != WEBHOOK:
-            return await inner(scope, receive, send)
-        body, more = b"", True
-        while more:
-            part = await receive()
-            body, more = body + part.get("body", b""), part.get("more_body", False)
-        signed = [(name.lower().encode(), text.encode()) for name, text in self._ground.headers(body).items()]
-        kept = [(name, text) for name, text in scope["headers"] if not name.startswith(b"x-mlflow-")]
-
-        async def whole() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        return await inner({**scope, "headers": kept + signed}, whole, send)
-
-
-@pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground(tmp_path_factory.mktemp("fuzzed"))
-    made.reconciler.looked = made.clock.now()
-    # Else every stream would be read to its end, which it has not.
-    made.page.stop()
-    yield made
-    made.inbox.close()
-
-
-@pytest.fixture(scope="module")
-def described(fuzzed: Ground) -> BaseSchema:
-    """Read once: a schema remembers what it has found out of itself."""
-    return schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app)
-
-
-@pytest.fixture(scope="module")
-def signed(fuzzed: Ground) -> BaseSchema:
-    return schemathesis.openapi.from_asgi("/openapi.json", Signing(fuzzed))
-
-
-PATHS = [path for path in document("1")["paths"] if path != WEBHOOK]
-
-
-@pytest.mark.parametrize("path", PATHS)
-@given(data=st.data())
-@settings(max_examples=20)
-def test_no_matter_who_looks_is_answered_as_described(described: BaseSchema, path: str, data: st.DataObject) -> None:
-    data.draw(described[path]["GET"].as_strategy()).call_and_validate()
-
-
-@given(data=st.data())
-def test_whatever_anybody_sends_is_refused_as_described(
-    described: BaseSchema, fuzzed: Ground, data: st.DataObject
-) -> None:
-    answer = data.draw(described[WEBHOOK]["POST"].as_strategy()).call_and_validate()
-    assert answer.json()["outcome"] in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.OVERSIZE}
-    assert fuzzed.woken == 0
-
-
-@given(data=st.data())
-def test_whatever_is_signed_is_answered_as_described(signed: BaseSchema, data: st.DataObject) -> None:
-    answer = data.draw(signed[WEBHOOK]["POST"].as_strategy()).call_and_validate()
-    assert answer.json()["outcome"] not in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED, WebhookStatus.UNAVAILABLE}
+def test_a_browser_is_sent_what_is_new_to_it(ground: Ground) -> None:
+    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
+    seen = re.findall(r'data-seen="(\w+)"', ground.client.get("/").text)[0]
+    same, other = ground.client.get(f"/now?seen={seen}"), ground.client.get("/now?seen=another")
+    assert (same.headers["X-Seen"], re.findall(r'<div id="(\w+)"', same.text)[:1]) == (seen, ["status"])
+    assert 'id="earlier"' not in same.text
+    assert "support-llm 2 is in production" in other.text
 
 
 def test_the_last_requests_are_listed_and_counted(ground: Ground) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.requests import EVER, DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
-from pipelines.triggers.queue import AcceptResult, RequestQueue
-from pipelines.triggers.webhooks import TOLERANCE
+from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.webhooks import TOLERANCE, WebhookStatus
 from tidegate.core.errors import Refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,22 +43,22 @@ def compare(
 
 def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
     inbox.hear("a", None, NOON)
-    assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is AcceptResult.REPLAYED
-    assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is AcceptResult.NOTED
+    assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is WebhookStatus.REPLAYED
+    assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is WebhookStatus.NOTED
 
 
 def test_many_that_say_the_same_at_once_are_one_request(inbox: RequestQueue) -> None:
     with ThreadPoolExecutor(16) as threads:
         taken = list(threads.map(lambda number: inbox.hear(f"m{number}", request(), NOON), range(64)))
-    assert sorted(taken) == [AcceptResult.DUPLICATE] * 63 + [AcceptResult.QUEUED]
+    assert sorted(taken) == [WebhookStatus.DUPLICATE] * 63 + [WebhookStatus.QUEUED]
 
 
 def test_what_was_answered_for_survives_the_process(inbox: RequestQueue, tmp_path: Path) -> None:
     inbox.hear("a", request(), NOON)
     inbox.close()
     again = RequestQueue(tmp_path / "serve" / "inbox.db")
-    assert again.hear("a", request(), NOON) is AcceptResult.REPLAYED
-    assert again.hear("b", request(), NOON) is AcceptResult.DUPLICATE
+    assert again.hear("a", request(), NOON) is WebhookStatus.REPLAYED
+    assert again.hear("b", request(), NOON) is WebhookStatus.DUPLICATE
     again.close()
 
 
@@ -79,7 +79,7 @@ def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: Requ
     inbox.update(entry.model_copy(update={"state": RequestState.OVER}))
     compare(inbox, at=NOON + MINUTE)
     assert standing(inbox) == []
-    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is AcceptResult.QUEUED
+    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is WebhookStatus.QUEUED
 
 
 def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: RequestQueue) -> None:
@@ -106,9 +106,9 @@ def test_whatever_comes_each_version_stands_once_in_the_order_of_arrival(
     heard: set[int] = set()
     for id, version in messages:
         taken = inbox.hear(str(id), request(version), NOON)
-        assert (taken is AcceptResult.REPLAYED) == (id in heard)
+        assert (taken is WebhookStatus.REPLAYED) == (id in heard)
         if id not in heard and str(version) not in expected:
-            assert taken is AcceptResult.QUEUED
+            assert taken is WebhookStatus.QUEUED
             expected.append(str(version))
         heard.add(id)
     assert [entry.request.version for entry in standing(inbox)] == expected

@@ -11,7 +11,7 @@ from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 
 from pipelines.requests import DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
 from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.reconciler import Reconciler, Watched, World
+from pipelines.triggers.reconciler import Reconciler
 from registry.model import DeliverySummary
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
@@ -26,14 +26,13 @@ class Ground:
         self.inbox = RequestQueue(folder / "inbox.db")
         self.said: list[str] = []
         self.opens = True
-        watched = Watched("support-llm", "challenger", policy, timedelta(seconds=30))
-        self._watched = watched
+        self.policy = policy
         self.restart()
 
     def restart(self) -> None:
         """The process of before is gone; its files are not."""
-        world = World(self.inbox, self.marks, self.ledgers, self.starter, self.clock, self.said.append)
-        self.reconciler = Reconciler(self._watched, world)
+        every, world = timedelta(seconds=30), (self.inbox, self.marks, self.ledgers, self.starter, self.clock)
+        self.reconciler = Reconciler("support-llm", "challenger", self.policy, every, *world, self.said.append)
 
     async def look(self) -> None:
         self.clock.elapsed += 60

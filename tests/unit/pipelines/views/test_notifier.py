@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Event as Signal
 
 import pytest
 from fakes.delivery.records import START, delivered
 
+from pipelines.ports import Listener
 from pipelines.views.notifications import (
     Body,
     DeliverySubject,
     Notification,
     NotificationChannel,
     NotificationKind,
-    Notifier,
     NotTaken,
     deliver_message,
+    notified,
 )
 
 SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
@@ -33,7 +34,7 @@ class Receiver:
         self.tries = 0
         self.taken: list[Mapping[str, object]] = []
 
-    def send(self, url: str, body: Body) -> None:
+    def __call__(self, url: str, body: Body) -> None:
         assert url == SECRET
         self.tries += 1
         if self.answers:
@@ -55,20 +56,24 @@ def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
     assert receiver.tries == tries
 
 
+def hear(told: Sequence[Listener]) -> None:
+    for event in delivered():
+        for listener in told:
+            listener.on_event(event)
+
+
 def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
     receiver, complaints = Receiver(), list[str]()
-    with Notifier(SUBJECT, [PLACE], receiver, complaints.append) as notifier:
-        for event in delivered():
-            notifier.on_event(event)
+    with notified(SUBJECT, [PLACE], receiver, complaints.append) as told:
+        hear(told)
     assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
     assert complaints == []
 
 
 def test_a_message_that_is_lost_is_told_without_its_address() -> None:
     receiver, complaints = Receiver(NotTaken("answered 404", again=False)), list[str]()
-    with Notifier(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as notifier:
-        for event in delivered():
-            notifier.on_event(event)
+    with notified(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as told:
+        hear(told)
     assert [body["kind"] for body in receiver.taken] == ["closed"]
     assert complaints == ["webhook at $HOOK was not told that support-llm 2 is on its way to eu-west-1: answered 404"]
 
@@ -76,23 +81,20 @@ def test_a_message_that_is_lost_is_told_without_its_address() -> None:
 def test_one_place_that_hangs_holds_up_neither_the_delivery_nor_the_others() -> None:
     never, quick, complaints = Signal(), Receiver(), list[str]()
 
-    class Router:
-        def send(self, url: str, body: Body) -> None:
-            if url == SECRET:
-                quick.send(url, body)
-            else:
-                never.wait()
+    def router(url: str, body: Body) -> None:
+        if url == SECRET:
+            quick(url, body)
+        else:
+            never.wait()
 
     hanging = NotificationChannel(
         form="slack", variable="CHAT", url="https://hangs.example", about=("opened", "closed")
     )
-    with Notifier(SUBJECT, [hanging, PLACE], Router(), complaints.append, patience_seconds=0.05) as notifier:
-        for event in delivered():
-            notifier.on_event(event)
-        notifier_took = True
+    with notified(SUBJECT, [hanging, PLACE], router, complaints.append, patience_seconds=0.05) as told:
+        hear(told)
     never.set()
-    assert notifier_took
-    assert complaints[0] == "slack at $CHAT is too slow: messages are left unsent"
+    assert complaints == ["slack at $CHAT is too slow: messages are left unsent"]
+    assert [body["kind"] for body in quick.taken] == ["opened", "closed"]
 
 
 def test_an_address_is_in_no_text_of_a_place() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from pipelines.adapters.notify_http import HttpSender
+from pipelines.adapters.notify_http import post
 from pipelines.views.notifications import NotTaken
 
 SECRET = "https://hooks.example/T0/secret"
@@ -25,7 +25,7 @@ def answering(status: int) -> Callable[[httpx.Request], httpx.Response]:
 
 @pytest.mark.parametrize("status", [200, 202, 204])
 def test_any_success_will_do(status: int) -> None:
-    HttpSender(httpx.MockTransport(answering(status))).send(SECRET, {"text": "x"})
+    post(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_everything_else_is_told_without_the_address(
     again: bool,
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(NotTaken) as caught:
-        HttpSender(httpx.MockTransport(handler)).send(SECRET, {"text": "x"})
+        post(SECRET, {"text": "x"}, httpx.MockTransport(handler))
     assert (str(caught.value), caught.value.again) == (reason, again)
     assert "secret" not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
@@ -56,5 +56,5 @@ def test_everything_else_is_told_without_the_address(
 )
 def test_what_is_no_address_is_not_quoted(url: str) -> None:
     with pytest.raises(NotTaken) as caught:
-        HttpSender(httpx.MockTransport(answering(503))).send(url, {})
+        post(url, {}, httpx.MockTransport(answering(503)))
     assert "secret" not in "".join(traceback.format_exception(caught.value))

@@ -1,22 +1,38 @@
-"""What the page says of deliveries and requests, and that nobody else's words become its markup."""
+"""What the page says of deliveries and requests, how often it looks, and that nobody's words become its markup."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping
 from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from fakes.delivery.records import ID, REGIONS, START, Delivery, bad_answers, delivered, interrupted, seen, slow, view
+from fakes.delivery.records import (
+    ID,
+    REGIONS,
+    START,
+    Delivery,
+    bad_answers,
+    delivered,
+    drawn,
+    interrupted,
+    look_at,
+    seen,
+    slow,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.events.state import state_of
 from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
-from pipelines.views.page.render import draw, page, script, style, ticked
-from pipelines.views.page.snapshot import PageParts, PageView
+from pipelines.views.page import EVERY_SECONDS, LivePage, PageSnapshot, Picture
+from pipelines.views.section import TEMPLATES, asset, ticked
 from pipelines.views.wording import headline
 from registry.model import Event
+from tidegate.core.errors import OutsideError
+from tidegate.testing import FakeClock
 
 VOID = {"meta", "link"}
 SVG_ALONE = {"path"}
@@ -58,8 +74,12 @@ class Read(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def read(known: PageView) -> Mapping[str, str]:
-    return {name: Read(html).text for name, html in draw(known).parts.items()}
+def read(picture: Picture) -> Mapping[str, str]:
+    return {name: Read(html).text for name, html in picture.parts.items()}
+
+
+def page(model: str, picture: Picture) -> str:
+    return TEMPLATES.get_template("page.html.j2").render(model=model, picture=picture)
 
 
 def at_a_canary() -> Delivery:
@@ -87,20 +107,20 @@ def test_a_delivery_on_its_way_is_on_top_whole() -> None:
         ttft_p95_canary_seconds=0.1,
         ttft_p95_stable_seconds=0.2,
     )
-    said = read(view(seen(delivery.events), seen(delivered("2"), id="a" * 32), after=65))
+    said = read(drawn(seen(delivery.events), seen(delivered("2"), id="a" * 32), after=65))
     assert "support-llm 5 is on its way: canary@eu-west-1/25." in said["news"]
     assert "running for 1:05" in said["status"]
-    assert "eu-west-1 25% on 5, 75% on 2" in said["now"]
+    assert "eu-west-1: 25% on 5, 75% on 2" in said["now"]
     assert "▸ running canary@eu-west-1/25 since 09:01:02 UTC" in said["now"]
     assert "… running latency 11 of 50 Numbers TTFT p95 100 ms against 200 ms" in said["now"]
     assert "· waiting promote@eu-west-1" in said["now"]
-    assert "us-east-1 0%" not in said["now"], "a region that was not touched has no traffic to show"
+    assert "Users of us-east-1" not in said["now"], "a region that was not touched has no traffic to show"
     assert "delivered support-llm 2 is in production" in said["earlier"]
 
 
 @pytest.mark.parametrize("events", [delivered("2"), interrupted()], ids=["delivered", "interrupted"])
 def test_when_nothing_runs_the_last_is_told_and_open(events: list[Event]) -> None:
-    picture = draw(view(seen(events)))
+    picture = drawn(seen(events))
     assert headline(state_of(events)) in Read(picture.parts["news"]).text
     assert f'id="e-{ID}" open' in picture.parts["earlier"]
     assert picture.parts["now"].strip() == ""
@@ -109,14 +129,14 @@ def test_when_nothing_runs_the_last_is_told_and_open(events: list[Event]) -> Non
 def test_a_step_that_waits_for_a_person_says_for_what() -> None:
     delivery = at_a_canary().say("canary@eu-west-1/25", "done")
     delivery.say("canary@eu-west-1/50", "waiting", "for an approval: `tidegate approve ID STEP --by NAME`")
-    picture = draw(view(seen(delivery.events)))
+    picture = drawn(seen(delivery.events))
     assert "canary@eu-west-1/50 is held" in Read(picture.parts["news"]).text
     assert "‖ held canary@eu-west-1/50" in Read(picture.parts["now"]).text
     assert "<code>tidegate approve ID STEP --by NAME</code>" in picture.parts["now"]
 
 
 def test_one_that_died_says_how_to_carry_it_on() -> None:
-    said = read(view(seen(at_a_canary().events, alive=False)))
+    said = read(drawn(seen(at_a_canary().events, alive=False)))
     assert "support-llm 5 died at canary@eu-west-1/25" in said["now"]
     assert f"tidegate resume {ID} carries it on" in said["now"]
     assert "Nothing is being delivered" in said["news"]
@@ -124,24 +144,24 @@ def test_one_that_died_says_how_to_carry_it_on() -> None:
 
 def test_one_that_cannot_be_read_hides_nothing_else() -> None:
     broken = seen(delivered("3"), id="b" * 32).model_copy(update={"story": None})
-    said = read(view(broken, seen(delivered("2"))))
+    said = read(drawn(broken, seen(delivered("2"))))
     assert "support-llm 3: delivered" in said["earlier"]
     assert "Its record cannot be read." in said["earlier"]
     assert "support-llm 2 is in production" in said["earlier"]
 
 
 def test_one_that_has_no_event_yet_is_on_its_way() -> None:
-    assert "support-llm 9: on its way" in read(view(seen([])))["now"]
+    assert "support-llm 9: on its way" in read(drawn(seen([])))["now"]
 
 
 def test_requests_are_told_with_what_became_of_them() -> None:
-    said = read(view(requests=[request("6"), request("7", RequestState.OVER, "given up after 3 tries")]))
+    said = read(drawn(requests=[request("6"), request("7", RequestState.OVER, "given up after 3 tries")]))
     assert "Version 6 queued Version 7 over given up after 3 tries" in said["requests"]
     assert "support-llm has not been delivered yet." in said["news"]
 
 
 def test_time_alone_changes_the_status_and_nothing_else() -> None:
-    now, later = (draw(view(seen(at_a_canary().events), after=after)) for after in (60, 62))
+    now, later = (drawn(seen(at_a_canary().events), after=after) for after in (60, 62))
     assert now.digest == later.digest
     assert {name for name, html in now.parts.items() if later.parts[name] != html} == {"status"}
 
@@ -149,14 +169,14 @@ def test_time_alone_changes_the_status_and_nothing_else() -> None:
 def test_the_page_is_whole_and_loads_only_its_own() -> None:
     every = [delivered("2"), bad_answers("3"), slow("4")]
     deliveries = [seen(events, id=f"{at:032x}") for at, events in enumerate(every)]
-    html = page("support-llm", draw(view(seen(at_a_canary().events), *deliveries, requests=[request("6")])))
+    html = page("support-llm", drawn(seen(at_a_canary().events), *deliveries, requests=[request("6")]))
     found = Read(html)
     assert len(found.ids) == len(set(found.ids))
     assert {"style", "onclick", "onload"}.isdisjoint(found.attributes), "the page's policy forbids them"
     assert "http" not in html.replace("http-equiv", "")
     assert found.tags.count("script") == 1
     assert found.tags.count("h1") == 1
-    assert "http" not in style() + script()
+    assert "http" not in "".join(map(asset, ("style.css", "page.css", "page.js")))
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -172,11 +192,11 @@ def test_whatever_stands_in_the_ledger_is_text(before: str, after: str) -> None:
     delivery.verdict("build", text, "fail", text, **{text or "x": 1.0})
     delivery.say(f"build@{text}", "traffic", region=text, weight=5)
     over = delivery.close(text, text, 4).events
-    picture = draw(view(seen(over[:-1]), seen(over, id=text), requests=[request(text, note=text)]))
+    picture = drawn(seen(over[:-1]), seen(over, id=text), requests=[request(text, note=text)])
     assert_harmless(picture)
 
 
-def assert_harmless(picture: PageParts) -> None:
+def assert_harmless(picture: Picture) -> None:
     for html in [*picture.parts.values(), page(HOSTILE, picture)]:
         assert "<script>alert" not in html
         found = Read(html)
@@ -192,3 +212,68 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is_lost(text: st
     words = html.replace("<code>", "").replace("</code>", "")
     assert unescape(words).replace("`", "") == text.replace("`", "")
     assert words.count("`") == odd
+
+
+class Ledger:
+    """Counts looks; answers when it may."""
+
+    def __init__(self) -> None:
+        self.looks, self.silent, self.clock = 0, False, FakeClock()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.page = LivePage("support-llm", self.look, str, self.clock)
+
+    def look(self) -> PageSnapshot:
+        self.may_answer.wait(10)
+        self.looks += 1
+        if self.silent:
+            raise OutsideError("MLflow store http://me:secret@mlflow: no answer")
+        return look_at(seen(delivered("2")))
+
+
+async def test_many_who_watch_are_one_look_that_is_good_for_a_while() -> None:
+    ledger = Ledger()
+    pictures = await asyncio.gather(*(ledger.page.current() for _ in range(50)))
+    assert all("support-llm 2 is in production" in each.parts["earlier"] for each in pictures)
+    ledger.clock.elapsed += EVERY_SECONDS / 2
+    await ledger.page.current()
+    assert ledger.looks == 1
+    ledger.clock.elapsed += EVERY_SECONDS / 2
+    await ledger.page.current()
+    assert ledger.looks == 2
+
+
+async def test_nobody_who_leaves_starts_a_second_look() -> None:
+    ledger = Ledger()
+    ledger.may_answer.clear()
+    for _ in range(5):
+        impatient = asyncio.create_task(ledger.page.current())
+        await asyncio.sleep(0)
+        impatient.cancel()
+    last = asyncio.create_task(ledger.page.current())
+    ledger.may_answer.set()
+    await last
+    assert ledger.looks == 1
+
+
+async def test_a_look_that_hangs_does_not_hold_up_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.views.page.PATIENCE_SECONDS", 0.01)
+    ledger = Ledger()
+    ledger.may_answer.clear()
+    assert "Not looked at yet" in (await ledger.page.current()).parts["status"]
+    ledger.may_answer.set()
+
+
+async def test_a_ledger_that_is_silent_ends_nothing_and_its_address_is_not_told() -> None:
+    ledger = Ledger()
+    await ledger.page.current()
+    ledger.silent = True
+    for _ in range(2):
+        ledger.clock.elapsed += 60
+        said = (await ledger.page.current()).parts
+    assert "MLflow has not been reached since 2026-01-01 00:01:00 UTC" in said["news"]
+    assert "support-llm 2 is in production" in said["earlier"]
+    assert "secret" not in "".join(said.values())
+    ledger.silent = False
+    ledger.clock.elapsed += 60
+    assert "not been reached" not in (await ledger.page.current()).parts["news"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipelines.triggers.webhooks import TOLERANCE, Message, RejectReason, reject_reason, sign, weakness
+from pipelines.triggers.webhooks import TOLERANCE, Message, WebhookStatus, reject_reason, sign, weakness
 
 SECRET = "a secret of thirty-two characters"
 AT = 1_790_000_000
@@ -39,49 +39,49 @@ def test_whatever_is_signed_is_believed(body: bytes, id: str) -> None:
 @given(st.binary(max_size=200))
 def test_another_body_under_the_same_signature_is_forged(body: bytes) -> None:
     assume(body != BODY)
-    assert reject_reason(replace(message(), body=body), (SECRET,), NOW) is RejectReason.FORGED
+    assert reject_reason(replace(message(), body=body), (SECRET,), NOW) is WebhookStatus.FORGED
 
 
 @given(st.text(max_size=60))
 def test_no_text_is_a_signature_but_the_one(signature: str) -> None:
     assume(signature != message().signature)
     assert reject_reason(replace(message(), signature=signature), (SECRET,), NOW) in {
-        RejectReason.FORGED,
-        RejectReason.UNSIGNED,
+        WebhookStatus.FORGED,
+        WebhookStatus.UNSIGNED,
     }
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_another_secret_signs_nothing(secret: str) -> None:
     assume(secret != SECRET)
-    assert reject_reason(message(secret=secret), (SECRET,), NOW) is RejectReason.FORGED
+    assert reject_reason(message(secret=secret), (SECRET,), NOW) is WebhookStatus.FORGED
 
 
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_no_header_that_mlflow_would_not_write_is_read(id: str, timestamp: str) -> None:
     odd = Message(id, timestamp, "v1,x", BODY)
-    assert reject_reason(odd, (SECRET,), NOW) in {RejectReason.UNSIGNED, RejectReason.FORGED}
+    assert reject_reason(odd, (SECRET,), NOW) in {WebhookStatus.UNSIGNED, WebhookStatus.FORGED}
 
 
 def test_the_parts_cannot_be_cut_elsewhere() -> None:
     whole = message(b"2.{}", id="a", at=1)
     moved = Message("a.1", "2", whole.signature, b"{}")
-    assert reject_reason(moved, (SECRET,), NOW) is RejectReason.UNSIGNED
+    assert reject_reason(moved, (SECRET,), NOW) is WebhookStatus.UNSIGNED
 
 
 @pytest.mark.parametrize("header", ["id", "timestamp", "signature"])
 def test_a_header_that_is_missing_makes_it_unsigned(header: str) -> None:
-    assert reject_reason(replace(message(), **{header: ""}), (SECRET,), NOW) is RejectReason.UNSIGNED
+    assert reject_reason(replace(message(), **{header: ""}), (SECRET,), NOW) is WebhookStatus.UNSIGNED
 
 
 @given(st.integers(-100_000, 100_000))
 def test_only_what_is_recent_is_believed_whichever_clock_is_ahead(seconds: int) -> None:
     found = reject_reason(message(), (SECRET,), NOW + timedelta(seconds=seconds))
-    assert found is (None if abs(seconds) <= TOLERANCE.total_seconds() else RejectReason.STALE)
+    assert found is (None if abs(seconds) <= TOLERANCE.total_seconds() else WebhookStatus.STALE)
 
 
 def test_who_has_no_secret_does_not_learn_whether_it_was_late() -> None:
-    assert reject_reason(message(secret="guessed", at=0), (SECRET,), NOW) is RejectReason.FORGED
+    assert reject_reason(message(secret="guessed", at=0), (SECRET,), NOW) is WebhookStatus.FORGED
 
 
 def test_a_body_is_signed_byte_by_byte() -> None:
@@ -91,7 +91,7 @@ def test_a_body_is_signed_byte_by_byte() -> None:
 
 def test_while_a_secret_is_replaced_both_sign() -> None:
     assert reject_reason(message(), ("a new secret of thirty-two chars.", SECRET), NOW) is None
-    assert reject_reason(message(), ("a new secret of thirty-two chars.",), NOW) is RejectReason.FORGED
+    assert reject_reason(message(), ("a new secret of thirty-two chars.",), NOW) is WebhookStatus.FORGED
 
 
 @pytest.mark.parametrize("secret", ["", "short", "a" * 32, "abababababababababab"])

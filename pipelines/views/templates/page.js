@@ -1,7 +1,8 @@
 "use strict";
-// The server draws; this only puts what it sends in its place.
+// The server draws; this asks for what has changed, and puts it in its place.
 
-const root = document.documentElement;
+const EVERY_MS = 2000;
+let seen = document.body.dataset.seen;
 
 // What a person has opened or closed stays so; all else is as the server has it.
 const chosen = new Set();
@@ -20,17 +21,18 @@ const place = (part) => {
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
 };
 
-const connect = (address) => {
-  const stream = new EventSource(address);
-  stream.onopen = () => { root.dataset.link = "live"; };
-  stream.onmessage = ({ data }) => {
-    for (const part of [...new DOMParser().parseFromString(data, "text/html").body.children]) place(part);
-  };
-  stream.onerror = () => {
-    root.dataset.link = "lost";
-    // An answer other than 200 ends a stream for good; a restart behind a proxy gives such answers for a while.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 5000, "events");
-  };
+const look = async () => {
+  try {
+    const answer = await fetch(`now?seen=${seen}`);
+    if (!answer.ok) throw new Error(answer.status);
+    const { body } = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of [...body.children]) place(part);
+    seen = answer.headers.get("X-Seen");
+    document.documentElement.dataset.link = "live";
+  } catch {
+    document.documentElement.dataset.link = "lost";
+  }
+  setTimeout(look, EVERY_MS);
 };
 
-connect(document.body.dataset.events);
+setTimeout(look, EVERY_MS);

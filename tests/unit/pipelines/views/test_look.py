@@ -9,7 +9,7 @@ from fakes.delivery.registry import FakeLedgers
 
 from pipelines.events.state import StepStatus
 from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
-from pipelines.views.page.snapshot import LAST, SnapshotReader
+from pipelines.views.page import LAST, SnapshotReader
 from registry.model import Event
 from tidegate.testing import FakeClock
 
