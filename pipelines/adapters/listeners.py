@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
-from pipelines.triggers.access import Login
+from pipelines.triggers.access import is_ip_address
 from pipelines.triggers.webhooks import weakness
 from tidegate.core.errors import UsageError
 from tidegate.core.process import host_and_port
@@ -29,8 +29,6 @@ class ListenOptions:
     page: str | None = None
     """Where the page is; as `address` on the loopback, else next to it on the loopback."""
     token: Path | None = None
-    user_header: str | None = None
-    proxies: Sequence[str] = ()
     hosts: Sequence[str] = ()
     certificate: Path | None = None
     key: Path | None = None
@@ -54,14 +52,13 @@ class ListenOptions:
         return Tls(self.certificate, self.key) if self.certificate and self.key else None
 
     @property
-    def login(self) -> Login:
-        """Who may look.
+    def password(self) -> str | None:
+        """What one who looks must know; None where anyone may.
 
         Raises:
-            UsageError: the token cannot be read or could be guessed, or a network is none.
+            UsageError: it cannot be read or could be guessed.
         """
-        proxies = tuple(map(_network, self.proxies)) or Login.proxies
-        return Login(token=_token(self.token, self.token_option), header=self.user_header, proxies=proxies)
+        return _token(self.token, self.token_option)
 
     def names(self, registered: str | None) -> frozenset[str]:
         """What the page is called; MLflow's way here is one of its names."""
@@ -95,7 +92,7 @@ def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
         OutsideError: nobody can listen there.
     """
     host, port = host_and_port(listen.address)
-    if not _is_loopback(host) and not listen.login.required:
+    if not _is_loopback(host) and listen.password is None:
         raise UsageError(
             f"{listen.address} would be open to anyone who can reach it",
             hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
@@ -114,10 +111,10 @@ def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listene
     """
     host, port = host_and_port(listen.address)
     page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
-    if not _is_loopback(page[0]) and not listen.login.required:
+    if not _is_loopback(page[0]) and listen.password is None:
         raise UsageError(
             f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
-            hint="give --page-token FILE or --page-user-header NAME, or --page 127.0.0.1:PORT",
+            hint="give --page-token FILE, or --page 127.0.0.1:PORT with a proxy next to it that people log in at",
         )
     with ExitStack() as stack:
         webhooks = Listener(listen, stack.enter_context(listening(host, port)))
@@ -129,17 +126,7 @@ def _next_port(port: int) -> tuple[str, int]:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        raise UsageError(f"--page-proxy {text}: expected an address, or a block such as 10.20.0.0/16") from None
+    return ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
 
 
 def _token(path: Path | None, option: str) -> str | None:

@@ -90,7 +90,7 @@ async def serve_triggers(
         numbers = Numbers(receiver, reconciler, spec.metadata.name)
         shows = [requests_route(receiver), metrics_route(numbers), *page.routes()]
         names = options.names(register)
-        door = partial(behind_door, hosts=names, login=options.login, open_to_all=OPEN_TO_ALL)
+        door = partial(behind_door, hosts=names, password=options.password, open_to_all=OPEN_TO_ALL)
         # Probes are answered on both.
         if hook is not page_at:
             await stack.enter_async_context(hook.answering(door(hears)))

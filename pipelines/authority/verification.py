@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from pipelines.authority.approvals import WORDS, Question, Rule, request, resumption
+from pipelines.authority.approvals import WORDS, Question, request, resumption
 from pipelines.events.payloads import PersonAnswer
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.trust import ApproversSpec
@@ -186,37 +186,32 @@ def refuse_unanswerable(
     Raises:
         UsageError: the first approval that too few people could give, and what to write.
     """
-    for at, approval in enumerate(approvals):
-        rule = Rule(by=approval.by, not_the_requester=approval.not_the_requester)
-        for field, found, hint in _unanswerable(rule, approvers, asked=asked, requester=requester):
-            raise UsageError(f"approvals[{at}].{field}: {found}", hint=hint)
-
-
-def _unanswerable(
-    rule: Rule, approvers: ApproversSpec, *, asked: bool, requester: Person | None
-) -> Iterator[tuple[str, str, str]]:
-    by = rule.by
-    if not isinstance(by, ProvenBy):
-        return
-    if not approvers.anybody:
-        hint = "name `approvers` in trust.yaml, or write `by: names` where a name without proof is enough"
-        yield "by", "nobody can prove who they are", hint
-    if rule.not_the_requester and not asked:
-        yield "not_the_requester", "it is not known who asks", "prove who asks for the delivery: --identity"
     # An issuer may say of anybody in the world that they are of a group.
-    if any(issuer.groups_claim for issuer in approvers.oidc):
-        return
-    for group in by.groups:
-        if group not in approvers.groups:
-            yield "by.groups", f"{group} is no group of trust.yaml", "name its people in `approvers.groups` there"
-    people = {approvers.person(name).casefold() for group in by.groups for name in approvers.groups.get(group, ())}
-    without = ""
-    if rule.not_the_requester and requester and requester.identity.casefold() in people:
-        people.remove(requester.identity.casefold())
-        without = f" without {requester.identity}, who asks"
-    if by.groups and len(people) < by.count:
-        found = f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}{without}"
-        yield "by.count", found, "name more people, ask for fewer, or have somebody else ask for the delivery"
+    unbounded = any(issuer.groups_claim for issuer in approvers.oidc)
+    for at, approval in enumerate(approvals):
+        by, where = approval.by, f"approvals[{at}]"
+        if not isinstance(by, ProvenBy):
+            continue
+        if not approvers.anybody:
+            hint = "name `approvers` in trust.yaml, or write `by: names` where a name without proof is enough"
+            raise UsageError(f"{where}.by: nobody can prove who they are", hint=hint)
+        if approval.not_the_requester and not asked:
+            hint = "prove who asks for the delivery: --identity"
+            raise UsageError(f"{where}.not_the_requester: it is not known who asks", hint=hint)
+        if unbounded or not by.groups:
+            continue
+        if unknown := [group for group in by.groups if group not in approvers.groups]:
+            hint = "name its people in `approvers.groups` there"
+            raise UsageError(f"{where}.by.groups: {unknown[0]} is no group of trust.yaml", hint=hint)
+        people = {approvers.person(name).casefold() for group in by.groups for name in approvers.groups[group]}
+        without = ""
+        if approval.not_the_requester and requester and requester.identity.casefold() in people:
+            people.remove(requester.identity.casefold())
+            without = f" without {requester.identity}, who asks"
+        if len(people) < by.count:
+            found = f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}{without}"
+            hint = "name more people, ask for fewer, or have somebody else ask for the delivery"
+            raise UsageError(f"{where}.by.count: {found}", hint=hint)
 
 
 REQUESTED_BY = "TIDEGATE_REQUESTED_BY"

@@ -20,7 +20,7 @@ from gates.model import GateOutcome
 from gates.sessions.model import SessionAnswer, TooManySessions
 from gates.sessions.registry import Sessions
 from pipelines.judging.questions import FLAGGER_YES, CanaryQuestion, FlaggerHook, FlaggerPayload, read_body, wrong
-from pipelines.triggers.access import Login, behind_door
+from pipelines.triggers.access import behind_door
 from pipelines.triggers.app import ALIVE, alive_route, bounded_body, metrics_route
 from tidegate.core.errors import OutsideError, TidegateError, UsageError
 from tidegate.core.spec import SpecError
@@ -85,7 +85,7 @@ class JudgeApp:
         self._sessions, self._retry, self._needs_region = sessions, max(round(retry_seconds), 1), needs_region
         self.metrics = JudgeMetrics(sessions)
 
-    def behind_door(self, *, hosts: Collection[str], login: Login) -> Starlette:
+    def behind_door(self, *, hosts: Collection[str], password: str | None) -> Starlette:
         """The application; whether it is alive, anyone may ask."""
         posts = {VERDICT: self._verdict, CONCLUSION: self._conclusion, CLOSE: self._close, FLAGGER: self._flagger}
         routes = [Route(path, self._told(path, answer), methods=["POST"]) for path, answer in posts.items()]
@@ -94,7 +94,7 @@ class JudgeApp:
             for path, answer in {VERDICT: self._verdict, CONCLUSION: self._conclusion, SESSIONS: self._listed}.items()
         ]
         routes += [alive_route(), metrics_route(self.metrics)]
-        return behind_door(routes, hosts=hosts, login=login, open_to_all=(ALIVE,))
+        return behind_door(routes, hosts=hosts, password=password, open_to_all=(ALIVE,))
 
     def _told(self, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], object]:
         """With what is wrong as JSON: Argo Rollouts takes any other body for a success."""

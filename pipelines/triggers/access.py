@@ -25,54 +25,34 @@ _ALWAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Login:
-    """How somebody who looks is known; without either, anyone who comes may look."""
-
-    token: str | None = field(default=None, repr=False)
-    """A password for everybody: as the password of HTTP's Basic, which browsers ask for, or as a Bearer token."""
-    header: str | None = None
-    """In which a proxy that people log in at says who it is."""
-    proxies: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
-        ipaddress.ip_network("127.0.0.0/8"),
-        ipaddress.ip_network("::1/128"),
-    )
-    """Whose word counts for that; anybody else could write the header himself."""
-
-    @property
-    def required(self) -> bool:
-        """Whether anybody is refused."""
-        return self.token is not None or self.header is not None
-
-    def admits(self, headers: Headers, client: str) -> bool:
-        """Whether the one who asks may look."""
-        number = _number(client)
-        proxied = number is not None and any(number in network for network in self.proxies)
-        if self.header is not None and proxied and headers.get(self.header):
-            return True
-        if self.token is not None and hmac.compare_digest(_password(headers).encode(), self.token.encode()):
-            return True
-        return not self.required
-
-
 def behind_door(
-    routes: Sequence[Route], *, hosts: Collection[str], login: Login, open_to_all: Collection[str]
+    routes: Sequence[Route], *, hosts: Collection[str], password: str | None, open_to_all: Collection[str]
 ) -> Starlette:
     """An application that answers by these names, and shows nothing to the one who may not look.
 
-    `open_to_all` are the paths that anybody may ask for by any name: they show nothing.
+    Args:
+        routes: what is answered.
+        hosts: the names.
+        password: what one must know, as the password of HTTP's Basic, which browsers ask for, or as a Bearer token;
+            without it, anyone who comes may look.
+        open_to_all: the paths that anybody may ask for by any name: they show nothing.
     """
-    door = Middleware(_Door, hosts={host.lower() for host in hosts} | {"localhost"}, login=login, open_=open_to_all)
-    return Starlette(routes=list(routes), middleware=[door])
+    names = {host.lower() for host in hosts} | {"localhost"}
+
+    # Not by its arguments, which a text of the application would show.
+    def door(app: ASGIApp) -> ASGIApp:
+        return _Door(app, names, password, open_to_all)
+
+    return Starlette(routes=list(routes), middleware=[Middleware(door)])
 
 
 @dataclass(frozen=True)
 class _Door:
-    """The Host header, the login, and what every answer says to browsers."""
+    """The Host header, the password, and what every answer says to browsers."""
 
     app: ASGIApp
     hosts: Collection[str]
-    login: Login
+    password: str | None = field(repr=False)
     open_: Collection[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,16 +67,16 @@ class _Door:
         await (refusal or self.app)(scope, receive, sealed)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        headers, client = Headers(scope=scope), scope.get("client")
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         # A number is no name: the one who says it has no name that he could lead elsewhere.
-        if name.lower() not in self.hosts and _number(name.strip("[]")) is None:
+        if name.lower() not in self.hosts and not is_ip_address(name.strip("[]")):
             # Or a page of somebody else's, whose name leads to this address, could read what is shown.
             return PlainTextResponse("not a name of this server; see --host", HTTPStatus.MISDIRECTED_REQUEST)
-        if self.login.admits(headers, client[0] if client else ""):
+        if self.password is None or hmac.compare_digest(_password(headers).encode(), self.password.encode()):
             return None
-        asking = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8"'} if self.login.token else {}
+        asking = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8"'}
         return PlainTextResponse("log in to see this", HTTPStatus.UNAUTHORIZED, asking)
 
 
@@ -112,8 +92,10 @@ def _password(headers: Headers) -> str:
         return ""
 
 
-def _number(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def is_ip_address(text: str) -> bool:
+    """Whether it is a number and no name."""
     try:
-        return ipaddress.ip_address(text)
+        ipaddress.ip_address(text)
     except ValueError:
-        return None
+        return False
+    return True

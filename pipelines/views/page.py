@@ -20,7 +20,7 @@ from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import DeliveryList
 from pipelines.requests import QueuedRequest, RequestState
 from pipelines.views.section import TEMPLATES, asset, section
-from pipelines.views.wording import moment, stopwatch
+from pipelines.views.wording import headline, moment, stopwatch
 from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
 from registry.ownership import why_dead
@@ -48,12 +48,13 @@ class DeliverySnapshot(Value):
 
     @property
     def headline(self) -> str:
-        """Where it stands, in one line; empty when its story tells it."""
+        """Where it stands, in one line."""
         name = f"{self.summary.name} {self.summary.version}"
         if not self.over and not self.alive:
             return f"{name} died at {self.summary.last_step or 'its start'}"
-        told = self.story is not None and self.story.started is not None
-        return "" if told else f"{name}: {self.summary.outcome or 'on its way'}"
+        if self.story is None or self.story.started is None:
+            return f"{name}: {self.summary.outcome or 'on its way'}"
+        return headline(self.story)
 
 
 class PageSnapshot(Value):
@@ -155,7 +156,7 @@ def _news(model: str, newest: DeliverySnapshot | None) -> str:
     if newest is None:
         return f"{model} has not been delivered yet."
     if newest.over or not newest.alive or newest.story is None:
-        return f"Nothing is being delivered. The last: {_rows(newest)['headline']}."
+        return f"Nothing is being delivered. The last: {newest.headline}."
     at_work = [step for step in newest.story.steps if step.is_at_work]
     doing = ", ".join(f"{step.id} is held" if step.is_held else step.id for step in at_work)
     return f"{model} {newest.summary.version} is on its way: {doing or 'between two steps'}."
@@ -169,11 +170,11 @@ def _rows(seen: DeliverySnapshot) -> dict[str, Any]:
         rows |= {"tone": "bad" if dead else "at-work"}
     if dead:
         rows |= {"at_work": ""}
-    if seen.headline and not dead:
+    if seen.story is None or seen.story.started is None:
         # Lists know it, though its story does not.
         rows["facts"] = {"Version": f"{summary.name} {summary.version}", "Began": moment(summary.started)}
     return rows | {
-        "headline": seen.headline or rows["headline"],
+        "headline": seen.headline,
         "outcome": summary.outcome or ("died" if dead else "running"),
         "began": summary.started,
         "unreadable": seen.story is None,

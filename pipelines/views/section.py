@@ -95,5 +95,4 @@ def ticked(text: str) -> Markup:
     return told if last is None else told + "`" + last
 
 
-TEMPLATES.filters["ticked"] = ticked
-TEMPLATES.filters["moment"] = moment
+TEMPLATES.filters |= {"ticked": ticked, "moment": moment}

@@ -14,8 +14,8 @@ from pipelines.events.state import DeliveryState, GateState, RegionTraffic, Step
 from pipelines.views.wording import VERDICT_MARKS, stopwatch
 from registry.model import StepId
 
-WIDTH, LEFT, RIGHT = 1000, 104, 990
-"""Of the drawing, and where its time axis begins and ends: names of gates stand left of it."""
+LEFT, RIGHT = 104, 990
+"""Where the time axis begins and ends in a drawing of 1000: names of gates stand left of it."""
 STRIP, TITLE, WEIGHTS, LANE, AXIS = 30, 34, 80, 17, 24
 """Heights: of what belongs to no region, then of a region's name, its users, one of its gates; and of the axis."""
 LETTER = 6.0
@@ -84,10 +84,9 @@ class _Axis:
 
     def weights(self, region: RegionTraffic) -> dict[str, str]:
         """Percent of users on the version as a line and the area below it, and percent mirrored to it, as paths."""
-        top = TITLE
 
         def y(percent: int) -> float:
-            return top + WEIGHTS * (1 - percent / 100)
+            return TITLE + WEIGHTS * (1 - percent / 100)
 
         moments = [self.at(change.at) for change in region.history]
         line = f"M{LEFT} {y(0):g}" + "".join(

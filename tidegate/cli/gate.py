@@ -286,7 +286,7 @@ def serve(
     for option, value in (("--within", within), ("--expire", expire)):
         if not timedelta(minutes=1) <= value <= timedelta(days=30):
             raise UsageError(f"{option} {value}: expected 1m to 30d")
-    listen = ListenOptions(address, None, token, None, (), host or (), tls_cert, tls_key, "--token")
+    listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
     terms, folder = judged.terms("proxy"), given().state / "gate-sessions"
     with owned(folder / "lock", f"--state {given().state}", "gate serve"), guarded_listener(listen) as listener:
@@ -311,7 +311,7 @@ async def _answer(judged: GateSet, sessions: Sessions, listener: Listener, prome
 
     note, listen = given().note, listener.options
     app = JudgeApp(sessions, retry_seconds=judged.look.total_seconds(), needs_region=judged.by_region, refused=note)
-    async with listener.answering(app.behind_door(hosts=listen.names(None), login=listen.login)):
+    async with listener.answering(app.behind_door(hosts=listen.names(None), password=listen.password)):
         note(f"listening on {listener.address} for {judged.name}: {', '.join(judged.terms('proxy').gates)}")
         for gate_name in judged.not_asked:
             note(f"gate {gate_name} is not asked here: it needs more than a Prometheus")

@@ -44,13 +44,6 @@ PageToken = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="File with the password, or bearer token, of the page."),
 ]
-PageUserHeader = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Header in which an authenticating proxy names the user.")
-]
-PageProxy = Annotated[
-    list[str] | None,
-    typer.Option(metavar="BLOCK", help="Addresses of that proxy; repeatable.  [default: the loopback]"),
-]
 
 
 def serve(
@@ -60,8 +53,6 @@ def serve(
     ] = "127.0.0.1:8093",
     page: PageAddress = None,
     page_token: PageToken = None,
-    page_user_header: PageUserHeader = None,
-    page_proxy: PageProxy = None,
     host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Host name that the page accepts, besides IP addresses; repeatable."),
@@ -107,7 +98,7 @@ def serve(
 
     if not timedelta(seconds=1) <= every <= timedelta(days=1):
         raise UsageError(f"--every {every}: expected 1s to 1d")
-    listen = ListenOptions(address, page, page_token, page_user_header, page_proxy or (), host or (), tls_cert, tls_key)
+    listen = ListenOptions(address, page, page_token, host or (), tls_cert, tls_key)
     read, state = read_delivery(spec), StateFolder(given().state)
     secrets = secrets_of(os.environ, needed=register is not None or not listen.is_local)
     if not secrets:

@@ -94,11 +94,6 @@ def test_a_changed_outcome_is_told_at_once_and_a_repeated_one_is_not() -> None:
     ]
 
 
-def test_nothing_is_wider_than_the_terminal() -> None:
-    for width in (80, 120):
-        assert max(len(line) for line in shown(slow(), width=width).splitlines()) <= width
-
-
 def test_while_a_delivery_runs_the_screen_fits_the_terminal() -> None:
     assert len(shown(in_canary(), rows=24).splitlines()) <= 24
 
@@ -117,14 +112,6 @@ def test_two_regions_at_work_are_both_in_sight() -> None:
     first, last = visible(story.steps, 14)
     at_work = [step.id for step in story.steps[first:last] if step.started and not step.ended]
     assert at_work == ["deploy@eu-west-1", "deploy@us-east-1"]
-
-
-def test_the_live_view_leaves_its_last_frame_on_the_terminal() -> None:
-    console = terminal()
-    with LiveProgress(console, FakeClock()) as progress:
-        for event in bad_answers():
-            progress.on_event(event)
-    assert "was taken back" in text(console)
 
 
 def test_no_color_in_the_environment_leaves_no_colour_on_the_terminal() -> None:

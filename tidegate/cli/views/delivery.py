@@ -208,34 +208,21 @@ def _steps(story: DeliveryState, now: datetime, room: int) -> Table:
         table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
-    # It stays on the terminal for good: then in full.
     if story.outcome:
-        return _ended(story, now, table)
-    first, last = visible(story.steps, room)
-    if first:
-        took = sum(step.seconds(now) for step in story.steps[:first])
-        table.add_row(
-            Text("✓", "green"),
-            Text("1 step" if first == 1 else f"{first} steps", "dim"),
-            "",
-            Text(duration(took), "dim"),
-            "",
-        )
-    for step in story.steps[first:last]:
+        # It stays on the terminal for good: every step that was begun, and those that never were in one line.
+        shown, mark, word = [step for step in story.steps if step.state is not StepStatus.SKIPPED], "-", "skipped"
+        hidden = len(story.steps) - len(shown)
+    else:
+        first, last = visible(story.steps, room)
+        shown, mark, word, hidden = list(story.steps[first:last]), "·", "more", len(story.steps) - last
+        if first:
+            took = sum(step.seconds(now) for step in story.steps[:first])
+            done = "1 step" if first == 1 else f"{first} steps"
+            table.add_row(Text("✓", "green"), Text(done, "dim"), "", Text(duration(took), "dim"), "")
+    for step in shown:
         table.add_row(*_step_cells(step, now))
-    if last < len(story.steps):
-        table.add_row(Text("·", "dim"), Text(f"{len(story.steps) - last} more", "dim"), "", "", "")
-    return table
-
-
-def _ended(story: DeliveryState, now: datetime, table: Table) -> Table:
-    """Every step that was begun; those that never were are one line."""
-    for step in story.steps:
-        if step.state is not StepStatus.SKIPPED:
-            table.add_row(*_step_cells(step, now))
-    skipped = sum(step.state is StepStatus.SKIPPED for step in story.steps)
-    if skipped:
-        table.add_row(Text("-", "dim"), Text(f"{skipped} skipped", "dim"), "", "", "")
+    if hidden:
+        table.add_row(Text(mark, "dim"), Text(f"{hidden} {word}", "dim"), "", "", "")
     return table
 
 

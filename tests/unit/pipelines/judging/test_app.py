@@ -17,7 +17,6 @@ from gates.reports.gate_file import GateFile
 from gates.sessions.model import SessionLimits
 from gates.sessions.registry import Sessions, SessionTerms
 from pipelines.judging.app import MOST_BYTES, JudgeApp
-from pipelines.triggers.access import Login
 from tidegate.core.spec import load_spec
 from tidegate.testing import FakeClock, FakeEvidence
 
@@ -52,7 +51,7 @@ class Ground:
         )
         hosts = {"tidegate-gate.tidegate.svc"}
         self.client = TestClient(
-            app.behind_door(hosts=hosts, login=Login(token=TOKEN)),
+            app.behind_door(hosts=hosts, password=TOKEN),
             base_url="http://tidegate-gate.tidegate.svc:8095",
             headers={"Authorization": f"Bearer {TOKEN}"},
         )

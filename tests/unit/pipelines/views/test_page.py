@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from html import unescape
-from html.parser import HTMLParser
 
 import pytest
 from fakes.delivery.records import (
@@ -22,6 +21,7 @@ from fakes.delivery.records import (
     seen,
     slow,
 )
+from fakes.html import Read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,45 +33,6 @@ from pipelines.views.wording import headline
 from registry.model import Event
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
-
-VOID = {"meta", "link"}
-SVG_ALONE = {"path"}
-
-
-class Read(HTMLParser):
-    """What a browser would show and load; fails on tags that are not closed in their order."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.words: list[str] = []
-        self.ids: list[str] = []
-        self.attributes: set[str] = set()
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.ids += [str(value) for name, value in attrs if name == "id"]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in SVG_ALONE
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
 
 
 def read(picture: Picture) -> Mapping[str, str]:
