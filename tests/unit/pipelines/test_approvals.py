@@ -132,13 +132,6 @@ async def test_an_answer_may_come_before_the_question(tmp_path: Path) -> None:
     assert world.said("waiting") == []
 
 
-async def test_the_last_word_counts(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2}"))
-    world.when("build", "started", says(world, "approved", "wave@2"))
-    world.when("bake@1", "started", says(world, "refused", "wave@2", by="bob", reason="no"))
-    assert (await world.deliver()).ending is Ending.ROLLED_BACK
-
-
 RISK = "{before: promote, region: eu-west-1, by: {groups: [risk]}}"
 PROMOTE = "promote@eu-west-1"
 
@@ -189,16 +182,6 @@ async def test_a_proven_approval_lets_it_go_on_for_the_evidence_that_was_there(t
     said = "promote@eu-west-1 was approved by bob (SSH key SHA256:x): looks fine"
     assert [event.message for event in events if event.kind == "allowed"] == [said]
     assert world.story.allowed == (said,)
-
-
-async def test_a_proven_refusal_takes_it_back(tmp_path: Path) -> None:
-    steps = await promoting(tmp_path)
-    world = steps.world
-    world.identities.approvers = ApproversSpec(allowed_signers=Path("k"))
-    world.when(PROMOTE, "waiting", proven(world, "ann of risk", reason="sale", refuse=True))
-    taken = await steps.take(PROMOTE)
-    assert (taken.done, taken.exit_code) == (False, ExitCode.ROLLED_BACK)
-    assert taken.reason.endswith("promote@eu-west-1 was refused by ann (SSH key SHA256:x): sale")
 
 
 async def test_a_canary_that_dies_while_it_waits_is_taken_back(tmp_path: Path) -> None:

@@ -125,14 +125,6 @@ async def test_no_region_is_changed_before_it_ends_and_then_all_goes_on(tmp_path
     )  # fmt: skip
 
 
-async def test_somebody_may_let_it_go_on_and_that_stands_in_the_ledger(tmp_path: Path) -> None:
-    world = frozen_world(tmp_path, FIRST_HOURS)
-    world.when("deploy@eu-west-1", "waiting", lambda: world.answers("freeze", "approved", "ann: mends a leak"))
-    assert (await world.deliver()).ending is Ending.DELIVERED
-    assert world.now() < datetime(2026, 1, 1, 6, tzinfo=UTC)
-    assert ("freeze", "approved") in [(event.step, event.kind) for event in world.ledger.events]
-
-
 async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_no_name(tmp_path: Path) -> None:
     line = "{from: 2026-01-01, to: 2026-01-01 06:00, reason: new year, lift: {groups: [risk]}}"
     world = frozen_world(tmp_path, line)

@@ -1,19 +1,31 @@
-"""What people are told of a delivery: six things, each in a sentence."""
+"""What people are told of a delivery, each in a sentence: next to it, in order, tried again, and never in its way."""
 
 from __future__ import annotations
 
+import logging
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Event as Signal
 
+import httpx
 import pytest
-from fakes.delivery.records import START
+from fakes.delivery.records import START, delivered
 from fakes.delivery.world import CHALLENGER_URL, World, a_spec
 
+from pipelines.adapters.notify_http import post
+from pipelines.ports import Listener
 from pipelines.views.notifications import (
     LONGEST,
+    Body,
     DeliverySubject,
     Notification,
+    NotificationChannel,
     NotificationKind,
+    NotTaken,
+    deliver_message,
     notification_of,
+    notified,
     slack_body,
     subject_of,
     webhook_body,
@@ -21,7 +33,10 @@ from pipelines.views.notifications import (
 from registry.model import Event
 from tidegate.core.spec import SpecError
 
-SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="7", champion="6", regions=("eu-west-1",))
+SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
+SECRET = "https://hooks.example/T0/secret"
+PLACE = NotificationChannel(form="webhook", variable="HOOK", url=SECRET, about=("opened", "closed"))
+NEWS = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
 
 
 async def told(world: World) -> list[Notification]:
@@ -137,3 +152,123 @@ def test_an_address_in_the_spec_is_refused(entry: str, problem: str) -> None:
     with pytest.raises(SpecError, match=problem) as caught:
         a_spec(traffic=f"notify: [{entry}]")
     assert "secret" not in str(caught.value)
+
+
+class Receiver:
+    """A `Sender` that answers as it is told; after that it takes everything."""
+
+    def __init__(self, *answers: NotTaken) -> None:
+        self.answers = list(answers)
+        self.tries = 0
+        self.taken: list[Mapping[str, object]] = []
+
+    def __call__(self, url: str, body: Body) -> None:
+        assert url == SECRET
+        self.tries += 1
+        if self.answers:
+            raise self.answers.pop(0)
+        self.taken.append(body)
+
+
+def test_a_message_is_tried_again_while_that_may_help() -> None:
+    receiver = Receiver(NotTaken("answered 503", again=True), NotTaken("no answer", again=True))
+    deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
+    assert (receiver.tries, len(receiver.taken)) == (3, 1)
+
+
+@pytest.mark.parametrize(("again", "tries"), [(True, 3), (False, 1)])
+def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
+    receiver = Receiver(*[NotTaken("answered", again=again)] * 5)
+    with pytest.raises(NotTaken):
+        deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
+    assert receiver.tries == tries
+
+
+def hear(told: Sequence[Listener]) -> None:
+    for event in delivered():
+        for listener in told:
+            listener.on_event(event)
+
+
+def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
+    receiver, complaints = Receiver(), list[str]()
+    with notified(SUBJECT, [PLACE], receiver, complaints.append) as told:
+        hear(told)
+    assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
+    assert complaints == []
+
+
+def test_a_message_that_is_lost_is_told_without_its_address() -> None:
+    receiver, complaints = Receiver(NotTaken("answered 404", again=False)), list[str]()
+    with notified(SUBJECT, [PLACE], receiver, complaints.append, pauses=()) as told:
+        hear(told)
+    assert [body["kind"] for body in receiver.taken] == ["closed"]
+    assert complaints == ["webhook at $HOOK was not told that support-llm 2 is on its way to eu-west-1: answered 404"]
+
+
+def test_one_place_that_hangs_holds_up_neither_the_delivery_nor_the_others() -> None:
+    never, quick, complaints = Signal(), Receiver(), list[str]()
+
+    def router(url: str, body: Body) -> None:
+        if url == SECRET:
+            quick(url, body)
+        else:
+            never.wait()
+
+    hanging = NotificationChannel(
+        form="slack", variable="CHAT", url="https://hangs.example", about=("opened", "closed")
+    )
+    with notified(SUBJECT, [hanging, PLACE], router, complaints.append, patience_seconds=0.05) as told:
+        hear(told)
+    never.set()
+    assert complaints == ["slack at $CHAT is too slow: messages are left unsent"]
+    assert [body["kind"] for body in quick.taken] == ["opened", "closed"]
+
+
+def test_an_address_is_in_no_text_of_a_place() -> None:
+    assert "secret" not in f"{PLACE} {PLACE!r}"
+
+
+def refused(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError(f"cannot reach {request.url}", request=request)
+
+
+def answering(status: int) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _: httpx.Response(status, headers={"location": "https://elsewhere.example"})
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_any_success_will_do(status: int) -> None:
+    post(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason", "again"),
+    [
+        (answering(302), "answered 302", False),
+        (answering(404), "answered 404", False),
+        (answering(429), "answered 429", True),
+        (answering(503), "answered 503", True),
+        (refused, "no answer (ConnectError)", True),
+    ],
+)
+def test_everything_else_is_told_without_the_address(
+    caplog: pytest.LogCaptureFixture,
+    *,
+    handler: Callable[[httpx.Request], httpx.Response],
+    reason: str,
+    again: bool,
+) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(NotTaken) as caught:
+        post(SECRET, {"text": "x"}, httpx.MockTransport(handler))
+    assert (str(caught.value), caught.value.again) == (reason, again)
+    assert "secret" not in "".join(traceback.format_exception(caught.value)) + caplog.text
+
+
+@pytest.mark.parametrize(
+    "url", ["secret", "ftp://example/secret", "https://[secret", "http://a b/secret", "https://x:secret/"]
+)
+def test_what_is_no_address_is_not_quoted(url: str) -> None:
+    with pytest.raises(NotTaken) as caught:
+        post(url, {}, httpx.MockTransport(answering(503)))
+    assert "secret" not in "".join(traceback.format_exception(caught.value))

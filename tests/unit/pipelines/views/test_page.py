@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from datetime import timedelta
 from html import unescape
 
 import pytest
@@ -20,14 +21,16 @@ from fakes.delivery.records import (
     look_at,
     seen,
     slow,
+    summary_of,
 )
+from fakes.delivery.registry import FakeLedgers
 from fakes.html import Read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.events.state import state_of
+from pipelines.events.state import StepStatus, state_of
 from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
-from pipelines.views.page import EVERY_SECONDS, LivePage, PageSnapshot, Picture
+from pipelines.views.page import EVERY_SECONDS, LAST, LivePage, PageSnapshot, Picture, SnapshotReader
 from pipelines.views.section import TEMPLATES, asset, ticked
 from pipelines.views.wording import headline
 from registry.model import Event
@@ -49,13 +52,16 @@ def at_a_canary() -> Delivery:
     return delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
 
 
-def request(version: str, state: RequestState = RequestState.QUEUED, note: str = "") -> QueuedRequest:
+def request(
+    version: str, state: RequestState = RequestState.QUEUED, note: str = "", delivery: str | None = None
+) -> QueuedRequest:
     return QueuedRequest(
         number=1,
         request=DeliveryRequest(model="support-llm", version=version, alias="challenger"),
         since=START,
         state=state,
         note=note,
+        delivery=delivery,
     )
 
 
@@ -238,3 +244,59 @@ async def test_a_ledger_that_is_silent_ends_nothing_and_its_address_is_not_told(
     ledger.silent = False
     ledger.clock.elapsed += 60
     assert "not been reached" not in (await ledger.page.current()).parts["news"]
+
+
+def looker(ledgers: FakeLedgers, *requests: QueuedRequest) -> SnapshotReader:
+    return SnapshotReader("support-llm", ledgers, lambda: requests, FakeClock())
+
+
+def add(ledgers: FakeLedgers, events: list[Event], id: str) -> None:
+    ledgers.all[id], ledgers.recorded[id] = summary_of(events, id=id), events
+
+
+def test_what_is_over_is_asked_for_once_and_what_runs_every_time() -> None:
+    ledgers = FakeLedgers()
+    add(ledgers, delivered("2"), "old")
+    add(ledgers, Delivery("3", start=START + timedelta(hours=1)).open().events, "new")
+    looking = looker(ledgers)
+    looks = [looking.look() for _ in range(3)]
+    assert [each.summary.id for each in looks[-1].deliveries] == ["new", "old"]
+    assert ledgers.asked == ["new", "old", "new", "new"]
+
+
+def test_only_the_last_are_shown_and_asked_for() -> None:
+    ledgers = FakeLedgers()
+    for at in range(LAST + 5):
+        add(ledgers, delivered(str(at), start=START + timedelta(hours=at)), str(at))
+    look = looker(ledgers).look()
+    assert [each.summary.version for each in look.deliveries] == [str(LAST + 4 - at) for at in range(LAST)]
+    assert look.more
+    assert len(ledgers.asked) == LAST
+
+
+def test_one_that_was_closed_by_another_has_an_end_in_its_story() -> None:
+    ledgers, running = FakeLedgers(), Delivery("3").open().say("build", "started").events
+    ended = START + timedelta(minutes=5)
+    died = {"ended": ended, "outcome": "interrupted", "reason": "process 7 on here died"}
+    ledgers.all["1"], ledgers.recorded["1"] = summary_of(running, id="1").model_copy(update=died), running
+    story = looker(ledgers).look().deliveries[0].story
+    assert story is not None
+    assert (story.outcome, story.reason, story.ended) == ("interrupted", "process 7 on here died", ended)
+    assert {step.state for step in story.steps} == {StepStatus.FAILED, StepStatus.SKIPPED}
+
+
+def test_a_record_that_makes_no_sense_is_one_without_a_story() -> None:
+    ledgers = FakeLedgers()
+    add(ledgers, delivered("2"), "1")
+    ledgers.recorded["1"] = [Event(at=START, step="delivery", kind="started", message="", data={"steps": 7})]
+    assert looker(ledgers).look().deliveries[0].story is None
+
+
+def test_requests_that_have_a_delivery_or_were_outrun_are_not_waiting() -> None:
+    waiting = [request("1", RequestState.QUEUED), request("1", RequestState.STARTED), request("1", RequestState.OVER)]
+    others = [
+        request("1", RequestState.SUPERSEDED),
+        request("1", RequestState.STARTED, delivery="1"),
+        request("1", RequestState.OVER, delivery="1"),
+    ]
+    assert looker(FakeLedgers(), *waiting, *others).look().requests == tuple(waiting)

@@ -1,4 +1,4 @@
-"""A delivery's events survive in a file whatever ends the process that writes them."""
+"""Listeners of a journal: a file that outlives its process, and displays that hold up nobody."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fakes.delivery.world import Recorder
 
-from pipelines.events.listeners import EventFile
+from pipelines.events.listeners import EventFile, QueuedListener
 from registry.model import Event
+from tidegate.testing import START
+
+EVENTS = [Event(at=START, step="build", kind=kind, message="") for kind in ("started", "done")]
+
+
+def test_a_display_that_breaks_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Recorder()
+
+    class Broken:
+        def on_event(self, event: Event) -> None:
+            raise ZeroDivisionError
+
+    with QueuedListener([Broken(), heard]) as displays:
+        for event in EVENTS:
+            displays.on_event(event)
+    assert heard.events == EVENTS
+    assert "a display could not take build started" in caplog.text
 
 
 def event(message: str) -> Event:
