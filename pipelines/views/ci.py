@@ -87,7 +87,8 @@ def _head(story: DeliveryState, delivery: str, now: datetime) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     for name, value in facts(story, now).items():
-        yield f"| {name} | {f'**{value}**' if name == 'outcome' else table_cell(value)} |"
+        told = table_cell(value)
+        yield f"| {name} | {f'**{told}**' if name == 'outcome' else told} |"
     if delivery:
         yield f"| delivery | `{delivery}` |"
 
