@@ -19,9 +19,7 @@ from typing import Any
 import httpx
 
 from pipelines.adapters.specs import read_delivery
-from slo.dashboards import Dashboard, dashboards_of
-from slo.dashboards.fill import ANYTHING
-from slo.dashboards.model import Query
+from slo.dashboards.fill import ANYTHING, Dashboard, Query, dashboards_of
 
 STEP = "10s"
 """As often as rules of the local fleet are evaluated."""
@@ -76,7 +74,7 @@ class Asked:
                     "dashboard": dashboard.title,
                     "panel": panel.title,
                     "legend": query.legend,
-                    "needs": query.needs.value,
+                    "needs": query.needs,
                     "series": len(result),
                     "samples": len(samples),
                     "not_a_number": samples.count("NaN"),

@@ -16,7 +16,6 @@ from registry.model import (
     AdoptionProgress,
     DeliverySummary,
     EngineRecord,
-    GoldenSet,
     ModelVersion,
     ServingAliases,
 )
@@ -192,7 +191,6 @@ class Deliveries(DeliveryHistory, Protocol):
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
-        golden: GoldenSet | None = None,
     ) -> DeliveryLedger:
         """Begin the only delivery of the model; one that the same `key` has opened is joined instead."""
 

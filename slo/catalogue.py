@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from slo.metrics.exporters import ENGINE_READY, ENGINE_START, QUALITY
-from slo.metrics.vllm import KV_CACHE_USAGE
+from slo.metrics import ENGINE_READY, ENGINE_START, KV_CACHE_USAGE, QUALITY
 from slo.model import Alert, EventSli, Labels, RawSli, Sli, Slo, SloGroup
 from slo.promql import (
     REGION,
@@ -29,47 +28,43 @@ from tidegate.core.metrics import MetricSource, source_of
 from tidegate.core.units import format_duration, prometheus_duration
 
 
+class Words(NamedTuple):
+    """What is said of a kind of SLO."""
+
+    good: str
+    """What so many percent of, or of the time, users may count on."""
+    breach: str
+    """What is wrong when the promise is broken, as the end of a sentence on a region."""
+    of: str = "of events were"
+
+
+WORDS = {
+    "errors": Words("requests get a whole answer and no server error", "requests fail"),
+    "ttft": Words("requests get their first token within {below}", "first tokens come late"),
+    "itl": Words("output tokens follow the one before within {below}", "tokens follow too slowly"),
+    "e2e": Words("requests get their last token within {below}", "answers take too long"),
+    "queue_time": Words("requests wait at most {below} in the engine's queue", "requests wait too long in the queue"),
+    "tokens_per_second": Words(
+        "requests get {at_least:g} output tokens a second or more", "requests get too few tokens a second"
+    ),
+    "kv_cache": Words(
+        "the time the KV cache is at most {below:.0%} full", "the KV cache is too full", "of the time was"
+    ),
+    "quality": Words(
+        "the time the judge's score '{dimension}' is {at_least:g} or more",
+        "the judge's score is too low",
+        "of the time was",
+    ),
+    "start": Words("engines take requests within {below} of their start", "engines start too slowly", "of starts were"),
+}
+
+
 def promise(item: SloSpec) -> str:
     """What users may count on: `99.9% of requests get an answer, over 30d`."""
-    return f"{item.objective:g}% of {_good(item)}, over {prometheus_duration(item.window)}"
-
-
-def breach(item: SloSpec) -> str:
-    """What is wrong when the promise is broken, as the end of a sentence on a region."""
-    return _BREACHES[item.kind]
-
-
-def _good(item: SloSpec) -> str:
-    if item.tokens_per_second:
-        return f"requests get {item.tokens_per_second.at_least:g} output tokens a second or more"
-    if item.kv_cache:
-        return f"the time the KV cache is at most {item.kv_cache.below:.0%} full"
-    if item.quality:
-        return f"the time the judge's score '{item.quality.dimension}' is {item.quality.at_least:g} or more"
-    within = item.ttft or item.itl or item.e2e or item.queue_time or item.start
-    return _GOOD[item.kind].format(within and format_duration(within.below))
-
-
-_GOOD = {
-    "errors": "requests get a whole answer and no server error",
-    "ttft": "requests get their first token within {}",
-    "itl": "output tokens follow the one before within {}",
-    "e2e": "requests get their last token within {}",
-    "queue_time": "requests wait at most {} in the engine's queue",
-    "start": "engines take requests within {} of their start",
-}
-
-_BREACHES = {
-    "errors": "requests fail",
-    "ttft": "first tokens come late",
-    "itl": "tokens follow too slowly",
-    "e2e": "answers take too long",
-    "queue_time": "requests wait too long in the queue",
-    "tokens_per_second": "requests get too few tokens a second",
-    "kv_cache": "the KV cache is too full",
-    "quality": "the judge's score is too low",
-    "start": "engines start too slowly",
-}
+    said = getattr(item, item.kind).model_dump()
+    if isinstance(within := said.get("below"), timedelta):
+        said["below"] = format_duration(within)
+    return f"{item.objective:g}% of {WORDS[item.kind].good.format(**said)}, over {prometheus_duration(item.window)}"
 
 
 USERS = 'role=~"stable|canary|previous"'
@@ -154,20 +149,19 @@ OWN_RUNBOOK = "docs/reference/slo-catalogue.md"
 
 _REGION = "{{ $labels.region }}"
 _SHARE = "{{ $value | humanizePercentage }}"
-_OF = {"kv_cache": "of the time was", "quality": "of the time was", "start": "of starts were"}
 _SPEED = {"page": "so fast that it will not last", "ticket": "faster than it may be"}
 
 
 def alert(item: SloSpec, service: str, severity: Severity, *, by_region: bool = True) -> Alert:
     """Its label `region` comes from the series that it fires on, where these have one."""
-    of = _OF.get(item.kind, "of events were")
+    words = WORDS[item.kind]
     share = f"In {_REGION}, {_SHARE}" if by_region else _SHARE
     return Alert(
         name="".join(word.capitalize() for word in f"{service}-{item.name}".split("-")),
         annotations={
-            "summary": f"{service}{f' in {_REGION}' if by_region else ''}: {breach(item)}",
+            "summary": f"{service}{f' in {_REGION}' if by_region else ''}: {words.breach}",
             "description": (
-                f"{item.description or promise(item)}. {share} {of} bad lately; "
+                f"{item.description or promise(item)}. {share} {words.of} bad lately; "
                 f"the error budget is spent {_SPEED[severity]}."
             ),
             "runbook": item.runbook or f"{OWN_RUNBOOK}#{item.kind}",

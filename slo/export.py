@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal
 
 from pydantic import Field
 
-from slo.alertmanager import alertmanager_config
 from slo.catalogue import group_of
-from slo.dashboards import dashboard_json, dashboards_of
+from slo.dashboards.fill import dashboards_of
+from slo.dashboards.grafana import dashboard_json
 from slo.formats.write import write_prometheus
-from slo.kubernetes.analysis import AnalysisStage, analysis_template
-from slo.kubernetes.manifest import Manifest
+from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Labels, Slo, SloGroup
 from slo.outputs import prometheus_rule, rule_file, yaml_document
-from slo.registry import RegistryAgreement, agreement_rules
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
@@ -60,7 +58,73 @@ ALERTMANAGER = f"""\
 {MARK} as an example, to start from or to merge into a configuration of your own.
 # Secrets are read from files. The receivers, and the address of the queue of tickets, are yours to name.
 
+route:
+  receiver: tickets
+  group_by:
+  - alertname
+  routes:
+  - matchers:
+    - sloth_service="SERVICE"
+    group_by:
+    - region
+    - sloth_service
+    - sloth_slo
+    - sloth_severity
+    routes:
+    - matchers:
+      - sloth_severity="page"
+      receiver: pager
+      group_wait: 10s
+      group_interval: 5m
+      repeat_interval: 4h
+    - matchers:
+      - sloth_severity="ticket"
+      receiver: tickets
+      group_wait: 5m
+      group_interval: 1h
+      repeat_interval: 3d
+inhibit_rules:
+- source_matchers:
+  - sloth_severity="page"
+  target_matchers:
+  - sloth_severity="ticket"
+  equal:
+  - region
+  - sloth_service
+  - sloth_slo
+DOWN\
+receivers:
+- name: pager
+  pagerduty_configs:
+  - routing_key_file: /etc/alertmanager/secrets/tidegate/pagerduty-routing-key
+    severity: critical
+    description: '{{{{ .CommonAnnotations.summary }}}}'
+    details:
+      region: '{{{{ .CommonLabels.region }}}}'
+      sloth_service: '{{{{ .CommonLabels.sloth_service }}}}'
+      sloth_slo: '{{{{ .CommonLabels.sloth_slo }}}}'
+      description: '{{{{ .CommonAnnotations.description }}}}'
+      runbook: '{{{{ .CommonAnnotations.runbook }}}}'
+- name: tickets
+  webhook_configs:
+  - url: http://ticket-queue.monitoring.svc/alerts
+    http_config:
+      authorization:
+        credentials_file: /etc/alertmanager/secrets/tidegate/ticket-queue-token
 """
+"""A page wakes somebody at once, and quiets the ticket of the same SLO."""
+DOWN = """\
+- source_matchers:
+  - sloth_service="SERVICE"
+  - sloth_severity="page"
+  - sloth_slo=~"AVAILABILITY"
+  target_matchers:
+  - service="SERVICE"
+  - role="canary"
+  equal:
+  - region
+"""
+"""Nobody needs to hear of a canary where users are not served at all."""
 
 
 class ExportCluster(Value):
@@ -72,14 +136,6 @@ class ExportCluster(Value):
     """Of every object; the one who applies them says it when empty."""
     labels: Labels = Field(default_factory=dict)
     """Of every object, besides our own: rule and monitor selectors ask for them."""
-
-
-class Told(TypedDict):
-    """Whose service it is, and by whom its events are counted."""
-
-    service: str
-    counted_by: CountedBy
-    sources: Sequence[MetricSource]
 
 
 class ExportRequest(Value):
@@ -95,13 +151,13 @@ class ExportRequest(Value):
     """How long a canary is on trial."""
     scrape_interval: timedelta
     """Of the engines."""
-    agreement: RegistryAgreement | None = None
-    """Alerts when registry and region disagree; None where regions do not tell the version of their stable engines."""
+    more: tuple[RuleGroup, ...] = ()
+    """Rules besides those of SLOs and signals."""
     cluster: ExportCluster = ExportCluster()
 
     @property
-    def told(self) -> Told:
-        """By whom events are counted."""
+    def told(self) -> dict[str, Any]:
+        """Whose service it is, and by whom its events are counted."""
         return {"service": self.delivery, "counted_by": self.counted_by, "sources": self.sources}
 
     def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:
@@ -130,76 +186,39 @@ class ExportedFile(Value):
     """What could not be in it, each with the reason."""
 
 
-def prometheus_rules(
-    wanted: ExportRequest, slos: Iterable[tuple[Slo, tuple[RuleGroup, ...]]], signals: tuple[RuleGroup, ...]
-) -> ExportedFile:
-    """An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes."""
-    objects = [prometheus_rule(groups, wanted.names("slo", slo)) for slo, groups in slos]
+def export_files(wanted: ExportRequest) -> tuple[ExportedFile, ...]:
+    """Every file; the same input gives the same bytes."""
+    group = group_of(wanted.promises, **wanted.told)
+    signals = (*signal_groups(**wanted.told, cost=wanted.cost), *wanted.more)
+    ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
+    everything = [*(rules for _, groups in ruled for rules in groups), *signals]
+    count = sum(len(rules.rules) for rules in everything)
+    # An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes.
+    objects = [prometheus_rule(groups, wanted.names("slo", slo)) for slo, groups in ruled]
     objects.append(prometheus_rule(signals, wanted.names("signals")))
-    return ExportedFile(
-        name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects"
-    )
-
-
-def analysis_templates(wanted: ExportRequest, slos: Iterable[Slo]) -> ExportedFile:
-    """Two for each SLO: one that a step runs for as long as a canary is on trial, and one without an end."""
-    objects, left_out = [], []
-    for slo in slos:
-        try:
-            objects += list(_templates(wanted, slo))
-        except UsageError as error:
-            left_out.append(error.message)
-    return ExportedFile(
-        name="analysis-templates.yaml",
-        text="".join(yaml_document(each, header=TEMPLATES) for each in objects) or TEMPLATES,
-        holds=f"{len(objects)} AnalysisTemplate objects",
-        left_out=tuple(left_out),
-    )
-
-
-def pod_monitors(wanted: ExportRequest) -> ExportedFile:
-    """One for the engines, one for their GPUs."""
-    objects = [
+    monitors = (
         engine_monitor(wanted.delivery, wanted.names("engines"), wanted.scrape_interval),
         gpu_monitor(wanted.delivery, wanted.names("gpus")),
-    ]
-    text = "".join(yaml_document(each, header=MONITORS) for each in objects)
-    return ExportedFile(name="pod-monitors.yaml", text=text, holds="2 PodMonitor objects: engines, and their GPUs")
-
-
-def _templates(wanted: ExportRequest, slo: Slo) -> Iterator[Manifest]:
-    for suffix in ("step", "background"):
-        yield analysis_template(
-            slo,
-            AnalysisStage(length=wanted.stage, background=suffix == "background"),
-            names=wanted.names(suffix, slo),
-            prometheus=wanted.cluster.prometheus,
-            windows=windows_for(slo.window),
-        )
+    )
+    return (
+        *_sloth(group),
+        ExportedFile(name="rules.yaml", text=rule_file(everything), holds=f"{count} rules: SLOs, alerts and signals"),
+        ExportedFile(
+            name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects"
+        ),
+        _analysis_templates(wanted, group.slos),
+        ExportedFile(
+            name="pod-monitors.yaml",
+            text="".join(yaml_document(each, header=MONITORS) for each in monitors),
+            holds="2 PodMonitor objects: engines, and their GPUs",
+        ),
+        _alertmanager(wanted),
+        *_dashboards(wanted),
+    )
 
 
 _SLOTHS_OWN = timedelta(days=30)
 """The period that Sloth takes when nobody says one."""
-
-
-def export_files(wanted: ExportRequest) -> tuple[ExportedFile, ...]:
-    """Every file; the same input gives the same bytes."""
-    group = group_of(wanted.promises, **wanted.told)
-    signals = signal_groups(**wanted.told, cost=wanted.cost)
-    if wanted.agreement:
-        signals = (*signals, agreement_rules(wanted.delivery, wanted.agreement))
-    ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
-    everything = [*(rules for _, groups in ruled for rules in groups), *signals]
-    count = sum(len(rules.rules) for rules in everything)
-    return (
-        *_sloth(group),
-        ExportedFile(name="rules.yaml", text=rule_file(everything), holds=f"{count} rules: SLOs, alerts and signals"),
-        prometheus_rules(wanted, ruled, signals),
-        analysis_templates(wanted, group.slos),
-        pod_monitors(wanted),
-        _alertmanager(wanted),
-        *_dashboards(wanted),
-    )
 
 
 def _sloth(group: SloGroup) -> Iterator[ExportedFile]:
@@ -217,12 +236,34 @@ def _sloth(group: SloGroup) -> Iterator[ExportedFile]:
         )
 
 
+def _analysis_templates(wanted: ExportRequest, slos: Iterable[Slo]) -> ExportedFile:
+    """Two for each SLO: one that a step runs for as long as a canary is on trial, and one without an end."""
+    objects, left_out, prometheus = list[str](), list[str](), wanted.cluster.prometheus
+    for slo in slos:
+        try:
+            for suffix, background in (("step", False), ("background", True)):
+                names = wanted.names(suffix, slo)
+                made = analysis_template(
+                    slo, stage=wanted.stage, background=background, names=names, prometheus=prometheus
+                )
+                objects.append(yaml_document(made, header=TEMPLATES))
+        except UsageError as error:
+            left_out.append(error.message)
+    return ExportedFile(
+        name="analysis-templates.yaml",
+        text="".join(objects) or TEMPLATES,
+        holds=f"{len(objects)} AnalysisTemplate objects",
+        left_out=tuple(left_out),
+    )
+
+
 def _alertmanager(wanted: ExportRequest) -> ExportedFile:
-    availability = [promise.name for promise in wanted.promises if promise.errors is not None]
-    config = alertmanager_config(wanted.delivery, availability)
+    # Names of SLOs hold no sign of a regular expression but the dot.
+    availability = "|".join(each.name.replace(".", "[.]") for each in wanted.promises if each.errors is not None)
+    text = ALERTMANAGER.replace("DOWN", DOWN if availability else "")
     return ExportedFile(
         name="alertmanager.yaml",
-        text=yaml_document(config, header=ALERTMANAGER),
+        text=text.replace("AVAILABILITY", availability).replace("SERVICE", wanted.delivery),
         holds="an example of routes: page to pager, ticket to tickets",
     )
 

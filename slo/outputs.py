@@ -1,18 +1,25 @@
-"""Rule groups as files: Prometheus' own, or PrometheusRule objects of the Prometheus operator."""
+"""Rule groups and other objects as text: Prometheus' own files, and objects of Kubernetes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from slo.model import KubernetesNames, Labels
-from slo.rules import Document, RuleGroup
+from slo.rules import RuleGroup
+from tidegate.core.model import Json
 from tidegate.core.names import MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
 
 HEADER = "---\n# Written by tidegate from SLOs, with the rules of Sloth. Change the SLOs, not this file.\n\n"
 
 
-def yaml_document(document: dict[str, object], header: str = HEADER) -> str:
+def manifest(api_version: str, kind: str, names: KubernetesNames, spec: Json) -> Json:
+    """The object, without the parts of its metadata that are empty."""
+    metadata = {key: value for key, value in names.model_dump().items() if value}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def yaml_document(document: Json, header: str = HEADER) -> str:
     """One YAML document below its header; others may follow it in the same file."""
     return f"{header}{yaml_text(document)}"
 
@@ -27,18 +34,12 @@ OWN_LABELS: Labels = {"app.kubernetes.io/component": "SLO", MANAGED_BY_LABEL: "s
 
 
 def prometheus_rule(groups: Iterable[RuleGroup], names: KubernetesNames) -> str:
-    """One YAML document; join several of them as they are."""
-    metadata: Document = {
-        "name": names.name,
-        "namespace": names.namespace,
-        "labels": dict(sorted({**names.labels, **OWN_LABELS}.items())),
-        "annotations": dict(sorted(names.annotations.items())),
-    }
-    return yaml_document(
-        {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "PrometheusRule",
-            "metadata": {key: value for key, value in metadata.items() if value},
-            "spec": {"groups": [group.to_dict() for group in groups]},
+    """A PrometheusRule of the Prometheus operator, as one YAML document; join several of them as they are."""
+    sorted_names = names.model_copy(
+        update={
+            "labels": dict(sorted({**names.labels, **OWN_LABELS}.items())),
+            "annotations": dict(sorted(names.annotations.items())),
         }
     )
+    spec: Json = {"groups": [group.to_dict() for group in groups]}
+    return yaml_document(manifest("monitoring.coreos.com/v1", "PrometheusRule", sorted_names, spec))

@@ -12,9 +12,7 @@ from functools import lru_cache
 
 import promql_parser as promql
 
-from slo.metrics import SERVICE
-from slo.metrics.exporters import OF_STARTS
-from slo.metrics.vllm import VLLM
+from slo.metrics import OF_STARTS, SERVICE, VLLM
 from slo.model import WINDOW_PLACE, Labels
 from tidegate.core.metrics import TIMES, MetricSignal, MetricSource, escaped, literal, without_raw_strings
 from tidegate.core.model import Value
@@ -41,29 +39,24 @@ class Scope(Value):
 
     def rate(self, series: str, *matchers: str, per: str | None = None) -> str:
         """Events a second; with `per`, one series for each value of that label too."""
-        by = self._by if per is None else (*self._by, per)
+        by = self.labels if per is None else (*self.labels, per)
         return sum_by(self._named(f"rate({self._selector(series, *matchers)}[{self.window}])"), by)
 
     def level(self, series: str, *matchers: str) -> str:
         """The values of a gauge."""
         return self._named(self._selector(series, *matchers))
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """By which its series are told apart."""
-        return self._by
-
     def greatest(self, one: str, other: str) -> str:
         """The greater of both, or the one that is there; they differ in a label, or `or` would not keep both."""
-        return f"max by ({', '.join(self._by)}) ({one} or {other})"
+        return f"max by ({', '.join(self.labels)}) ({one} or {other})"
 
     @property
     def _others(self) -> MetricSource | None:
         return None if self.source is None or self.source.has_own_labels else self.source
 
     @property
-    def _by(self) -> tuple[str, ...]:
-        """Without the service, which others' series do not have, or as another thing: rules bring it along."""
+    def labels(self) -> tuple[str, ...]:
+        """By which its series are told apart; rules bring the service along where others' series do not have it."""
         return self.by if self._others is None else tuple(label for label in self.by if label != SERVICE)
 
     def _selector(self, series: str, *matchers: str) -> str:
@@ -187,36 +180,25 @@ def with_window(tree: promql.Expr, window: str) -> str:
     return tree.prettify().replace(f"[{_STANDS_FOR_WINDOW}", f"[{window}")
 
 
-Arm = Labels
-"""Labels, and the values by which one arm is chosen."""
+def of_arm(query: str, *, window: str, arm: Labels, counted: bool = False) -> str:
+    """`query` over `window`, of the series that carry the labels `arm`; of `counted` events, how many there were.
 
-
-def of_arm(query: str, *, window: str, arm: Arm) -> str:
-    """`query` over `window`, of the series that carry the labels `arm`.
+    Else rates say how many there are a second.
 
     Raises:
         ValueError: when the query is no PromQL that Prometheus 2 knows.
     """
-    return _of_arm(query, window, tuple(arm.items()))
+    return _of_arm(query, window, tuple(arm.items()), counted)
 
 
 @lru_cache(KEPT)
-def _of_arm(query: str, window: str, arm: tuple[tuple[str, str], ...]) -> str:
-    return rewrite(query, lambda node: with_matchers(node, dict(arm)), window=window)
+def _of_arm(query: str, window: str, arm: tuple[tuple[str, str], ...], counted: bool) -> str:
+    def narrowed(node: promql.Expr) -> promql.Expr | None:
+        if counted and isinstance(node, promql.Call) and node.func.name in {"rate", "irate"}:
+            return parse(f"increase({node.args[0].prettify()})")
+        return with_matchers(node, dict(arm))
 
-
-def count_of_arm(query: str, *, window: str, arm: Arm) -> str:
-    """As `of_arm`, with rates turned into counts: how many events there were, not how many a second.
-
-    Raises:
-        ValueError: when the query is no PromQL that Prometheus 2 knows.
-    """
-    return _count_of_arm(query, window, tuple(arm.items()))
-
-
-@lru_cache(KEPT)
-def _count_of_arm(query: str, window: str, arm: tuple[tuple[str, str], ...]) -> str:
-    return rewrite(query, lambda node: _counted(with_matchers(node, dict(arm)) or node), window=window)
+    return rewrite(query, narrowed, window=window)
 
 
 @lru_cache(KEPT)
@@ -263,9 +245,3 @@ def _nodes(query: str) -> list[promql.Expr]:
 
     promql.transform(parse(query), None, note)
     return found
-
-
-def _counted(node: promql.Expr) -> promql.Expr | None:
-    if isinstance(node, promql.Call) and node.func.name in {"rate", "irate"}:
-        return parse(f"increase({node.args[0].prettify()})")
-    return node

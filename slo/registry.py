@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import Field
-
-from slo.metrics import SERVICE
-from slo.metrics.exporters import ALIAS, RUNNING_DELIVERY
+from slo.metrics import ALIAS, RUNNING_DELIVERY, SERVICE
 from slo.rules import SLOTH_SERVICE, SLOTH_SEVERITY, SLOTH_SLO, Rule, RuleGroup
-from tidegate.core.model import Value
 from tidegate.core.units import prometheus_duration
 
 RUNBOOK = "docs/guides/slo-export.md#registry-and-region-disagree"
@@ -21,23 +17,19 @@ RUNBOOK = "docs/guides/slo-export.md#registry-and-region-disagree"
 NAME = "RegistryAndRegionDisagree"
 
 
-class RegistryAgreement(Value):
-    """What should be the same, and for how long it may differ."""
-
-    alias: str = "champion"
-    """Of the registry, for the version in production."""
-    hold: timedelta = Field(gt=timedelta(0))
-    """Longer than a delivery takes from its first promoted region to the moment at which it moves the alias."""
-
-
-def agreement_rules(service: str, wanted: RegistryAgreement) -> RuleGroup:
-    """One alert for each region and version that users are on and the alias does not mean.
+def agreement_rules(service: str, alias: str, hold: timedelta) -> RuleGroup:
+    """One alert for each region and version that users are on and `alias` does not mean.
 
     Nothing is said while the registry is silent, while `tidegate serve` is not scraped, and during a delivery.
+
+    Args:
+        service: the delivery's name.
+        alias: of the registry, for the version in production.
+        hold: longer than a delivery takes from its first promoted region to the moment at which it moves the alias.
     """
     ours = f'{SERVICE}="{service}"'
     stable = f'group by ({SERVICE}, region, version) (tidegate:engines:count{{{ours}, role="stable"}})'
-    meant = f'{ALIAS.name}{{{ours}, alias="{wanted.alias}"}}'
+    meant = f'{ALIAS.name}{{{ours}, alias="{alias}"}}'
     # One value for each service: two servers that look at different moments may name two versions for a moment.
     champion = (
         f"topk by ({SERVICE}) (1, group by ({SERVICE}, champion) ("
@@ -48,23 +40,19 @@ def agreement_rules(service: str, wanted: RegistryAgreement) -> RuleGroup:
         f"* on ({SERVICE}) group_left (champion) {champion})\n"
         f"unless on ({SERVICE}) ({RUNNING_DELIVERY.name}{{{ours}}} == 1)"
     )
+    region, version, named = (f"{{{{ $labels.{label} }}}}" for label in ("region", "version", "champion"))
     rule = Rule(
         alert="".join(word.capitalize() for word in service.split("-")) + NAME,
         expr=expression,
-        hold=wanted.hold,
+        hold=hold,
         labels={SLOTH_SERVICE: service, SLOTH_SLO: "registry", SLOTH_SEVERITY: "ticket"},
-        annotations=_words(service, wanted),
+        annotations={
+            "summary": f"{service} in {region}: users are on version {version}, the registry says {named}",
+            "description": (
+                f"Stable engines in {region} serve version {version}, and {alias} has meant version {named} for "
+                f"{prometheus_duration(hold)} or longer, with no delivery under way. Somebody moved one of them."
+            ),
+            "runbook": RUNBOOK,
+        },
     )
     return RuleGroup(name=f"tidegate-registry-{service}", rules=(rule,))
-
-
-def _words(service: str, wanted: RegistryAgreement) -> dict[str, str]:
-    region, version, champion = (f"{{{{ $labels.{label} }}}}" for label in ("region", "version", "champion"))
-    return {
-        "summary": f"{service} in {region}: users are on version {version}, the registry says {champion}",
-        "description": (
-            f"Stable engines in {region} serve version {version}, and {wanted.alias} has meant version {champion} for "
-            f"{prometheus_duration(wanted.hold)} or longer, with no delivery under way. Somebody moved one of them."
-        ),
-        "runbook": RUNBOOK,
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from slo.formats.read import read_all, spec_files
 from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
-from slo.windows import windows_among, windows_by_period
+from slo.windows import windows_by_period, windows_for
 from tidegate.core.errors import UsageError
 from tidegate.core.files import Unreadable, read_text, text_of, write_atomically
 from tidegate.core.spec import Problem, SpecError, unreadable
@@ -23,16 +22,8 @@ STREAM = Path("-")
 """stdin as a source, stdout as a target."""
 
 
-@dataclass(frozen=True)
-class RuleDocument:
-    """One document's SLOs with their rules."""
-
-    group: SloGroup
-    rules: tuple[RuleGroup, ...]
-
-
-Documents = Mapping[Path, Sequence[RuleDocument]]
-"""By the file that they are from."""
+Documents = Mapping[Path, Sequence[tuple[SloGroup, tuple[RuleGroup, ...]]]]
+"""Each document's SLOs with their rules, by the file that they are from."""
 
 
 def rule_documents(
@@ -62,7 +53,7 @@ def rule_documents(
     """
     known = windows_by_period(windows_path)
     # Refused without windows even if every SLO says its own.
-    period = windows_among(known, period).period
+    period = windows_for(period, known).period
     texts = _texts(_paths(source, include, exclude))
     read = read_all({_name(path): text for path, text in texts.items()}, default_period=period, duplicates=duplicates)
     groups = {path: read[_name(path)] for path in texts}
@@ -77,7 +68,7 @@ def rule_documents(
     if problems:
         raise SpecError(problems)
     return {
-        path: [RuleDocument(group, rules_for(group, known[group.slos[0].window], options)) for group in found]
+        path: [(group, rules_for(group, known[group.slos[0].window], options)) for group in found]
         for path, found in groups.items()
     }
 
@@ -136,15 +127,10 @@ def write_rules(documents: Documents, source: Path, target: Path) -> None:
     write_atomically({target / path.relative_to(source) if folder else target: text for path, text in texts.items()})
 
 
-def _text(path: Path, found: Sequence[RuleDocument]) -> str:
+def _text(path: Path, found: Sequence[tuple[SloGroup, tuple[RuleGroup, ...]]]) -> str:
     """One file: Prometheus reads only the first document of a rule file, so plain rules share one."""
-    documents = [document for document in found if document.rules]
-    if not documents:
+    plain = [each for group, rules in found if not group.kubernetes for each in rules]
+    objects = [prometheus_rule(rules, group.kubernetes) for group, rules in found if group.kubernetes and rules]
+    if not plain and not objects:
         raise UsageError(f"{path}: no rules are left", hint="--disable-recordings or --disable-alerts leave none")
-    plain = [group for document in documents if not document.group.kubernetes for group in document.rules]
-    objects = [
-        prometheus_rule(document.rules, document.group.kubernetes)
-        for document in documents
-        if document.group.kubernetes
-    ]
     return "".join([rule_file(plain)] * bool(plain) + objects)

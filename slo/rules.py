@@ -12,9 +12,9 @@ from datetime import timedelta
 from pydantic import Field
 
 from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
-from slo.windows import AlertWindow, AlertWindows, Speeds
+from slo.windows import AlertWindow, AlertWindows
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Value
+from tidegate.core.model import Json, Value
 from tidegate.core.units import prometheus_duration
 
 SLOTH_RELEASE = "v0.16.0"
@@ -58,10 +58,6 @@ def number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-Document = dict[str, object]
-"""A part of a YAML file: mappings, lists and texts."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Records a series, or raises an alert."""
@@ -82,9 +78,9 @@ class Rule:
         if self.record and (self.annotations or self.hold):
             raise ValueError("a recording rule has neither annotations nor a hold")
 
-    def to_dict(self) -> Document:
-        name: Document = {"record": self.record} if self.record else {"alert": self.alert}
-        rest: Document = {
+    def to_dict(self) -> Json:
+        name: Json = {"record": self.record} if self.record else {"alert": self.alert}
+        rest: Json = {
             "for": prometheus_duration(self.hold) if self.hold else None,
             "labels": dict(sorted(self.labels.items())),
             "annotations": dict(sorted(self.annotations.items())),
@@ -102,8 +98,8 @@ class RuleGroup:
     interval: timedelta | None = None
     """Prometheus' own default when absent."""
 
-    def to_dict(self) -> Document:
-        interval: Document = {"interval": prometheus_duration(self.interval)} if self.interval else {}
+    def to_dict(self) -> Json:
+        interval: Json = {"interval": prometheus_duration(self.interval)} if self.interval else {}
         return {"name": self.name} | interval | {"rules": [rule.to_dict() for rule in self.rules]}
 
 
@@ -198,25 +194,27 @@ def _burn_rate(slo: Slo, window: timedelta) -> str:
 
 def alert_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
     """Those of the SLO's two alerts that are not disabled."""
-    both = (("page", slo.page, windows.page), ("ticket", slo.ticket, windows.ticket))
-    return tuple(_alert_rule(slo, alert, severity, speeds) for severity, alert, speeds in both if alert)
+    both = {"page": slo.page, "ticket": slo.ticket}
+    return tuple(_alert_rule(slo, alert, severity, windows) for severity, alert in both.items() if alert)
 
 
-def _alert_rule(slo: Slo, alert: Alert, severity: str, speeds: Speeds) -> Rule:
+def _alert_rule(slo: Slo, alert: Alert, severity: str, windows: AlertWindows) -> Rule:
+    speeds = windows.page if severity == "page" else windows.ticket
+    quick, slow = (_burns(slo, window, windows.factor(window)) for window in (speeds.quick, speeds.slow))
     subject = f"{{{{$labels.{SLOTH_SERVICE}}}}} {{{{$labels.{SLOTH_SLO}}}}} SLO error budget burn rate is"
     annotations = {"summary": f"{subject} over expected.", "title": f"({severity}) {subject} too fast."}
     return Rule(
         alert=alert.name,
-        expr=f"{_burns(slo, speeds.quick)}\nor\n{_burns(slo, speeds.slow)}\n",
+        expr=f"{quick}\nor\n{slow}\n",
         # The SLO's own labels are on the series already, and so come to the alert by themselves.
         labels={SLOTH_SEVERITY: severity} | dict(alert.labels),
         annotations=annotations | dict(alert.annotations),
     )
 
 
-def _burns(slo: Slo, window: AlertWindow) -> str:
+def _burns(slo: Slo, window: AlertWindow, factor: float) -> str:
     """Both windows must burn: the long one says that it matters, the short one that it still goes on."""
-    threshold = f"({number(window.factor)} * {number(slo.error_budget)})"
+    threshold = f"({number(factor)} * {number(slo.error_budget)})"
     sides = (
         f"    max({sli_error(length)}{selector(identity(slo))} > {threshold}) without ({SLOTH_WINDOW})"
         for length in (window.short, window.long)

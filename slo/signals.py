@@ -11,22 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from slo.metrics import SERVICE, PrometheusMetric
-from slo.metrics.exporters import (
-    ENGINE_LOAD,
-    ENGINE_START,
-    GPU_UTILISATION,
-    REGENERATED,
-    RESPONSES,
-    TIMEOUTS,
-    TORN,
-)
-from slo.metrics.vllm import (
+from slo.metrics import (
     ACCEPTED_TOKENS,
     DRAFT_TOKENS,
     E2E,
+    ENGINE_LOAD,
+    ENGINE_START,
     FINISHED,
     GENERATION_TOKENS,
+    GPU_UTILISATION,
     HTTP_REQUESTS,
     ITL,
     KV_CACHE_USAGE,
@@ -35,9 +28,15 @@ from slo.metrics.vllm import (
     PREFIX_CACHE_QUERIES,
     PROMPT_TOKENS,
     QUEUE_TIME,
+    REGENERATED,
+    RESPONSES,
     RUNNING,
+    SERVICE,
+    TIMEOUTS,
+    TORN,
     TTFT,
     WAITING,
+    PrometheusMetric,
 )
 from slo.promql import Scope, labelled, matcher, nonzero, of_service, or_zero, series_of_others, sum_by
 from slo.rules import Rule, RuleGroup, number

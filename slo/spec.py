@@ -15,9 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from slo.formats.fields import LabelTexts
 from slo.formats.fields import Percent as Objective
-from slo.metrics import SERVICE
-from slo.metrics.model import MetricKind, PrometheusMetric
-from slo.metrics.vllm import E2E, ITL, QUEUE_TIME, TIME_PER_OUTPUT_TOKEN, TTFT
+from slo.metrics import E2E, ITL, QUEUE_TIME, SERVICE, TIME_PER_OUTPUT_TOKEN, TTFT, MetricKind, PrometheusMetric
 from slo.windows import windows_by_period
 from tidegate.core.metrics import MetricSignal, MetricSource, TimeSeries, source_of, untold
 from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds

@@ -6,7 +6,7 @@ place. Look here when an SLO's period has no windows, or when an alert's thresho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
@@ -16,43 +16,48 @@ from typing import Literal
 from pydantic import Field
 
 from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.spec import Problem, SpecError, load_spec, parse_spec
 from tidegate.core.units import PrometheusDuration, prometheus_duration
 
 _HOUR = timedelta(hours=1)
 
 
-class AlertWindow(Value):
+class AlertWindow(SpecModel):
     """One speed of burning: so much of the budget in the long window, and still so fast in the short one."""
 
-    short: timedelta
+    error_budget_percent: float = Field(alias="errorBudgetPercent", gt=0, le=100)
+    """Of the period's error budget, spent in the long window: 2 for two percent."""
+    short: PrometheusDuration = Field(alias="shortWindow", gt=timedelta())
     """Ends the alert soon after the burn has ended."""
-    long: timedelta
-    error_budget_percent: float = Field(gt=0, le=100)
-    """The share of the period's error budget that is spent in the long window, 0 to 100."""
-    period: timedelta
+    long: PrometheusDuration = Field(alias="longWindow", gt=timedelta())
 
-    @property
-    def factor(self) -> float:
-        """Times the speed that spends the whole budget exactly in the period."""
-        # In this order, and no other: the last digit stands in the rules, and is Sloth's.
-        return self.error_budget_percent * _hours(self.period) / 100 / _hours(self.long)
+    def contradictions(self) -> Iterator[SpecConflict]:
+        if self.short >= self.long:
+            expected = f"less than the long window, {prometheus_duration(self.long)}"
+            yield SpecConflict(("shortWindow",), found=prometheus_duration(self.short), expected=expected)
 
 
-class Speeds(Value):
+class Speeds(SpecModel):
     """A fast burn for a short time, or a slow one for a long time."""
 
     quick: AlertWindow
     slow: AlertWindow
 
 
-class AlertWindows(Value):
+class AlertWindows(SpecModel):
     """What fits SLOs of one period."""
 
-    period: timedelta
+    period: PrometheusDuration = Field(alias="sloPeriod", gt=timedelta())
     page: Speeds
     ticket: Speeds
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        for alert, speeds in (("page", self.page), ("ticket", self.ticket)):
+            for speed, window in (("quick", speeds.quick), ("slow", speeds.slow)):
+                if window.long > self.period:
+                    expected = f"at most the period, {prometheus_duration(self.period)}"
+                    yield SpecConflict((alert, speed, "longWindow"), prometheus_duration(window.long), expected)
 
     @property
     def lengths(self) -> tuple[timedelta, ...]:
@@ -60,96 +65,35 @@ class AlertWindows(Value):
         pairs = (self.page.quick, self.page.slow, self.ticket.quick, self.ticket.slow)
         return tuple(sorted({self.period, *(length for pair in pairs for length in (pair.short, pair.long))}))
 
+    def factor(self, window: AlertWindow) -> float:
+        """Times the speed that spends the whole budget exactly in the period."""
+        # In this order, and no other: the last digit stands in the rules, and is Sloth's.
+        return window.error_budget_percent * _hours(self.period) / 100 / _hours(window.long)
+
 
 def _hours(length: timedelta) -> float:
     whole, rest = divmod(length, _HOUR)
     return whole + rest / _HOUR
 
 
-class WindowSpec(SpecModel):
-    """One speed."""
-
-    error_budget_percent: float = Field(alias="errorBudgetPercent", gt=0, le=100)
-    """Of the period's error budget, spent in the long window: 2 for two percent."""
-    short_window: PrometheusDuration = Field(alias="shortWindow", gt=timedelta())
-    long_window: PrometheusDuration = Field(alias="longWindow", gt=timedelta())
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        if self.short_window >= self.long_window:
-            yield SpecConflict(
-                ("shortWindow",),
-                found=prometheus_duration(self.short_window),
-                expected=f"less than the long window, {prometheus_duration(self.long_window)}",
-            )
-
-    def window(self, period: timedelta) -> AlertWindow:
-        return AlertWindow(
-            short=self.short_window,
-            long=self.long_window,
-            error_budget_percent=self.error_budget_percent,
-            period=period,
-        )
-
-
-class SpeedsSpec(SpecModel):
-    """Both speeds of one alert."""
-
-    quick: WindowSpec
-    slow: WindowSpec
-
-    def speeds(self, period: timedelta) -> Speeds:
-        return Speeds(quick=self.quick.window(period), slow=self.slow.window(period))
-
-
-class PeriodSpec(SpecModel):
-    """What fits SLOs of one period."""
-
-    slo_period: PrometheusDuration = Field(alias="sloPeriod", gt=timedelta())
-    page: SpeedsSpec
-    ticket: SpeedsSpec
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        for alert in ("page", "ticket"):
-            for speed in ("quick", "slow"):
-                window: WindowSpec = getattr(getattr(self, alert), speed)
-                if window.long_window > self.slo_period:
-                    yield SpecConflict(
-                        (alert, speed, "longWindow"),
-                        found=prometheus_duration(window.long_window),
-                        expected=f"at most the period, {prometheus_duration(self.slo_period)}",
-                    )
-
-
-class AlertWindowsSpec(SpecModel):
+class AlertWindowsFile(SpecModel):
     """The whole file."""
 
     api_version: Literal["sloth.slok.dev/v1"] = Field(alias="apiVersion")
     kind: Literal["AlertWindows"]
-    spec: PeriodSpec
-
-    def windows(self) -> AlertWindows:
-        """What the file says, as the rest of the room reads it."""
-        period = self.spec.slo_period
-        return AlertWindows(period=period, page=self.spec.page.speeds(period), ticket=self.spec.ticket.speeds(period))
+    spec: AlertWindows
 
 
-WindowsByPeriod = dict[timedelta, AlertWindows]
-
-_SUFFIXES = {".yaml", ".yml"}
+WindowsByPeriod = Mapping[timedelta, AlertWindows]
 
 
-def windows_for(period: timedelta, extra: Path | None = None) -> AlertWindows:
-    """The windows of an SLO over `period`; `extra`, a file or folder, stands in place of the built-in ones.
+def windows_for(period: timedelta, known: WindowsByPeriod | None = None) -> AlertWindows:
+    """The windows of an SLO over `period`, of the built-in ones unless others are `known`.
 
     Raises:
         UsageError: when there are none for this period; it names the periods that have some.
-        SpecError: with every problem of the files in `extra`.
     """
-    return windows_among(windows_by_period(extra), period)
-
-
-def windows_among(known: WindowsByPeriod, period: timedelta) -> AlertWindows:
-    """As `windows_for`, of windows that were read already."""
+    known = windows_by_period() if known is None else known
     if period in known:
         return known[period]
     there_are = ", ".join(prometheus_duration(length) for length in sorted(known)) or "none"
@@ -160,54 +104,48 @@ def windows_among(known: WindowsByPeriod, period: timedelta) -> AlertWindows:
 
 
 def windows_by_period(extra: Path | None = None) -> WindowsByPeriod:
-    """Every period that has windows.
+    """Every period that has windows; `extra`, a file or folder, stands in place of the built-in ones.
 
     Raises:
         SpecError: with every problem of the files in `extra`.
     """
-    return _built_in() if extra is None else _collected(_loaded(extra))
+    if extra is None:
+        return _built_in()
+    problems, specs = [], []
+    for file in _files_of(extra):
+        try:
+            specs.append((str(file), load_spec(file, AlertWindowsFile).spec))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(problems)
+    return _collected(specs)
 
 
 @cache
 def _built_in() -> WindowsByPeriod:
     texts = sorted(files("slo").joinpath("periods").iterdir(), key=lambda file: file.name)
-    specs = [(file.name, parse_spec(file.read_text("utf-8"), AlertWindowsSpec, file=file.name)) for file in texts]
-    return _collected(specs)
-
-
-def _loaded(path: Path) -> list[tuple[str, AlertWindowsSpec]]:
-    """Every file is read before any of them is refused."""
-    problems, specs = [], []
-    for file in _files_of(path):
-        try:
-            specs.append((str(file), load_spec(file, AlertWindowsSpec)))
-        except SpecError as error:
-            problems += error.problems
-    if problems:
-        raise SpecError(problems)
-    return specs
+    return _collected(
+        (file.name, parse_spec(file.read_text("utf-8"), AlertWindowsFile, file=file.name).spec) for file in texts
+    )
 
 
 def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    found = sorted(file for file in path.rglob("*") if file.suffix in {".yaml", ".yml"} and file.is_file())
     if not found:
         raise SpecError([Problem(str(path), 1, "", "no YAML file", "a folder with files of kind AlertWindows")])
     return found
 
 
-def _collected(specs: Iterable[tuple[str, AlertWindowsSpec]]) -> WindowsByPeriod:
-    known: WindowsByPeriod = {}
+def _collected(specs: Iterable[tuple[str, AlertWindows]]) -> WindowsByPeriod:
+    known: dict[timedelta, AlertWindows] = {}
     named: dict[timedelta, str] = {}
-    problems = []
-    for file, spec in specs:
-        windows = spec.windows()
+    for file, windows in specs:
         if first := named.get(windows.period):
             length = prometheus_duration(windows.period)
-            problems.append(Problem(file, 1, "spec.sloPeriod", length, f"a period that {first} has no windows for"))
-            continue
+            expected = f"a period that {first} has no windows for"
+            raise SpecError([Problem(file, 1, "spec.sloPeriod", length, expected)])
         named[windows.period], known[windows.period] = file, windows
-    if problems:
-        raise SpecError(problems)
     return known

@@ -16,7 +16,6 @@ from pipelines.model import Ending, Plan, Result
 from pipelines.run.engine import deliver as run_plan
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import golden_input
 from pipelines.statements import Prover
 from rollouts.local.watchdog import end_lease
 from tidegate.carrying import Carrying, attach, carrier_of, carry, take_over, uncancelled
@@ -87,10 +86,7 @@ def _settled(at: Surroundings, spec: Delivery, plan: Plan | None, version: str |
 
 def _opened(at: Surroundings, spec: Delivery, plan: Plan, asker: Prover | None) -> Carried:
     digest = sha256(spec.path.read_bytes()).hexdigest()
-    golden = golden_input(spec, spec.path.parent)
-    ledger = at.deliveries().open_delivery(
-        plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names, golden=golden
-    )
+    ledger = at.deliveries().open_delivery(plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names)
     spec_file: str | None = None
     try:
         spec_file = keep_spec(ledger, spec.path, spec)

@@ -25,7 +25,6 @@ from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
-from pipelines.spec.policy import golden_input
 from pipelines.statements import Prover
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
@@ -105,7 +104,6 @@ def _opened(
         patience=patience,
         key=key,
         engines=plan.engine_names,
-        golden=golden_input(spec, spec.path.parent),
     )
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():

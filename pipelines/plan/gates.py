@@ -14,7 +14,7 @@ from gates.traffic import Exposure
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.evidence.slo_gates import named_slo, promised
 from slo.catalogue import group_of, slo_of
-from slo.metrics.vllm import E2E, TIME_PER_OUTPUT_TOKEN, TTFT
+from slo.metrics import E2E, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.model import EventSli
 from slo.outputs import rule_file
 from slo.promql import of_arm

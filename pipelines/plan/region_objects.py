@@ -22,11 +22,10 @@ from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import Engine
 from slo.catalogue import slo_of
-from slo.kubernetes.analysis import AnalysisStage, analysis_template
+from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Slo
 from slo.spec import CountedBy
-from slo.windows import windows_for
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, object_name
@@ -101,27 +100,24 @@ def _accounts(spec: Delivery, region: str) -> tuple[str, ...]:
 
 
 def _analyses(spec: Delivery, fleet: ArgoFleetSpec, release: Release) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    stage = AnalysisStage(length=(spec.canary or CanaryStage()).within, background=True)
+    stage = (spec.canary or CanaryStage()).within
+    prometheus = fleet.regions[release.region].prometheus.for_rollouts
     templates: list[Json] = []
     left_out: list[str] = []
     for item in spec.slos:
         slo = slo_of(item, service=release.delivery, counted_by=CountedBy.ENGINE, sources=spec.metrics.sources)
         try:
-            templates.append(_template(slo, stage, fleet, release))
+            names = _names(release, "background", slo)
+            templates.append(analysis_template(slo, stage=stage, background=True, names=names, prometheus=prometheus))
         except UsageError as error:
             left_out.append(error.message)
     return tuple(templates), tuple(left_out)
 
 
-def _template(slo: Slo, stage: AnalysisStage, fleet: ArgoFleetSpec, release: Release) -> Json:
-    names, prometheus = _names(release, "background", slo), fleet.regions[release.region].prometheus.for_rollouts
-    return dict(analysis_template(slo, stage, names=names, prometheus=prometheus, windows=windows_for(slo.window)))
-
-
 def _monitors(spec: Delivery, release: Release) -> Iterator[Json]:
-    yield dict(engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval))
+    yield engine_monitor(release.delivery, _names(release, "engines"), spec.scrape_interval)
     if release.accelerator != CPU:
-        yield dict(gpu_monitor(release.delivery, _names(release, "gpus")))
+        yield gpu_monitor(release.delivery, _names(release, "gpus"))
 
 
 def _names(release: Release, suffix: str, slo: Slo | None = None) -> KubernetesNames:

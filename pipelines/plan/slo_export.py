@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
-from pipelines.spec.agreement import agreement_of
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.sections import IN_CLUSTERS
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
+from slo.registry import agreement_rules
+from slo.rules import RuleGroup
 from slo.spec import CountedBy
 from tidegate.core.access import conflicts_for_rollouts, endpoint_at
 from tidegate.core.errors import UsageError
+from tidegate.core.metrics import MetricSignal, source_of
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -37,7 +40,7 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
         promises=spec.slos,
         counted_by=counted_by,
         sources=spec.sources,
-        agreement=agreement_of(spec),
+        more=agreement_of(spec),
         cost=spec.cost,
         stage=(spec.canary or CanaryStage()).within,
         # What is exported is for a cluster; the fleet on this machine has a Prometheus of its own.
@@ -45,6 +48,30 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
         cluster=cluster,
     )
     return export_files(wanted)
+
+
+SLACK = timedelta(minutes=15)
+"""For engines that start, smoke tests, and a look at the registry."""
+
+
+def agreement_of(spec: Delivery) -> tuple[RuleGroup, ...]:
+    """The alert when registry and region disagree; none where others' labels do not tell which version is stable."""
+    engines = source_of(spec.sources, MetricSignal.ENGINES)
+    if spec.sources and not (engines and engines.has_own_labels):
+        return ()
+    return (agreement_rules(spec.metadata.name, spec.model.target, promotion_window(spec) + SLACK),)
+
+
+def promotion_window(spec: Delivery) -> timedelta:
+    """From the first region that is promoted to the alias that moves at the end, when every stage takes its whole time.
+
+    Approvals and freezes are not in it: while they hold a delivery back, it is under way.
+    """
+    wave = spec.shadow.within if spec.shadow else timedelta()
+    if spec.canary:
+        wave += len(spec.canary.weights) * spec.canary.within
+    waves = len(spec.regions.waves)
+    return waves * (spec.regions.bake + SLACK) + (waves - 1) * wave
 
 
 def export_cluster(url: str, access: Path | None, namespace: str, labels: Labels) -> ExportCluster:

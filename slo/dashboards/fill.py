@@ -11,20 +11,90 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from slo.dashboards.model import COLUMNS, Dashboard, Query
-from slo.metrics import SERVICE
-from slo.metrics.vllm import TTFT
+from pydantic import Field
+
+from slo.metrics import SERVICE, TTFT
 from slo.promql import series_of
 from slo.rules import SLOTH_SERVICE
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec, edge_label
 from tidegate.core.metrics import MetricSource
-from tidegate.core.model import Json
+from tidegate.core.model import Json, Value
+
+COLUMNS = 24
+"""Of Grafana's grid."""
+
+
+class Query(Value):
+    """One PromQL expression over the dashboard's variables, and how its series are named."""
+
+    expr: str
+    legend: str
+    needs: str = "users who ask"
+    """What must be there for it to have data; the words end the sentence `it needs ...`."""
+    heat: bool = False
+    """Cumulative buckets by `le`, to be drawn as a heat map."""
+
+
+class Panel(Value):
+    """One question to Prometheus, and what the answer asks of the one who reads it."""
+
+    title: str
+    kind: str
+    """Grafana's name: `stat`, `timeseries`, `heatmap`, `gauge`, `bargauge` or `state-timeline`."""
+    question: str
+    action: str
+    """What to do when it looks bad."""
+    queries: tuple[Query, ...] = Field(min_length=1, max_length=26)
+    width: int = Field(gt=0, le=COLUMNS)
+    height: int = Field(gt=0)
+    unit: str = "short"
+    """As Grafana names it."""
+    decimals: int | None = None
+    steps: tuple[tuple[str, float | None], ...] = ()
+    """Colours, and the values from which on they hold; None for the lowest."""
+    colour_of: Mapping[str, str] = Field(default_factory=dict)
+    """Colours of series by how their names begin; lines begin with their role."""
+    states: Mapping[float, Mapping[str, str]] = Field(default_factory=dict)
+    """What a number means: a `word` and a `colour`."""
+    low: float | None = None
+    high: float | None = None
+    banded: bool = False
+    """The colours of `steps` lie behind the lines as bands; else they are drawn as dashed lines."""
+    stepped: bool = False
+    """A value holds until the next one: drawn as stairs."""
+    colours: str = "Blues"
+    """Of a heat map's cells: `Blues` or `Reds`."""
+    nothing: str = "no data"
+    """What it says when there is no series."""
+
+
+class Dashboard(Value):
+    """One page of Grafana."""
+
+    uid: str = Field(max_length=40)
+    """Names it in links; 40 characters are Grafana's limit."""
+    title: str
+    description: str
+    service: str
+    """Whose SLOs it shows."""
+    since: str
+    """How far back it looks, such as `1h`."""
+    rows: tuple[tuple[str, tuple[tuple[Panel, ...], ...]], ...]
+    """The title of each, empty for the first screen, and its panels line by line."""
+
+    @property
+    def panels(self) -> Iterator[Panel]:
+        """All of them, as they are read."""
+        for _, lines in self.rows:
+            for line in lines:
+                yield from line
+
 
 Values = Mapping[str, float | str | None]
 """By placeholder; None where nobody has said."""
@@ -104,15 +174,17 @@ def dashboards_of(
 def _within(dashboard: Dashboard, recorded: Container[str]) -> Dashboard:
     """Without what asks for signals that no rule records."""
     rows = []
-    for row in dashboard.rows:
-        panels = [
-            panel.model_copy(update={"queries": queries})
-            for panel in row.panels
-            if (queries := tuple(query for query in panel.queries if _is_told(query, recorded)))
-        ]
-        if panels:
-            rows.append(row.model_copy(update={"panels": tuple(panels)}))
+    for title, lines in dashboard.rows:
+        told = [told for line in lines if (told := tuple(_told(line, recorded)))]
+        if told:
+            rows.append((title, tuple(told)))
     return dashboard.model_copy(update={"rows": tuple(rows)})
+
+
+def _told(line: Sequence[Panel], recorded: Container[str]) -> Iterator[Panel]:
+    for panel in line:
+        if queries := tuple(query for query in panel.queries if _is_told(query, recorded)):
+            yield panel.model_copy(update={"queries": queries})
 
 
 _VARIABLE = re.compile(r"\$(\w+)")
@@ -149,10 +221,7 @@ def _dashboard(level: str, service: str, values: Values) -> Dashboard:
     # The same at every export, so that links and bookmarks keep.
     short = service if len(service) <= _LONGEST_NAME else f"{service[:17]}-{sha256(service.encode()).hexdigest()[:8]}"
     file = fill(template(level), values)
-    rows = [
-        {"title": row["title"], "panels": [_panel(panel) for line in row["lines"] for panel in _sized(line)]}
-        for row in file.pop("rows")
-    ]
+    rows = [(row["title"], [_sized(line) for line in row["lines"] if line]) for row in file.pop("rows")]
     return Dashboard.model_validate({**file, "uid": f"{short}-{level}", "service": service, "rows": rows})
 
 
@@ -160,7 +229,7 @@ def _sized(line: list[Json]) -> list[Json]:
     open_ended = [panel for panel in line if "width" not in panel]
     left = COLUMNS - sum(panel.get("width", 0) for panel in line)
     share = {"width": left // len(open_ended)} if open_ended else {}
-    return [{"height": line[0]["height"], **share, **panel} for panel in line]
+    return [{"height": line[0]["height"], **share, **_panel(panel)} for panel in line]
 
 
 def _panel(panel: Json) -> Json:
@@ -168,8 +237,8 @@ def _panel(panel: Json) -> Json:
     steps, about = panel.pop("steps", []), panel.pop("line", "")
     if any(None in step for step in steps):
         return panel
-    panel["steps"] = [dict(zip(("colour", "since"), step, strict=False)) for step in steps]
-    return {**panel, "question": f"{panel['question']} {about}".rstrip()}
+    steps = [(*step, None)[:2] for step in steps]
+    return {**panel, "steps": steps, "question": f"{panel['question']} {about}".rstrip()}
 
 
 def _is_drawn(part: Json, values: Values) -> bool:

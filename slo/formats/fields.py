@@ -67,14 +67,6 @@ _Text = Annotated[str, BeforeValidator(_as_text), AfterValidator(_some_text)]
 _Mapping = BeforeValidator(_none_as_empty)
 
 
-def _checked_stem(text: str) -> str:
-    _checked_name(f"{text}-0")
-    return text
-
-
-Stem = Annotated[str, AfterValidator(_checked_stem)]
-"""What is a name once a number follows."""
-
 Name = Annotated[str, AfterValidator(_checked_name)]
 """Of a service or an SLO: it becomes part of rule groups' names and of label values."""
 

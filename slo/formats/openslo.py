@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, Strict, model_validator
 from pydantic.alias_generators import to_camel
 
-from slo.formats.fields import Name, Query, Stem
+from slo.formats.fields import Name, Query
 from slo.model import RawSli, Slo, SloGroup
 from tidegate.core.model import SpecModel, at_odds
 
@@ -70,7 +70,7 @@ class OpenSloMetadata(SpecModel):
 
     model_config = _CAMEL
 
-    name: Stem
+    name: Name
     display_name: str = ""
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from slo.adapters.promtool import refusal
 from slo.formats.openslo import OpenSlo
-from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1, ServicePart
+from slo.formats.sloth import PrometheusServiceLevel, PrometheusV1
 from slo.model import SloGroup
 from tidegate.core.model import Loc
 from tidegate.core.spec import Document, Problem, SpecError, parse_documents
@@ -80,11 +81,7 @@ def _group(spec: Spec, default_period: timedelta) -> SloGroup:
 
 
 def _no_promql(document: Document[Spec]) -> Iterator[Problem]:
-    part = document.spec.spec if isinstance(document.spec, PrometheusServiceLevel) else document.spec
-    unchecked = part.unchecked if isinstance(part, ServicePart) else frozenset()
     for where, query in _queries(document.spec.model_dump(by_alias=True)):
-        if next(part for part in where if isinstance(part, int)) in unchecked:
-            continue
         if words := refusal(query):
             yield document.problem(where, repr(query), f"PromQL; Prometheus says: {words}")
 
@@ -103,18 +100,13 @@ def _queries(part: object, where: Loc = ()) -> Iterator[tuple[Loc, str]]:
 
 def _twice(read_so_far: Iterable[tuple[Document[Spec], SloGroup]]) -> Iterator[Problem]:
     """Two SLOs with one id would write the same series."""
-    first: dict[str, tuple[Document[Spec], int]] = {}
+    first: dict[str, Problem] = {}
     for document, group in read_so_far:
         for index, slo in enumerate(group.slos):
-            if slo.id in first:
-                there = _named(*first[slo.id], "", "")
-                yield _named(document, index, f"the id {slo.id} twice", f"it once; it is in {there.file}:{there.line}")
-            first.setdefault(slo.id, (document, index))
-
-
-def _named(document: Document[Spec], index: int, found: str, expected: str) -> Problem:
-    """What is wrong where the SLO with this number is named."""
-    return document.problem(_place(document.spec, index), found, expected)
+            named = document.problem(_place(document.spec, index), f"the id {slo.id} twice", "")
+            there = first.setdefault(slo.id, named)
+            if there is not named:
+                yield replace(named, expected=f"it once; it is in {there.file}:{there.line}")
 
 
 def _place(spec: Spec, index: int) -> Loc:
@@ -124,14 +116,11 @@ def _place(spec: Spec, index: int) -> Loc:
     return ("spec", "slos", index, "name") if isinstance(spec, PrometheusServiceLevel) else ("slos", index, "name")
 
 
-_SUFFIXES = {".yml", ".yaml"}
-
-
 def spec_files(folder: Path, *, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> list[Path]:
     """Every YAML file below `folder`, by name; `exclude` wins over `include`, and both look at the whole path."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and not path.is_dir())
-    return [path for path in found if _matches(str(path), include, exclude)]
-
-
-def _matches(path: str, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> bool:
-    return not (exclude and exclude.search(path)) and (include is None or include.search(path) is not None)
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in {".yml", ".yaml"} and not path.is_dir())
+    return [
+        path
+        for path in found
+        if not (exclude and exclude.search(str(path))) and (include is None or include.search(str(path)))
+    ]

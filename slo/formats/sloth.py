@@ -11,20 +11,13 @@ from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
 from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
 from tidegate.core.model import SpecModel, at_odds
 
-VALIDATE = "sloth.dev/core/validate/v1"
-"""Asks whether queries are PromQL."""
-RULES = ("sloth.dev/core/sli_rules/v1", "sloth.dev/core/metadata_rules/v1", "sloth.dev/core/alert_rules/v1")
-"""With the one above Sloth's own chain, which runs unless a chain overrides it."""
-VICTORIA_METRICS = "sloth.dev/contrib/validate_victoria_metrics/v1"
-"""In the place of `VALIDATE`: queries are MetricsQL, which nobody checks here."""
 DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
-"""The one plugin of others whose rules we make."""
-_PLUGINS = (DENOMINATOR_CORRECTED, VICTORIA_METRICS, VALIDATE, *RULES)
+"""The one plugin whose rules we make, after Sloth's own chain."""
 
 
 def _known_plugin(text: str) -> str:
-    if text not in _PLUGINS:
-        raise ValueError(f"{', '.join(_PLUGINS)}; all other plugins are code that only Sloth runs")
+    if text != DENOMINATOR_CORRECTED:
+        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
     return text
 
 
@@ -113,44 +106,19 @@ class AlertingPart(SlothPart):
         return Alert(name=self.name, labels=labels, annotations=annotations)
 
 
-class NoConfig(SlothPart):
-    """A plugin's settings; those we know run without any."""
-
-
 class PluginPart(SlothPart):
-    """One step of Sloth's chain."""
+    """One step after Sloth's own chain."""
 
     id: Annotated[str, AfterValidator(_known_plugin)]
-    config: NoConfig | None = None
-    priority: int = 0
-
-    @model_validator(mode="after")
-    def _runs_last(self) -> Self:
-        if self.priority < 0 and self.id == DENOMINATOR_CORRECTED:
-            raise at_odds(f"priority {self.priority}", "0 or more: before Sloth's own rules it has no effect")
-        return self
+    config: dict[str, None] | None = Field(default=None, max_length=0)
+    priority: int = Field(default=0, ge=0)
+    """Before Sloth's own rules, which a negative one means, it would have no effect."""
 
 
 class PluginsPart(SlothPart):
-    """Steps after those before it, Sloth's own and the group's, or in their place."""
+    """What is done besides Sloth's own chain."""
 
-    override_previous: bool = Field(default=False, alias="overridePrevious")
     chain: tuple[PluginPart, ...] = ()
-
-    @model_validator(mode="after")
-    def _makes_all_rules(self) -> Self:
-        missing = [rule for rule in RULES if rule not in self.ids]
-        if self.override_previous and missing:
-            raise at_odds(f"a chain that overrides {', '.join(missing)}", "them in the chain too")
-        return self
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(plugin.id for plugin in self.chain)
-
-    def after(self, before: tuple[str, ...]) -> tuple[str, ...]:
-        """The whole chain; `before` are the steps that others say."""
-        return self.ids if self.override_previous else (*before, *self.ids)
 
 
 class SloPart(SlothPart):
@@ -166,12 +134,12 @@ class SloPart(SlothPart):
 
     @model_validator(mode="after")
     def _counts_what_it_corrects(self) -> Self:
-        if DENOMINATOR_CORRECTED in self.plugins.ids and self.sli.raw:
+        if self.plugins.chain and self.sli.raw:
             raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
         return self
 
-    def slo(self, *, service: str, labels: Labels, before: tuple[str, ...]) -> Slo:
-        """`labels` are the group's, over which its own win; `before` the plugins that the group says."""
+    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
+        """`labels` are the group's, over which its own win; `corrected` whether the group corrects all denominators."""
         alerting = self.alerting
         return Slo(
             service=service,
@@ -182,7 +150,7 @@ class SloPart(SlothPart):
             sli=self.sli.sli(),
             page=alerting.alert(alerting.page_alert),
             ticket=alerting.alert(alerting.ticket_alert),
-            denominator_corrected=DENOMINATOR_CORRECTED in self.plugins.after(before),
+            denominator_corrected=corrected or bool(self.plugins.chain),
         )
 
 
@@ -196,22 +164,14 @@ class ServicePart(SlothPart):
 
     @model_validator(mode="after")
     def _counts_what_it_corrects(self) -> Self:
-        if DENOMINATOR_CORRECTED in self.slo_plugins.ids and any(slo.sli.raw for slo in self.slos):
+        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
             raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
         return self
 
     def merged(self) -> tuple[Slo, ...]:
         """Each SLO with the labels of all of them; its own win."""
-        return tuple(part.slo(service=self.service, labels=self.labels, before=self._chain) for part in self.slos)
-
-    @property
-    def unchecked(self) -> frozenset[int]:
-        """The numbers of SLOs whose queries need be no PromQL."""
-        return frozenset(at for at, slo in enumerate(self.slos) if VALIDATE not in slo.plugins.after(self._chain))
-
-    @property
-    def _chain(self) -> tuple[str, ...]:
-        return self.slo_plugins.after((VALIDATE, *RULES))
+        corrected = bool(self.slo_plugins.chain)
+        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
 
 
 PROMETHEUS_V1 = "prometheus/v1"

@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from slo.kubernetes.manifest import Manifest, manifest
 from slo.metrics import SERVICE
 from slo.model import KubernetesNames
+from slo.outputs import manifest
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
 from tidegate.core.units import prometheus_duration
 
-_OF_PROCESS = "process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
-ENGINE_SERIES = f"vllm:.+|http_requests_total|{_OF_PROCESS}|tidegate_engine_.+"
+ENGINE_SERIES = (
+    "vllm:.+|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)|"
+    "tidegate_engine_.+"
+)
 """What is kept of an engine's metrics; these carry `pod_template_hash`, and no other series does."""
 
 GPU_SERIES = "DCGM_FI_(DEV|PROF)_.+"
@@ -50,7 +53,7 @@ def scrape_timeout(interval: timedelta) -> timedelta:
     return min(interval, LONGEST_TIMEOUT)
 
 
-def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -> Manifest:
+def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -> Json:
     """Scrapes every engine of `delivery`, whatever its version and role, as often as gates need."""
     return manifest(
         _API,
@@ -83,7 +86,7 @@ def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -
     )
 
 
-def gpu_monitor(delivery: str, names: KubernetesNames) -> Manifest:
+def gpu_monitor(delivery: str, names: KubernetesNames) -> Json:
     """Scrapes NVIDIA's DCGM exporter, of the GPUs that run this delivery's engines.
 
     The exporter must be told to put the labels of the pods that use a GPU on its metrics:
@@ -117,14 +120,14 @@ def gpu_monitor(delivery: str, names: KubernetesNames) -> Manifest:
     )
 
 
-def _copied(source: str, target: str) -> Manifest:
+def _copied(source: str, target: str) -> Json:
     """Sets a label where the source has a value, and leaves it alone where it has none."""
     return {"sourceLabels": [source], "regex": "(.+)", "targetLabel": target}
 
 
-def _keep(names: str) -> Manifest:
+def _keep(names: str) -> Json:
     return {"sourceLabels": ["__name__"], "regex": names, "action": "keep"}
 
 
-def _drop(names: str) -> Manifest:
+def _drop(names: str) -> Json:
     return {"sourceLabels": ["__name__"], "regex": names, "action": "drop"}

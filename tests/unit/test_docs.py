@@ -25,7 +25,7 @@ from pipelines.spec.trust import Trust
 from rollouts.drafting import drafted as draft_of
 from rollouts.kube.client import KubeClient
 from slo.catalogue import OWN_RUNBOOK
-from slo.formats import read
+from slo.formats.read import read
 from slo.spec import KINDS
 from tidegate.cli import command_tree, main
 from tidegate.core.spec import SpecError, parse_spec

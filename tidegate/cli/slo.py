@@ -95,7 +95,7 @@ def generate(
     documents = _documents(source, reading, recordings=not disable_recordings, alerts=not disable_alerts)
     write_rules(documents, source, target)
     if target != STREAM:
-        slos = sum(len(document.group.slos) for found in documents.values() for document in found)
+        slos = sum(len(group.slos) for found in documents.values() for group, _ in found)
         given().note(f"{target}: the rules of {slos} SLO{'s' * (slos != 1)}")
     return 0
 
@@ -121,7 +121,7 @@ def validate(*, source: Input, reading: ReadOptions) -> int:
             raise
         print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
         return ExitCode.USAGE
-    files = {path: [slo.id for document in found for slo in document.group.slos] for path, found in documents.items()}
+    files = {path: [slo.id for group, _ in found for slo in group.slos] for path, found in documents.items()}
     if output.is_data:
         listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
         print_data({"valid": True, "files": listed, "problems": []}, output)

@@ -1,6 +1,6 @@
 """Common questions by name, for each kind: of vLLM's own metrics, and of signals of users.
 
-vLLM's names and edges are those that the catalogue of `slo.metrics.vllm` lists. The names of users' signals are a
+vLLM's names and edges are those that the catalogue of `slo.metrics` lists. The names of users' signals are a
 convention: a program that counts under others says so in the gate, which counts instead of the preset.
 """
 

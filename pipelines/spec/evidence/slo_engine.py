@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from slo.metrics.vllm import ALTERED_BY
+from slo.metrics import ALTERED_BY
 from slo.spec import SloSpec
 from tidegate.core.model import SpecConflict
 

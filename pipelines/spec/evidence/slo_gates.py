@@ -37,10 +37,10 @@ def named_slo(name: str, slos: Sequence[SloSpec]) -> SloSpec | None:
 
 def promised(gate: BurnRateGate, slo: SloSpec) -> BurnRateGate:
     """With the SLO's objective, and the windows of the alert that pages for it."""
-    page = windows_for(slo.window).page
+    known = windows_for(slo.window)
     windows = {
-        name: BurnWindows(short=speed.short, long=speed.long, factor=speed.factor)
-        for name, speed in (("fast", page.quick), ("slow", page.slow))
+        name: BurnWindows(short=speed.short, long=speed.long, factor=known.factor(speed))
+        for name, speed in (("fast", known.page.quick), ("slow", known.page.slow))
         if name not in gate.model_fields_set
     }
     return gate.model_copy(update={"objective": round(slo.objective / 100, 12), **windows})

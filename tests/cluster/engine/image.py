@@ -21,8 +21,8 @@ from engine_images.manifest import EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
 from engine_images.oci.model import Base, Descriptor, Runtime
 from engine_images.oci.reference import ImageReference
-from slo.metrics import vllm
-from slo.metrics.model import TARGET
+from slo import metrics as vllm
+from slo.metrics import TARGET
 
 SITE = "/opt/standin"
 PYTHON = "python3"

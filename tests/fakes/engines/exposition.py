@@ -23,8 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gates.evidence.batch import LatencyMetric
 from gates.evidence.conventions import HISTOGRAMS, PROCESS_START
-from slo.metrics import TARGET, MetricKind, PrometheusMetric
-from slo.metrics.vllm import HTTP_REQUESTS, KV_CACHE_USAGE, TIME_PER_OUTPUT_TOKEN
+from slo.metrics import HTTP_REQUESTS, KV_CACHE_USAGE, TARGET, TIME_PER_OUTPUT_TOKEN, MetricKind, PrometheusMetric
 from slo.spec import LATENCIES
 
 QUICK, SLOW = 0.005, 100.0

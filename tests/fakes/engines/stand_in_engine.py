@@ -25,8 +25,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from slo.metrics import vllm
-from slo.metrics.model import TARGET, PrometheusMetric
+from slo import metrics as vllm
+from slo.metrics import TARGET, PrometheusMetric
 
 ENGINE = "0"
 

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
-from slo.metrics import PrometheusMetric
-from slo.metrics.vllm import TIME_PER_OUTPUT_TOKEN
-from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
+from slo.metrics import TIME_PER_OUTPUT_TOKEN, PrometheusMetric
+from slo.model import Alert, EventSli, Labels, RawSli, Sli, Slo, SloGroup
 from slo.spec import LATENCIES, CostSpec, CountedBy, SloSpec
 from tidegate.core.units import format_duration
 
@@ -90,13 +89,6 @@ def _below(kind: str, histogram: PrometheusMetric) -> st.SearchStrategy[tuple[st
     return st.sampled_from(edges).map(lambda edge: (kind, {"below": edge}))
 
 
-MODES = {
-    "prometheus/v1": "cli-gen-prom",
-    "sloth.slok.dev/v1": "cli-gen-k8s",
-    "openslo/v1alpha": "cli-gen-openslo",
-}
-"""Sloth's name for the run that reads each format."""
-
 _LETTERS = st.sampled_from(string.ascii_lowercase)
 _WORD = st.text(string.ascii_lowercase + string.digits + "-", min_size=0, max_size=8)
 _NAME = st.builds(lambda first, middle, last: first + middle + last, _LETTERS, _WORD, _LETTERS)
@@ -120,12 +112,6 @@ def slo_groups() -> st.SearchStrategy[SloGroup]:
             spec=st.just("prometheus/v1"),
         )
     )
-
-
-def in_format(group: SloGroup, spec: str) -> SloGroup:
-    """The same promises, as if written in another format."""
-    names = KubernetesNames(name=group.slos[0].service) if spec == "sloth.slok.dev/v1" else None
-    return group.model_copy(update={"mode": MODES[spec], "spec": spec, "kubernetes": names})
 
 
 def _slos(service: str) -> st.SearchStrategy[Slo]:

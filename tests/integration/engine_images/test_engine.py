@@ -14,7 +14,7 @@ from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import serving
 from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE, block_tokens, bytes_per_token
 from engine_images.shape import shape_of
-from slo.metrics.vllm import VLLM
+from slo.metrics import VLLM
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 

@@ -11,9 +11,8 @@ import pytest
 from fakes.metrics.queries import filled_in, outcome
 from fakes.services.prometheus import asked, prometheus, written_down
 
-from slo.kubernetes.analysis import AnalysisStage, analysis_template
+from slo.kubernetes.analysis import analysis_template
 from slo.model import EventSli, KubernetesNames, Slo
-from slo.windows import windows_for
 from tidegate.core.access import PrometheusEndpoint
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
@@ -29,7 +28,7 @@ SLO = Slo(
         total_query="sum(rate(requests_total[{{.window}}]))",
     ),
 )
-STAGE = AnalysisStage(length=timedelta(minutes=30))
+STAGE = timedelta(minutes=30)
 
 ARMS = {  # requests a second, and the share of them that fails (long ago, in the last five minutes)
     "healthy": (2.0, 0.001, 0.001),
@@ -67,9 +66,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def said_of(url: str, arm: str) -> dict[str, tuple[str, list[float]]]:
     """What each metric says of the arm, and the burn that it saw."""
     names = KubernetesNames(name=SLO.id)
-    template: Any = analysis_template(
-        SLO, STAGE, names=names, prometheus=PrometheusEndpoint(url=url), windows=windows_for(SLO.window)
-    )
+    at = PrometheusEndpoint(url=url)
+    template: Any = analysis_template(SLO, stage=STAGE, background=False, names=names, prometheus=at)
     metrics = {metric["name"]: metric for metric in template["spec"]["metrics"]}
     said = {}
     for name, query in filled_in(template, {"region": "eu-west-1", "version": arm}).items():

@@ -102,12 +102,6 @@ def test_errors_as_the_engine_counts_them(tmp_path: Path) -> None:
     assert judged(tmp_path, rules(slo_spec("errors"), counted_by=CountedBy.ENGINE), by_engine()) == ""
 
 
-@pytest.mark.long
-def test_who_counts_can_be_said_in_the_spec(tmp_path: Path) -> None:
-    items = rules(slo_spec("errors", counted_by="proxy"), counted_by=CountedBy.ENGINE)
-    assert judged(tmp_path, items, by_proxy()[:2]) == ""
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "edge"),
     [

@@ -11,8 +11,7 @@ import pytest
 from fakes.metrics.slos import COST, SLOS
 from fakes.services.prometheus import Series, judged, of_service, tells
 
-from slo.dashboards import dashboards_of
-from slo.dashboards.fill import ANYTHING
+from slo.dashboards.fill import ANYTHING, dashboards_of
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
@@ -70,13 +69,6 @@ def test_beyond_the_line_only_those_are_counted_who_waited_longer(tmp_path: Path
     assert said(tmp_path, "within", series, within, {'{le="0.1"}': 5, '{le="0.25"}': 8}) == ""
 
 
-def test_a_gate_has_one_outcome_with_its_place_from_best_to_worst(tmp_path: Path) -> None:
-    about = 'gate="latency", stage="canary", region="eu", version="7"'
-    outcomes = {"pass": 0, "running": 0, "inconclusive": 0, "error": 0, "fail": 1}
-    series = {f'tidegate_gate_outcome{{outcome="{name}", {about}}}': f"{value}x20" for name, value in outcomes.items()}
-    assert said(tmp_path, "outcome", series, shown("l1", "What the gates say"), {f"{{{about}}}": 4}) == ""
-
-
 def test_the_canary_is_measured_by_stable_of_its_own_region(tmp_path: Path) -> None:
     signal = "tidegate:ttft_seconds:p95_1m"
     series = {
@@ -100,22 +92,6 @@ def test_only_the_statistic_that_decides_is_measured_by_what_is_allowed(tmp_path
     assert said(tmp_path, "allowed", series, shown("l2", title), of_allowed) == ""
 
 
-def test_a_version_is_sent_back_by_the_share_of_its_answers_asked_for_again(tmp_path: Path) -> None:
-    arm = 'region="eu", role="canary", version="7"'
-    series = {f"tidegate:regenerations:rate5m{{{arm}}}": "0.1x20", f"tidegate:requests:rate1m{{{arm}}}": "2x20"}
-    assert said(tmp_path, "again", series, shown("l2", "Regeneration: users who ask again"), {f"{{{arm}}}": 0.05}) == ""
-
-
-def test_answers_end_in_shares_of_their_version(tmp_path: Path) -> None:
-    arm = 'role="stable", version="6"'
-    series = {
-        f'tidegate:finish_reasons:rate1m{{finished_reason="{reason}", region="{region}", {arm}}}': f"{rate}x20"
-        for reason, region, rate in (("stop", "eu", 2), ("stop", "us", 1), ("length", "eu", 1), ("abort", "eu", 0))
-    }
-    shares = {f'{{finished_reason="stop", {arm}}}': 0.75, f'{{finished_reason="length", {arm}}}': 0.25}
-    assert said(tmp_path, "shares", series, shown("l2", "How answers end"), shares) == ""
-
-
 def test_money_is_of_all_engines_of_a_region_and_of_the_last_day(tmp_path: Path) -> None:
     series = {
         'tidegate:cost_per_hour:sum{region="eu", role="stable", version="6"}': "3x1500",
@@ -133,11 +109,3 @@ def test_money_is_of_all_engines_of_a_region_and_of_the_last_day(tmp_path: Path)
     for name, engines, share in (("a whole day", {}, 0.8), ("half a day", halfway, 1.0)):
         budget = f"round({shown('l3', 'Share of the budget')}, 0.01)"
         assert said(tmp_path, name, series | engines, budget, {"{}": share}, at="24h") == ""
-
-
-def test_evidence_is_told_on_the_way_to_what_is_needed(tmp_path: Path) -> None:
-    about = 'gate="errors", stage="canary", region="eu", version="7"'
-    numbers = {"evidence_fine": 4, "evidence_fine_needed": 16}
-    series = {f'tidegate_gate_number{{number="{name}", {about}}}': f"{value}x20" for name, value in numbers.items()}
-    half = {f'{{service="chat", {about}}}': 0.5}
-    assert said(tmp_path, "half", series, shown("l2", "Evidence against what a gate needs"), half) == ""

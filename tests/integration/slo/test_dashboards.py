@@ -24,8 +24,8 @@ from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
 
 from slo.catalogue import group_of
-from slo.dashboards import dashboard_json, dashboards_of
-from slo.dashboards.fill import ANYTHING, SELECTORS
+from slo.dashboards.fill import ANYTHING, SELECTORS, dashboards_of
+from slo.dashboards.grafana import dashboard_json
 from slo.metrics import INVENTORY, TARGET, MetricKind, PrometheusMetric, metric_of
 from slo.outputs import rule_file
 from slo.rules import RuleGroup, rules_for

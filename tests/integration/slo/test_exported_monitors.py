@@ -18,8 +18,7 @@ from prometheus_client import CollectorRegistry, GCCollector, generate_latest
 from pydantic.alias_generators import to_snake
 
 from slo.kubernetes.pod_monitor import as_label
-from slo.metrics.exporters import DCGM, OF_STARTS
-from slo.metrics.vllm import VLLM
+from slo.metrics import GPU_UTILISATION, OF_STARTS, VLLM
 from tidegate.core.names import DELIVERY, POD_TEMPLATE_HASH, REGION, ROLE, VERSION
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
@@ -70,7 +69,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ExitStack() as stack:
         canary, previous = (stack.enter_context(served(engine)) for _ in range(2))
         cards = [
-            stack.enter_context(served(exporter(DCGM, {as_label(key): value for key, value in pod.items()})))
+            stack.enter_context(
+                served(exporter([GPU_UTILISATION], {as_label(key): value for key, value in pod.items()}))
+            )
             for pod in (CANARY, OTHER)
         ]
         config = {
@@ -115,7 +116,7 @@ def test_gpus_have_the_labels_of_the_pod_that_uses_them_and_those_of_others_are_
     assert not [name for name in only if name.startswith("tidegate_dev") or name.startswith("rollouts")]
 
 
-@pytest.mark.parametrize("metric", [*VLLM, *OF_STARTS, *DCGM], ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", [*VLLM, *OF_STARTS, GPU_UTILISATION], ids=lambda metric: metric.name)
 def test_whatever_rules_may_ask_for_is_kept(url: str, metric: Any) -> None:
     for series in metric.series:
         assert labels(url, f'{series}{{role="canary"}}'), series

@@ -13,7 +13,7 @@ from fakes.engines.exposition import Engine
 from fakes.metrics.queries import filled_in, outcome
 from fakes.services.prometheus import asked, prometheus, written_down
 
-from slo.metrics.exporters import QUALITY
+from slo.metrics import QUALITY
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 

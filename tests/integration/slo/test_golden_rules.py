@@ -16,12 +16,11 @@ import pytest
 import yaml
 from pydantic import Field
 
-from slo.formats import read
-from slo.formats.read import MONTH
+from slo.formats.read import MONTH, read
 from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
-from slo.windows import windows_for
+from slo.windows import windows_by_period, windows_for
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import load_spec
 from tidegate.core.units import PrometheusDuration
@@ -53,10 +52,11 @@ def generated(case: Path) -> str:
 
 
 def rules_of(group: SloGroup, options: RuleOptions, extra: Path | None) -> list[RuleGroup]:
+    known = windows_by_period(extra)
     return [
         rules
         for slo in group.slos
-        for rules in rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window, extra), options)
+        for rules in rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window, known), options)
     ]
 
 

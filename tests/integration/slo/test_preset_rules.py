@@ -16,12 +16,9 @@ import pytest
 import yaml
 from fakes.services.prometheus import Series, judged, tells
 
-from slo.catalogue import group_of
 from slo.export import ExportRequest, export_files
-from slo.rules import rules_for
 from slo.signals import signal_groups
 from slo.spec import CountedBy, SloSpec
-from slo.windows import windows_for
 from tidegate.core.metrics import MetricNames, MetricSource, PresetName
 from tidegate.core.spec import parse_spec
 
@@ -188,24 +185,6 @@ def test_prometheus_says_the_same_of_every_proxy(name: str, tmp_path: Path) -> N
     rounded = {query: {arm: round(value, 4) for arm, value in found.items()} for query, found in expected.items()}
     groups = signal_groups(service="support-llm", counted_by=CountedBy.ENGINE, cost=None, sources=sources)
     assert judged(tmp_path, groups, [tells(name, series, rounded)]) == ""
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
-@pytest.mark.parametrize("name", EACH)
-def test_an_slo_on_a_proxy_counts_both_arms(name: str, tmp_path: Path) -> None:
-    series, cut = EACH[name]
-    wanted = case(name)
-    slos = tuple(slo for slo in wanted.slos if slo.name in {"availability", "whole-answer"})
-    group = group_of(slos, service="support-llm", counted_by=CountedBy.ENGINE, sources=wanted.sources)
-    rules = rules_for(group, windows_for(timedelta(days=30)))
-    more = 2 * cut if name == "istio" else 0
-    failed = (6 + 2 * cut) / (90 + 84 + more)
-    asked = {
-        'slo:sli_error:ratio_rate5m{sloth_slo="availability"}': round(failed, 4),
-        'slo:sli_error:ratio_rate5m{sloth_slo="whole-answer"}': 0,
-    }
-    queries = {f"sum({query})": value for query, value in asked.items()}
-    assert judged(tmp_path, rules, [tells(name, series, queries)]) == ""
 
 
 def test_a_preset_without_the_signal_is_refused_for_an_slo() -> None:

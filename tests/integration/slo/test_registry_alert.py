@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fakes.services.prometheus import Series, alerts, judged
 
-from slo.registry import NAME, RegistryAgreement, agreement_rules
+from slo.registry import NAME, agreement_rules
 from slo.rules import RuleGroup
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
 HOLD = timedelta(minutes=90)
-RULES = agreement_rules("support-llm", RegistryAgreement(hold=HOLD))
+RULES = agreement_rules("support-llm", "champion", HOLD)
 ALERT = f"SupportLlm{NAME}"
 
 
@@ -92,7 +92,5 @@ def test_prometheus_fires_when_and_only_when_users_are_elsewhere(tmp_path: Path)
 
 def test_promtool_would_have_said_so(tmp_path: Path) -> None:
     """A test that cannot fail shows nothing: without a hold it fires where none is expected."""
-    hasty = RuleGroup(
-        name="hasty", rules=agreement_rules("support-llm", RegistryAgreement(hold=timedelta(minutes=1))).rules
-    )
+    hasty = RuleGroup(name="hasty", rules=agreement_rules("support-llm", "champion", timedelta(minutes=1)).rules)
     assert judged(tmp_path, [hasty], [alerts("hasty", REVERTED, ALERT, [], at="85m")])

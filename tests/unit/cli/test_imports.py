@@ -91,7 +91,7 @@ def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() ->
 
 
 def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import tidegate.cli.model, registry.adding, pipelines.adapters.stores as stores\n"
+    code = "import tidegate.cli.model, registry.versions, pipelines.adapters.stores as stores\n"
     code += "from pathlib import Path; stores.open_registry(Path('state'), None)"
     unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
     assert loaded_after(code, unneeded) == []

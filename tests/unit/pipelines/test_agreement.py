@@ -9,7 +9,7 @@ import pytest
 from fakes.clusters.region import a_fleet
 from fakes.delivery.world import SPEC, a_spec
 
-from pipelines.spec.agreement import SLACK, agreement_of, promotion_window
+from pipelines.plan.slo_export import SLACK, agreement_of, promotion_window
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
 
@@ -29,9 +29,10 @@ def test_one_wave_is_a_bake() -> None:
 
 def test_the_alert_waits_longer_for_the_alias_of_the_spec() -> None:
     spec = a_spec(model="model: {name: support-llm, from: next, to: production}")
-    found = agreement_of(spec)
-    assert found is not None
-    assert found.alias == "production" and found.hold > promotion_window(spec)
+    (group,) = agreement_of(spec)
+    (alert,) = group.rules
+    assert 'alias="production"' in alert.expr
+    assert alert.hold and alert.hold > promotion_window(spec)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +45,4 @@ def test_the_alert_waits_longer_for_the_alias_of_the_spec() -> None:
 )
 def test_regions_whose_engines_do_not_tell_their_version_are_not_compared(source: str, known: bool) -> None:
     text = f"{SPEC}{FLEET}\nmetrics: {{sources: [{source}]}}\n"
-    assert (agreement_of(parse_spec(text, Delivery, file="d.yaml")) is not None) is known
+    assert bool(agreement_of(parse_spec(text, Delivery, file="d.yaml"))) is known

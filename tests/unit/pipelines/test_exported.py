@@ -12,7 +12,7 @@ from gates.model import GateOutcome
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.views.metrics import families
 from registry.model import Event
-from slo.metrics.exporters import OF_DELIVERIES, TIDEGATE
+from slo.metrics import OF_DELIVERIES, TIDEGATE
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 CANARY = "canary@eu-west-1/25"

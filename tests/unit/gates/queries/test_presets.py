@@ -11,8 +11,7 @@ from gates.analyses.queries.asked import PrometheusGate
 from gates.analyses.queries.reading import asking_prometheus
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import GATE_KINDS, Gates
-from slo.metrics.model import MetricKind
-from slo.metrics.vllm import VLLM
+from slo.metrics import VLLM, MetricKind
 
 ALL = [
     (kind.name, preset)

@@ -25,7 +25,7 @@ from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TI
 from pipelines.views.page import LivePage, SnapshotReader
 from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
-from slo.metrics.exporters import OF_REGISTRY
+from slo.metrics import OF_REGISTRY
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slo.formats import read, read_all
+from slo.formats.read import read, read_all
 from tidegate.core.spec import SpecError
 
 EVENTS = "{events: {error_query: 'rate(a[{{.window}}])', total_query: 'rate(b[{{.window}}])'}}"
@@ -59,8 +59,8 @@ def problems(text: str) -> list[str]:
             "plugins.chain[0].id: found 'x/v1'; expected sloth",
         ),
         (
-            slo()[:-1] + ", plugins: {overridePrevious: true, chain: [{id: sloth.dev/core/sli_rules/v1}]}}",
-            "plugins: found a chain that overrides sloth.dev/core/metadata_rules/v1, sloth.dev/core/alert_rules/v1",
+            slo()[:-1] + ", plugins: {overridePrevious: true, chain: []}}",
+            "plugins.overridePrevious: found an unknown key",
         ),
         (
             slo(sli=RAW)[:-1] + ", plugins: {chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1}]}}",
@@ -163,21 +163,6 @@ def test_without_promtool_what_the_library_does_not_read_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))
     read(plain(slo(sli=RATIO)), file="s.yaml")
     assert f"{ODD}: may be no PromQL" in caplog.text
-
-
-@pytest.mark.usefixtures("promtool")
-@pytest.mark.parametrize("level", ["slo_plugins", "plugins"])
-def test_queries_of_victoria_metrics_are_checked_by_nobody_where_the_chain_says_so(level: str) -> None:
-    ids = "contrib/validate_victoria_metrics", "core/sli_rules", "core/metadata_rules", "core/alert_rules"
-    chain = f"{{overridePrevious: true, chain: [{', '.join(f'{{id: sloth.dev/{each}/v1}}' for each in ids)}]}}"
-    text = plain(slo(sli=RATIO))
-    chained = (
-        f"{text}{level}: {chain}\n"
-        if level == "slo_plugins"
-        else text.replace("{name: one", f"{{plugins: {chain}, name: one")
-    )
-    assert read(chained, file="s.yaml")
-    assert len(problems(chained.replace("overridePrevious: true, ", ""))) == 1
 
 
 def test_problems_of_all_files_are_told_together() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from slo.formats import read
+from slo.formats.read import read
 from slo.model import SloGroup
 
 PLAIN = """

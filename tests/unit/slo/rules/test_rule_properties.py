@@ -16,7 +16,7 @@ from slo.spec import CountedBy, SloSpec
 from slo.windows import windows_for
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slo_groups())
 def test_every_rule_is_promql_and_says_whose_it_is(group: SloGroup) -> None:
     groups = rules_for(group, windows_for(group.slos[0].window))
@@ -30,7 +30,7 @@ def test_every_rule_is_promql_and_says_whose_it_is(group: SloGroup) -> None:
     assert len(rules) - len(recorded) == sum(bool(slo.page) + bool(slo.ticket) for slo in group.slos)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slo_specs(), st.sampled_from(CountedBy))
 def test_whatever_a_delivery_promises_has_rules_that_are_promql(spec: SloSpec, counted_by: CountedBy) -> None:
     assert list(spec.all_contradictions()) == []
