@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from functools import cache
 from http.client import HTTPException
 from math import ceil
 from pathlib import Path
@@ -106,6 +107,14 @@ def load_mlflow() -> None:
         os.environ[name] = os.environ.get(name) or value
     import mlflow  # noqa: F401
 
+    _silence_loggers()
+
+
+@cache
+def _silence_loggers() -> None:
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
 
 def number_in(name: str, default: int) -> int:
     """The whole number of a variable of MLflow's client.
@@ -131,8 +140,6 @@ def open_client(uri: str) -> MlflowClient:
     with mlflow_errors(uri):
         from mlflow import MlflowClient
 
-        for name in LOGGERS:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         if is_server(uri):
             _limit_requests()
         else:
@@ -296,6 +303,7 @@ def _without_secrets(text: str, uri: str) -> str:
     return text.replace(uri, redacted(uri))
 
 
+@cache
 def _limit_requests() -> None:
     """Let MLflow's client read no answer without an end, from its first request on."""
     import urllib3
@@ -316,8 +324,7 @@ def _limit_requests() -> None:
             _asked.last = answer
             return answer
 
-    if request_utils.TCPKeepAliveHTTPAdapter.__module__ != __name__:
-        request_utils.TCPKeepAliveHTTPAdapter = Adapter  # type: ignore[misc]
+    request_utils.TCPKeepAliveHTTPAdapter = Adapter  # type: ignore[misc]
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
 

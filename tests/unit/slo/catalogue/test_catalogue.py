@@ -8,7 +8,7 @@ import promql_parser as promql
 import pytest
 from fakes.metrics.slos import slo_spec
 
-from slo.catalogue import group_of, slo_of
+from slo.catalogue import slo_of
 from slo.metrics import metric_of
 from slo.model import WINDOW_PLACE, EventSli, RawSli, Sli
 from slo.spec import KINDS, CountedBy
@@ -60,21 +60,6 @@ def test_who_counts_is_the_fleets_choice_unless_the_line_says_it() -> None:
     assert metrics(CountedBy.PROXY, counted_by="engine") == engine
 
 
-def test_a_promise_is_told_in_words_unless_a_person_did() -> None:
-    said = {kind: slo_of(slo_spec(kind), service="chat", counted_by=CountedBy.PROXY).description for kind in KINDS}
-    assert said == {
-        "errors": "99% of requests get a whole answer and no server error, over 30d",
-        "ttft": "99% of requests get their first token within 250ms, over 30d",
-        "itl": "99% of output tokens follow the one before within 50ms, over 30d",
-        "e2e": "99% of requests get their last token within 10s, over 30d",
-        "queue_time": "99% of requests wait at most 1s in the engine's queue, over 30d",
-        "tokens_per_second": "99% of requests get 20 output tokens a second or more, over 30d",
-        "kv_cache": "99% of the time the KV cache is at most 90% full, over 30d",
-        "quality": "99% of the time the judge's score 'overall' is 0.8 or more, over 30d",
-        "start": "99% of engines take requests within 5m of their start, over 30d",
-    }
-
-
 def test_alerts_name_the_region_and_where_to_read_on() -> None:
     mine = slo_spec("errors").model_copy(update={"runbook": "https://wiki/chat-down", "name": "chat-up"})
     slo = slo_of(mine, service="support-llm", counted_by=CountedBy.PROXY)
@@ -92,9 +77,3 @@ def test_nobody_is_woken_for_a_slow_start() -> None:
     ticket = slos["start"].ticket
     assert ticket is not None
     assert "of starts were bad lately" in ticket.annotations["description"]
-
-
-def test_a_group_is_a_document_of_sloths_own_format() -> None:
-    group = group_of(map(slo_spec, KINDS), service="chat", counted_by=CountedBy.PROXY)
-    assert [slo.id for slo in group.slos] == [f"chat-{kind.replace('_', '-')}" for kind in KINDS]
-    assert (group.mode, group.spec) == ("cli-gen-prom", "prometheus/v1")

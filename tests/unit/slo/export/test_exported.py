@@ -109,42 +109,6 @@ def test_templates_of_all_slos_stand_in_one_analysis(suffix: str) -> None:
     assert all(("count" in metric) == (suffix == "step") for metric in metrics)
 
 
-def test_where_a_proxy_counts_a_canary_is_known_by_its_version() -> None:
-    made = files(WANTED.model_copy(update={"counted_by": CountedBy.PROXY}))["analysis-templates.yaml"]
-    asked = {
-        each["metadata"]["name"]: [argument["name"] for argument in each["spec"]["args"] if "value" not in argument]
-        for each in yaml.safe_load_all(made.text)
-    }
-    assert asked["support-llm.availability-step"] == ["region", "version"]
-    assert asked["support-llm.first-token-step"] == ["region", "pod-template-hash"]
-
-
-def test_what_cannot_be_judged_is_told_and_the_rest_is_exported() -> None:
-    loose = SloSpec.model_validate({"name": "loose", "objective": 80, "errors": {}})
-    short = WANTED.model_copy(update={"stage": timedelta(minutes=4), "promises": (*WANTED.promises, loose)})
-    templates = files(short)["analysis-templates.yaml"]
-    assert [reason.split(" ", 1)[0] for reason in templates.left_out] == [
-        "support-llm-kv-cache:",
-        "support-llm-quality:",
-        "support-llm-loose",
-    ]
-    assert "4m is too short for 5 looks, one every 1m" in templates.left_out[0]
-    assert templates.text.count("kind: AnalysisTemplate") == 2 * (len(SLOS) - 2)
-
-
-def test_alertmanager_asks_for_labels_that_alerts_have() -> None:
-    rules = [rule for group in yaml.safe_load(files()["rules.yaml"].text)["groups"] for rule in group["rules"]]
-    severities = {rule["labels"]["sloth_severity"] for rule in rules if "alert" in rule}
-    config = yaml.safe_load(files()["alertmanager.yaml"].text)
-    (ours,) = config["route"]["routes"]
-    assert {route["matchers"][0] for route in ours["routes"]} == {f'sloth_severity="{name}"' for name in severities}
-    assert ours["matchers"] == ['sloth_service="support-llm"']
-    same, down = config["inhibit_rules"]
-    assert same["equal"] == ["region", "sloth_service", "sloth_slo"]
-    assert down["source_matchers"][-1] == 'sloth_slo=~"availability"'
-    assert 'service="support-llm"' in down["target_matchers"]
-
-
 @given(st.lists(st.text(alphabet="abcXYZ019._-", min_size=1, max_size=80), min_size=2, max_size=2, unique=True))
 def test_names_are_valid_and_two_identities_never_share_one(identities: list[str]) -> None:
     one, other = (object_name(identity, "step") for identity in identities)

@@ -18,25 +18,6 @@ def rules(counted_by: CountedBy = CountedBy.PROXY, cost: CostSpec | None = COST)
     return {rule.record.removeprefix("tidegate:"): rule for group in groups for rule in group.rules}
 
 
-def test_what_gates_and_dashboards_share_is_recorded() -> None:
-    times = [
-        f"{time}_seconds{part}"
-        for time in ("ttft", "itl", "e2e", "queue")
-        for part in ("_bucket:rate1m", ":p50_1m", ":p95_1m", ":p99_1m")
-    ]
-    assert sorted(rules()) == sorted(
-        [
-            *times,
-            *(f"{name}:rate1m" for name in ("requests", "errors", "refusals", "error_ratio", "finish_reasons")),
-            *(f"{name}:rate1m" for name in ("generation_tokens", "prompt_tokens", "preemptions", "cost_per_1k_tokens")),
-            *(f"{name}:rate5m" for name in ("regenerations", "prefix_cache_hit_ratio", "spec_decode_acceptance")),
-            *(f"{name}:sum" for name in ("queue_depth", "running", "cost_per_hour", "cost_budget_per_hour")),
-            *("kv_cache_usage:max", "engines:count", "gpu_utilisation:avg"),
-            *("engine_start_seconds:max", "engine_load_seconds:max"),
-        ]
-    )
-
-
 def test_what_nobody_counts_is_not_recorded() -> None:
     everything = rules().keys()
     assert everything - rules(CountedBy.ENGINE).keys() == {"regenerations:rate5m"}
