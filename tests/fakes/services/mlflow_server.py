@@ -43,26 +43,6 @@ WEBHOOKS = {
     "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
 }
 
-AUTH = """[mlflow]
-default_permission = READ
-database_uri = sqlite:///{folder}/auth.db
-admin_username = admin
-authorization_function = mlflow.server.auth:authenticate_request_basic_auth
-"""
-
-
-@contextmanager
-def guarded_mlflow_server(folder: Path) -> Iterator[str]:
-    """One that asks for a name and password, which its address has."""
-    (folder / "auth.ini").write_text(AUTH.format(folder=folder))
-    settings = {
-        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
-        "MLFLOW_AUTH_ADMIN_PASSWORD": "correct-horse-battery",
-        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of no account",
-    }
-    with mlflow_server(folder, settings=settings, options=("--app-name", "basic-auth")) as uri:
-        yield uri.replace("//", "//admin:correct-horse-battery@")
-
 
 @contextmanager
 def mlflow_server(

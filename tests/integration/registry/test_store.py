@@ -17,7 +17,7 @@ from registry.model import Metric, StoredRun
 from registry.ports import Store
 from tidegate.testing import MemoryStore
 
-STORES = ["memory", "tracking_uri", "server", pytest.param("guarded", marks=pytest.mark.slow(reason="one more server"))]
+STORES = ["memory", "tracking_uri", "server"]
 
 
 @pytest.fixture(params=STORES)

@@ -25,7 +25,6 @@ from tidegate.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 NO_MACHINE = {"AWS_EC2_METADATA_DISABLED": "true"}
-ROLE = "arn:aws:iam::123456789012:role/engines"
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +75,6 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     MlflowRegistry(uri).adopt(name, "1")
     brought = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS)
     assert brought.returncode == 0, brought.stderr
-    assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
-
-
-@pytest.mark.long
-def test_a_pod_with_workload_identity_needs_no_keys(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
-    """As EKS gives it to a service account: a role, and a token in a file that the chain takes to STS."""
-    MlflowRegistry(uri).register(name, folder)
-    token = tmp_path / "token"
-    token.write_text("eyJhbGciOi.of-the-service-account.signature")
-    place = (f"models:/{name}/1", str(tmp_path / "pod"))
-    refused = tidegate(uri, "model", "download", *place, AWS_REGION="eu-west-1")
-    assert refused.returncode == 4
-    assert "credentials come from a role of the pod" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-
-    identity = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_REGION": "eu-west-1"}
-    brought = tidegate(uri, "--log-level", "debug", "model", "download", *place, **identity)
-    assert brought.returncode == 0, brought.stderr
-    assert "of-the-service-account" not in brought.stdout + brought.stderr
     assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
 
 
