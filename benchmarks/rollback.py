@@ -30,8 +30,8 @@ from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 from figures import machine
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.build.builder import build_request
 from engine_images.build.engine_root import PORT, serve, write_root
+from engine_images.build.model import build_request
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec

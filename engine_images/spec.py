@@ -21,11 +21,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
-from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.image import Prebuilt, WeightsSpec
 from engine_images.arguments.serving import FAILS_ON_CPU, ONLINE, QUANTIZATION, Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
-from engine_images.arguments.values import ArgumentValue
+from engine_images.arguments.values import KV_CACHE, UTILIZATION, ArgumentValue
 from engine_images.choices import VLLM, CompileMode, KeyPolicy
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
@@ -117,9 +116,16 @@ class VllmSpec(SpecModel):
         return serving(self.args)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Arguments that vLLM refuses together."""
-        for odd in argument_conflicts(self.args):
-            yield SpecConflict(("args", odd.name), odd.found, odd.expected)
+        """Sizes that no memory can be counted with; what else vLLM would not take, it says itself when it starts."""
+        for name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"):
+            if self.args.get(name) == 0:
+                yield SpecConflict(("args", name), "0", "at least 1")
+        share = self.args.get(UTILIZATION)
+        if isinstance(share, int | float) and not 0 < share <= 1:
+            yield SpecConflict(("args", UTILIZATION), str(share), "a share above 0 and at most 1")
+        if {UTILIZATION, KV_CACHE} <= self.args.keys():
+            # vLLM ignores it in silence.
+            yield SpecConflict(("args", UTILIZATION), f"{UTILIZATION} together with {KV_CACHE}", "one of the two")
 
 
 GPU_FLOOR = 0.95

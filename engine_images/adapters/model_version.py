@@ -198,14 +198,13 @@ def _weights(paths: dict[str, Path], damaged: dict[str, str]) -> Iterator[tuple[
         if path.suffix != ".safetensors":
             continue
         try:
-            header, data_start = read_header(path)
+            tensors, size = read_header(path)
         except NotAModel as error:
             damaged[name] = str(error).removeprefix(f"{path} is ")
             continue
-        end = data_start + max((entry.data_offsets[1] for entry in header.values()), default=0)
-        if path.stat().st_size != end:
-            damaged[name] = f"{path.stat().st_size} bytes, where its header promises {end}"
-        yield name, tuple(Tensor(key, entry.dtype, entry.shape) for key, entry in header.items())
+        if path.stat().st_size != size:
+            damaged[name] = f"{path.stat().st_size} bytes, where its header promises {size}"
+        yield name, tensors
 
 
 def _is_pickle(path: Path) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from pydantic import JsonValue
-
 from engine_images.arguments.values import AUTO, Arguments, ArgumentValue, read_count
 from tidegate.core.model import Value
 
@@ -44,9 +42,6 @@ DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
 DEFAULT_LORA_RANK = 16
 
-SHORTHANDS = {"spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens"}
-"""Arguments that say the same as a key of `speculative-config`."""
-
 
 class Parallel(Value):
     """How the model is spread over accelerators."""
@@ -59,45 +54,11 @@ class Parallel(Value):
     """So many copies of the model, behind one address."""
     prefill_context: int = 1
     """A long prompt is read by so many ranks at once."""
-    expert: bool = False
-    """Experts of a mixture are dealt out over tensor and data ranks instead of being cut."""
 
     @property
     def accelerators(self) -> int:
         """How many accelerators an engine takes."""
         return prod((self.tensor, self.pipeline, self.data, self.prefill_context))
-
-
-class LoraAdapter(Value):
-    """An adapter that is loaded at start and answers under its own name."""
-
-    name: str
-    path: str
-    base: str | None = None
-
-
-class Speculation(Value):
-    """Tokens are guessed by something cheap and checked by the model."""
-
-    method: str | None
-    """None when vLLM tells it from the draft model."""
-    draft: str | None
-    """Where the draft model is."""
-    tokens: int | None
-    adaptive: bool
-
-
-class CudaGraphs(Value):
-    """Which CUDA graphs vLLM is told to capture."""
-
-    full: bool = True
-    """One graph of the whole model for each size of a batch that writes answers."""
-    piecewise: bool = True
-    """One between any two attention layers, for each size of any other batch."""
-    sizes: tuple[int, ...] | None = None
-    """Tokens of each batch; None for vLLM's own list."""
-    largest: int | None = None
-    """Where vLLM's own list ends; None for its own bound."""
 
 
 class Serving(Value):
@@ -119,15 +80,13 @@ class Serving(Value):
     memory_utilization: float
     cpu_offload_bytes: int
     block_size: int | None
-    chunked_prefill: bool | None
-    graphs: CudaGraphs
-    lora: tuple[LoraAdapter, ...]
+    lora: tuple[tuple[str, str], ...]
+    """Name and path of each adapter that is loaded at start."""
     lora_enabled: bool
     max_loras: int
     max_lora_rank: int
-    speculation: Speculation | None
-    pools: bool
-    """It gives embeddings, scores or classes and no text."""
+    draft: str | None
+    """Where the model is that guesses tokens for it."""
 
 
 def serving(args: Arguments) -> Serving:
@@ -139,7 +98,6 @@ def serving(args: Arguments) -> Serving:
             pipeline=read.count("pipeline-parallel-size") or 1,
             data=read.count("data-parallel-size") or 1,
             prefill_context=read.count("prefill-context-parallel-size") or 1,
-            expert=read.flag("enable-expert-parallel") or False,
         ),
         dtype=read.text("dtype") or AUTO,
         quantization=read.text("quantization"),
@@ -153,14 +111,11 @@ def serving(args: Arguments) -> Serving:
         memory_utilization=read.number("gpu-memory-utilization", DEFAULT_MEMORY_UTILIZATION),
         cpu_offload_bytes=int(read.number("cpu-offload-gb", 0) * 1024**3),
         block_size=read.count("block-size"),
-        chunked_prefill=read.flag("enable-chunked-prefill"),
-        graphs=_graphs(args),
         lora=tuple(_adapters(args.get("lora-modules"))),
-        lora_enabled=read.flag("enable-lora") or False,
+        lora_enabled=args.get("enable-lora") is True,
         max_loras=read.count("max-loras") or 1,
         max_lora_rank=read.count("max-lora-rank") or DEFAULT_LORA_RANK,
-        speculation=_speculation(args),
-        pools=read.text("runner") == "pooling",
+        draft=_draft(args),
     )
 
 
@@ -173,10 +128,6 @@ class _Reader:
     def count(self, name: str) -> int | None:
         return read_count(self._args.get(name))
 
-    def flag(self, name: str) -> bool | None:
-        value = self._args.get(name)
-        return value if isinstance(value, bool) else None
-
     def text(self, name: str) -> str | None:
         value = self._args.get(name)
         return value if isinstance(value, str) else None
@@ -186,65 +137,23 @@ class _Reader:
         return float(value) if isinstance(value, int | float) else otherwise
 
 
-_MODES = {
-    "NONE": (False, False),
-    "PIECEWISE": (False, True),
-    "FULL": (True, False),
-    "FULL_DECODE_ONLY": (True, False),
-    "FULL_AND_PIECEWISE": (True, True),
-}
-"""`CUDAGraphMode` of `config/compilation.py`: full graphs, piecewise ones."""
-_MODE_OF_LEVEL = {0: "NONE", 1: "PIECEWISE"}
-"""`OPTIMIZATION_LEVEL_TO_CONFIG` of `config/vllm.py`; the levels above capture both."""
-
-
-def _graphs(args: Arguments) -> CudaGraphs:
-    """By `compilation-config`, its shorthands and the optimization level."""
-    given = args.get("compilation-config")
-    config = given if isinstance(given, dict) else {}
-    level = read_count(args.get("optimization-level"))
-    usual = _MODE_OF_LEVEL.get(2 if level is None else level, "FULL_AND_PIECEWISE")
-    said = config.get("cudagraph_mode")
-    full, piecewise = _MODES.get(said.upper() if isinstance(said, str) else usual, (True, True))
-    if args.get("enforce-eager") is True:
-        full = piecewise = False
-    sizes = args.get("cudagraph-capture-sizes", config.get("cudagraph_capture_sizes"))
-    counts = [read_count(size) for size in (sizes if isinstance(sizes, list) else [sizes])]
-    return CudaGraphs(
-        full=full,
-        piecewise=piecewise,
-        sizes=tuple(count for count in counts if count) or None,
-        largest=read_count(args.get("max-cudagraph-capture-size", config.get("max_cudagraph_capture_size"))),
-    )
-
-
-def _adapters(value: ArgumentValue) -> Iterator[LoraAdapter]:
+def _adapters(value: ArgumentValue) -> Iterator[tuple[str, str]]:
     """As vLLM reads them: `name=path`, or a mapping."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             name, _, path = item.partition("=")
-            yield LoraAdapter(name=name, path=path)
+            yield name, path
         elif isinstance(item, dict):
-            yield LoraAdapter(
-                name=str(item.get("name", "")), path=str(item.get("path", "")), base=_text(item.get("base_model_name"))
-            )
+            yield str(item.get("name", "")), str(item.get("path", ""))
 
 
-def _speculation(args: Arguments) -> Speculation | None:
-    given = args.get("speculative-config", {})
-    config: dict[str, JsonValue] = dict(given) if isinstance(given, dict) else {}
-    for argument, key in SHORTHANDS.items():
-        if argument in args:
-            config.setdefault(key, args[argument])
-    if not config:
-        return None
-    return Speculation(
-        method=_text(config.get("method")),
-        draft=_text(config.get("model")),
-        tokens=read_count(config.get("num_speculative_tokens")),
-        adaptive=config.get("enable_adaptive_verification") is True,
-    )
+_DRAFTLESS = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class")
+"""Methods of speculation that have no model."""
 
 
-def _text(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) else None
+def _draft(args: Arguments) -> str | None:
+    given = args.get("speculative-config")
+    config = given if isinstance(given, dict) else {}
+    draft = config.get("model", args.get("spec-model"))
+    method = config.get("method", args.get("spec-method"))
+    return draft if isinstance(draft, str) and method not in _DRAFTLESS else None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from engine_images.errors import NotAModel
-from engine_images.model import Weights
+from engine_images.memory import Tensor
 
 HEADER_LIMIT_BYTES = 100_000_000
 """The format's own limit; a larger number means that the file is something else."""
@@ -20,7 +18,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class TensorEntry:
+class _Entry:
     """What a header says of one tensor."""
 
     dtype: str
@@ -29,11 +27,11 @@ class TensorEntry:
     """Where its bytes begin and end, counted from the end of the header."""
 
 
-_HEADER = TypeAdapter(dict[str, TensorEntry | dict[str, str]])
+_HEADER = TypeAdapter(dict[str, _Entry | dict[str, str]])
 """By tensor; `__metadata__` is the one entry that is none."""
 
 
-def read_weights(folder: Path) -> Weights:
+def read_weights(folder: Path) -> tuple[Tensor, ...]:
     """What the weights in the Hugging Face directory `folder` consist of.
 
     Raises:
@@ -42,15 +40,11 @@ def read_weights(folder: Path) -> Weights:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise NotAModel(f"{folder} has no *.safetensors file", hint="register a Hugging Face directory")
-    elements: Counter[str] = Counter()
-    for file in files:
-        for tensor in read_header(file)[0].values():
-            elements[tensor.dtype] += prod(tensor.shape)
-    return Weights(elements=dict(elements))
+    return tuple(tensor for file in files for tensor in read_header(file)[0])
 
 
-def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
-    """The entries of one file's header by tensor, and where the data begins.
+def read_header(file: Path) -> tuple[tuple[Tensor, ...], int]:
+    """The tensors of one file by its header, and the size that the header promises of the file.
 
     The header is a JSON object behind its length as eight bytes.
 
@@ -71,4 +65,7 @@ def read_header(file: Path) -> tuple[dict[str, TensorEntry], int]:
             f"{file} is not a safetensors file: its header cannot be read",
             hint="register the version again from a whole Hugging Face folder",
         ) from error
-    return {name: entry for name, entry in header.items() if isinstance(entry, TensorEntry)}, _LENGTH.size + length
+    entries = {name: entry for name, entry in header.items() if isinstance(entry, _Entry)}
+    data = max((entry.data_offsets[1] for entry in entries.values()), default=0)
+    tensors = tuple(Tensor(name, entry.dtype, entry.shape) for name, entry in entries.items())
+    return tensors, _LENGTH.size + length + data

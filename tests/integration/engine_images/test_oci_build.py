@@ -140,8 +140,3 @@ def test_an_engine_laid_out_on_disk_is_packed_as_it_lies_there(tmp_path: Path) -
 
     assert image == small_engine(tmp_path / "other", sbom=b"{}")
     assert contents_in(root, with_weights=False).model == {}
-
-
-def test_a_folder_without_a_manifest_is_no_engine(tmp_path: Path) -> None:
-    with pytest.raises(BrokenImage, match="is no engine"):
-        contents_in(tmp_path, with_weights=False)
