@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, MEBIBYTE, Accelerator
-from engine_images.arguments.serving import ONLINE, Parallel, Serving, serving
-from engine_images.arguments.values import AUTO, Arguments
+from engine_images.arguments.serving import ONLINE, Parallel, Serving
+from engine_images.arguments.values import AUTO
 from engine_images.shape import ModelShape
 from tidegate.core.model import Value
 
@@ -57,17 +57,6 @@ _FP8_DS_MLA_BYTES = 656
 def host_bytes(gpus: int) -> int:
     """Bytes of the machine's own memory that an engine on so many GPUs is expected to need."""
     return HOST_BYTES + gpus * HOST_RANK_BYTES
-
-
-def kv_cache_bytes(args: Arguments) -> int:
-    """The size of the KV cache on a CPU: as the spec says, or small enough for several engines on one machine."""
-    return serving(args).kv_cache_bytes or DEFAULT_KV_CACHE_BYTES
-
-
-def estimate_memory(weights: Iterable[Tensor], args: Arguments) -> int:
-    """Bytes that an engine on a CPU with these weights and these arguments of vLLM is expected to need."""
-    dtype = str(args.get("dtype", AUTO))
-    return PROCESS_BYTES + kv_cache_bytes(args) + sum(tensor.bytes_in(dtype) for tensor in weights)
 
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")

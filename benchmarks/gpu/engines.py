@@ -13,11 +13,13 @@ from benchmarks.gpu.task import Task
 from engine_images.accelerators import Accelerator
 from engine_images.adapters.builder import Builder, StartAttempt, key_of
 from engine_images.adapters.environment import find_engine_environment
+from engine_images.adapters.model_version import read_version
 from engine_images.arguments.values import ArgumentValue
 from engine_images.build.engine_root import serve, write_root
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine, build_request
 from engine_images.build.proof import ScoredPrompt
+from engine_images.checks.servable import process_bytes
 from engine_images.choices import VLLM, CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
@@ -62,7 +64,9 @@ def order_of(
     environment, files = find_engine_environment(accelerator.platform), _digests(model)
     settings = settings_of(accelerator, mode, arguments or {})
     contract = ModelContract(name=NAME, version="1", digest=whole_digest(files), files=files)
-    return build_request(contract, model, settings, environment, name=NAME)
+    return build_request(
+        contract, model, settings, environment, name=NAME, memory_bytes=process_bytes(read_version(model), settings)
+    )
 
 
 @dataclass(frozen=True)

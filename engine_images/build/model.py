@@ -8,18 +8,15 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.accelerators import Accelerator
 from engine_images.build.proof import (
     Agreement,
     CompileProof,
     EngineStart,
     QuantizationEffect,
 )
-from engine_images.checks.weights import read_weights
 from engine_images.choices import CompileMode
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, Launch, ModelContract
-from engine_images.memory import estimate_memory, host_bytes
 from engine_images.model import EngineEnvironment
 from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.oci.model import canonical
@@ -147,14 +144,16 @@ def build_request(
     environment: EngineEnvironment,
     *,
     name: str,
+    memory_bytes: int,
 ) -> BuildRequest:
     """A build request for the version whose files are in `folder`, to be served under `name`.
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
-        NotAModel: there are no weights, or they cannot be read.
     """
-    asked, unquantized = settings.compile, settings.unquantized
+    asked, original = settings.compile, None
+    if unquantized := settings.unquantized:
+        original = build_request(model, folder, unquantized, environment, name=name, memory_bytes=memory_bytes)
     return BuildRequest(
         model=model,
         served_name=name,
@@ -166,14 +165,7 @@ def build_request(
         prompts=prompts(),
         tolerance=asked.tolerance,
         floor=settings.floor,
-        original=(build_request(model, folder, unquantized, environment, name=name) if unquantized else None),
+        original=original,
         quantization_tolerance=asked.quantization_tolerance,
-        memory_bytes=_process_bytes(settings, folder),
+        memory_bytes=memory_bytes,
     )
-
-
-def _process_bytes(settings: EngineSettings, folder: Path) -> int:
-    """In the machine's own memory, where a CPU has its weights and its KV cache too."""
-    if settings.accelerator is not Accelerator.CPU:
-        return host_bytes(settings.accelerator_count)
-    return estimate_memory(read_weights(folder), settings.vllm.args)

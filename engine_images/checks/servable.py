@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import Serving
 from engine_images.checks.configuration import companion_obstacles, configuration_obstacles, inside_version
 from engine_images.checks.files import (
@@ -17,7 +18,7 @@ from engine_images.checks.files import (
 )
 from engine_images.checks.memory import room_obstacles
 from engine_images.errors import CannotBeServed
-from engine_images.memory import Footprint, footprint
+from engine_images.memory import Footprint, footprint, host_bytes
 from engine_images.shape import longest_input, shape_of
 from engine_images.spec import EngineSettings, sampling_defaults
 
@@ -48,6 +49,14 @@ def footprint_of(files: VersionFiles, settings: EngineSettings) -> Footprint:
     """What an engine of these files and settings needs on each accelerator, or of the memory of this machine."""
     wanted = settings.vllm.serving
     return _measure(files, settings, None)(wanted, _tokens(files, wanted))
+
+
+def process_bytes(files: VersionFiles, settings: EngineSettings) -> int:
+    """What a process needs of the machine's own memory, where a CPU has its weights and its KV cache too."""
+    if settings.accelerator is not Accelerator.CPU:
+        return host_bytes(settings.accelerator_count)
+    # A build starts it without quantization too.
+    return footprint_of(files, settings.unquantized or settings).needed
 
 
 def require_servable(found: Sequence[Obstacle], version: str) -> None:

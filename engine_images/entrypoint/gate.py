@@ -235,7 +235,8 @@ class EngineGate:
         self._answers = OpenAnswers(progress=self._health.progress, count=self._counts.add)
         self._start = StartMetrics(self._settings)
         self._known: dict[str, object] = {}
-        self._samples = Samples(self._settings.samples_file, self._settings.version)
+        samples = self._settings.samples
+        self._samples = Samples(Path(samples) if samples else None, self._settings.version)
         self._channel: Channel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: dict[str, Callable[[Send], Awaitable[None]]] = {

@@ -22,18 +22,13 @@ from pathlib import Path
 from typing import IO, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from .journal import BadSettings, EventLog, NotAsBuilt, OutsideMissing
 from .manifest import digest_of, prove_files
 from .runtime_directory import cannot_write
 
 _PORTS = {"http": 80, "https": 443}
-
-
-def careful_opener() -> OpenerDirector:
-    """As urllib's own, with its proxies, but for redirects."""
-    return build_opener(CarefulRedirects)
 
 
 def on_loopback(host: str | None) -> bool:
@@ -82,7 +77,7 @@ SILENCE_SECONDS = 60.0
 PARTIAL = "partial"
 """Behind the name of a file that is not there wholly."""
 
-_OPENER = careful_opener()
+_OPENER = build_opener(CarefulRedirects)
 
 
 class FileAbsent(NotAsBuilt):

@@ -13,7 +13,7 @@ from engine_images.adapters.builder import Builder
 from engine_images.adapters.model_version import read_version
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine, build_request
-from engine_images.checks.servable import problems_of, require_servable, sampling_of
+from engine_images.checks.servable import problems_of, process_bytes, require_servable, sampling_of
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
@@ -166,6 +166,7 @@ class LocalEngines:
             self.settings,
             self.environment,
             name=self.name,
+            memory_bytes=process_bytes(files, self.settings),
         )
 
     def _workdir(self, version: ModelVersion) -> Path:

@@ -85,7 +85,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     environment = find_engine_environment()
     args = {"max-model-len": 256, "dtype": "float32"}
     settings = EngineSettings.model_validate({"vllm": {"version": environment.vllm, "args": args}})
-    order = build_request(contract_of(model), model, settings, environment, name="tiny")
+    order = build_request(contract_of(model), model, settings, environment, name="tiny", memory_bytes=1)
     order = order.model_copy(update={"prompts": order.prompts[:5]})
     built = asyncio.run(Builder(EngineStore(folder / "store"), SERVERS, score=READER.score).build(order, print))
     return Build(order, built, folder, tuple(READER.said))
@@ -147,7 +147,9 @@ async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_wit
     spec = quantized_spec(find_engine_environment().vllm)
     engines = local_engines(spec, StateFolder(tmp_path / "state"), FakeRegistry())
     model = write_tiny_model(tmp_path)
-    order = build_request(contract_of(model), model, spec.engine, engines.environment, name=engines.name)
+    order = build_request(
+        contract_of(model), model, spec.engine, engines.environment, name=engines.name, memory_bytes=1
+    )
     order = order.model_copy(update={"prompts": order.prompts[:3]})
     assert order.original is not None
 

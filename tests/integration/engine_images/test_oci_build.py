@@ -11,7 +11,7 @@ from fakes.engines.engine_image import AMD64, MODEL, RUNTIME, contents, new_sign
 from engine_images.adapters.oci_build import base_in_layout, build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.entrypoint.manifest import prove_signature
-from engine_images.errors import BrokenImage, DiskFull
+from engine_images.errors import DiskFull
 from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.model import INDEX, Base, Descriptor, canonical
 
@@ -88,15 +88,6 @@ def test_a_build_that_breaks_off_leaves_the_name_where_it_was(tmp_path: Path) ->
 
     assert layout.manifest("support-llm:7") == before
     assert list((tmp_path / "blobs" / "sha256").glob("*.partial")) == []
-
-
-def test_a_base_that_lost_a_layer_is_said(tmp_path: Path) -> None:
-    small_base(tmp_path / "base")
-    base = base_in_layout(tmp_path / "base", "base", AMD64)
-    OciLayout(tmp_path / "base").path(base.layers[1]).unlink()
-
-    with pytest.raises(BrokenImage, match="has no blob"):
-        small_engine(tmp_path / "engine", base=base)
 
 
 def test_a_full_disk_leaves_no_image(small_disk: Path) -> None:

@@ -53,10 +53,6 @@ def push(
     return push_image(layout, layout.manifest("support-llm:7"), target, lambda _: access, progress, sleep)
 
 
-def known(password: str) -> RegistryAccess:
-    return RegistryAccess(Credentials(username=USER, password=SecretStr(password)))
-
-
 def how(pushed: PushResult) -> dict[str, TransferKind]:
     return {transfer.title: transfer.how for transfer in pushed.transfers}
 
@@ -296,18 +292,3 @@ def test_a_layer_changed_on_disk_does_not_arrive(layout: OciLayout, registry: Re
 
     assert registry.tags("team/support-llm") == []
     assert not list(registry.storage.rglob(f"{weights.digest.removeprefix('sha256:')}/data"))
-
-
-def test_a_registry_with_a_certificate_of_its_own_is_believed_by_those_who_know_it(
-    layout: OciLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_engine(layout.root)
-    access = known(PASSWORD)
-
-    with RegistryServer(tmp_path / "secure", locked=True, address=own_address(), encrypted=True) as server:
-        with pytest.raises(RegistryUnavailable, match="its certificate is not trusted"):
-            push(layout, server, access=access)
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.certificate))
-        pushed = push(layout, server, access=access)
-
-    assert set(how(pushed).values()) == {TransferKind.SENT}

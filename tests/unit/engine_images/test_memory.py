@@ -11,14 +11,12 @@ from engine_images.accelerators import DEVICES, GIBIBYTE, Accelerator
 from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.values import ArgumentValue
 from engine_images.memory import (
-    DEFAULT_KV_CACHE_BYTES,
     PROCESS_BYTES,
     Footprint,
     Tensor,
     answer_bytes,
     block_tokens,
     bytes_per_token,
-    estimate_memory,
     footprint,
     rank_bytes,
 )
@@ -29,14 +27,6 @@ CPU = Accelerator.CPU
 
 def wanted(**args: ArgumentValue) -> Serving:
     return serving({name.replace("_", "-"): value for name, value in args.items()})
-
-
-def test_a_process_on_a_cpu_needs_its_cache_and_its_weights_in_the_dtype_they_are_served_in() -> None:
-    stored = [Tensor(name, name, (10,)) for name in ("F32", "BF16", "I8", "I32", "F8_E4M3")]
-    for dtype, floats in {"float32": 80, "bfloat16": 40, "auto": 60}.items():
-        fixed = PROCESS_BYTES + DEFAULT_KV_CACHE_BYTES
-        assert estimate_memory(stored, {"dtype": dtype}) == fixed + floats + 10 + 40 + 10
-    assert estimate_memory([], {"kv-cache-memory-bytes": 7}) == PROCESS_BYTES + 7
 
 
 @pytest.mark.parametrize(("layers", "blocks", "tokens", "concurrency"), [(30, 22, 2816, 5.5), (90, 7, 896, 1.75)])
@@ -101,11 +91,6 @@ def test_layers_with_a_state_keep_nothing_for_a_token() -> None:
     hybrid = shape_of(LLAMA_8B | {"layer_types": kinds})
     every = shape_of(LLAMA_8B)
     assert _answer(hybrid) * 4 == _answer(every)
-
-
-def test_a_model_in_32_bits_is_served_in_16_unless_the_spec_says_otherwise() -> None:
-    shape = shape_of(LLAMA_8B | {"dtype": "float32"})
-    assert bytes_per_token(wanted(), shape) * 2 == bytes_per_token(wanted(dtype="float32"), shape)
 
 
 def _answer(shape: ModelShape) -> int:
@@ -182,6 +167,7 @@ def test_adapters_take_room_and_all_else_on_a_gpu_is_one_reserve() -> None:
 
 def test_a_cpu_has_the_memory_of_its_machine() -> None:
     here = on(Accelerator.CPU, SMALL)
+    assert here.needed == weights(SMALL) + max(here.answer, 128 * 1024 * 1024) + PROCESS_BYTES
     assert here.available == 64 * GIBIBYTE
     assert here.cache == 128 * 1024 * 1024
 
@@ -204,3 +190,9 @@ def test_more_accelerators_and_fewer_bits_never_need_more(
     narrow = on(Accelerator.H100, TINY, tokens=tokens, **(less | {"kv_cache_dtype": "fp8"}))
     assert narrow.answer <= one.answer
     assert on(Accelerator.H100, TINY, tokens=tokens + 1, **less).answer >= one.answer
+
+
+def test_floats_take_the_size_that_they_are_served_in_and_all_else_its_own() -> None:
+    stored = [Tensor(name, name, (10,)) for name in ("F32", "BF16", "I8", "I32", "F8_E4M3")]
+    for dtype, floats in {"float32": 80, "bfloat16": 40, "auto": 60}.items():
+        assert sum(tensor.bytes_in(dtype) for tensor in stored) == floats + 10 + 40 + 10

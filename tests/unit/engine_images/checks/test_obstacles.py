@@ -57,14 +57,6 @@ def test_a_missing_file_is_named(name: str) -> None:
     assert found(version(sizes=without(name))) == [f"{name}: found nothing; expected the whole Hugging Face directory"]
 
 
-def test_a_missing_chat_template_is_named() -> None:
-    assert found(version(sizes=without("chat_template.jinja"))) == [
-        "chat_template.jinja: found nothing; expected the model's chat template"
-    ]
-    inside = {"config.json": LLAMA_8B, "tokenizer_config.json": {"chat_template": "{{ messages }}"}}
-    assert found(version(sizes=without("chat_template.jinja"), documents=inside)) == []
-
-
 def test_pickled_files_are_named() -> None:
     assert found(version(pickles=("optimizer.pt", "training_args.bin"))) == [
         f"{name}: found a file of pickled objects, which runs code when it is read; "
@@ -97,11 +89,6 @@ def test_an_answer_longer_than_the_positions_is_refused() -> None:
 @pytest.mark.parametrize("rope", [{"rope_type": "linear", "factor": 2.0}, {"type": "dynamic", "factor": 4.0}])
 def test_positions_that_are_stretched_count_stretched(rope: dict[str, object]) -> None:
     assert found(version(LLAMA_8B | {"max_position_embeddings": 4096, "rope_scaling": rope})) == []
-
-
-def test_positions_that_are_named_as_stretched_are_not_stretched_again() -> None:
-    yarn = {"rope_type": "yarn", "factor": 4.0}
-    assert len(found(version(LLAMA_8B | {"max_position_embeddings": 4096, "rope_parameters": yarn}))) == 1
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:
