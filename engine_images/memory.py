@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from engine_images.accelerators import DEVICES, GIBIBYTE, MEBIBYTE, Accelerator
-from engine_images.arguments.serving import ONLINE, Parallel, Serving
+from engine_images.arguments.serving import ONLINE, Serving
 from engine_images.arguments.values import AUTO
 from engine_images.shape import ModelShape
 from tidegate.core.model import Value
@@ -102,14 +102,14 @@ def rank_bytes(tensors: Iterable[Tensor], shape: ModelShape, wanted: Serving, dt
     """
     layers = edges = head = 0.0
     for tensor in tensors:
-        size = _tensor_bytes(tensor, wanted, dtype) / _parts(tensor, shape, wanted.parallel)
+        size = _tensor_bytes(tensor, wanted, dtype) / _parts(tensor, shape, wanted)
         if tensor.layer is not None:
             layers += size
         elif _HEAD.search(tensor.name):
             head += 0 if shape.tied else size
         else:
             edges += size
-    stages = wanted.parallel.pipeline
+    stages = wanted.pipeline
     if stages == 1:
         return int(layers + edges + head)
     share = ceil(shape.layers / stages) / shape.layers if shape.layers else 1 / stages
@@ -121,8 +121,8 @@ def adapter_bytes(tensors: Iterable[Tensor], wanted: Serving) -> int:
     if not wanted.lora_enabled:
         return 0
     matrices = (t.shape for t in tensors if t.layer is not None and len(t.shape) == 2 and not _EXPERT.search(t.name))
-    width = sum(rows / wanted.parallel.tensor + columns for rows, columns in matrices)
-    return int(2 * width * wanted.max_lora_rank * wanted.max_loras / wanted.parallel.pipeline)
+    width = sum(rows / wanted.tensor + columns for rows, columns in matrices)
+    return int(2 * width * wanted.max_lora_rank * wanted.max_loras / wanted.pipeline)
 
 
 def _tensor_bytes(tensor: Tensor, wanted: Serving, dtype: str) -> float:
@@ -134,16 +134,16 @@ def _tensor_bytes(tensor: Tensor, wanted: Serving, dtype: str) -> float:
     return tensor.bytes_in(dtype)
 
 
-def _parts(tensor: Tensor, shape: ModelShape, parallel: Parallel) -> int:
+def _parts(tensor: Tensor, shape: ModelShape, wanted: Serving) -> int:
     """Into how many parts, on different accelerators, vLLM cuts it."""
     if _EXPERT.search(tensor.name):
         # Experts are dealt out, or cut, over all ranks, data-parallel ones too.
-        return parallel.tensor * parallel.data * parallel.prefill_context
+        return wanted.tensor * wanted.data * wanted.prefill_context
     if len(tensor.shape) < 2 or _WHOLE.search(tensor.name):
         return 1
     if _KEY_OR_VALUE.search(tensor.name) and shape.kv_heads:
-        return min(parallel.tensor, shape.kv_heads)
-    return parallel.tensor
+        return min(wanted.tensor, shape.kv_heads)
+    return wanted.tensor
 
 
 def element_bytes(wanted: Serving, shape: ModelShape) -> float:
@@ -167,7 +167,7 @@ def bytes_per_token(wanted: Serving, shape: ModelShape) -> float:
         return (
             _FP8_DS_MLA_BYTES if wanted.kv_cache_dtype == "fp8_ds_mla" else shape.latent * element_bytes(wanted, shape)
         )
-    heads = max(1, shape.kv_heads // wanted.parallel.tensor)
+    heads = max(1, shape.kv_heads // wanted.tensor)
     return 2 * heads * shape.head_size * element_bytes(wanted, shape)
 
 
@@ -187,7 +187,7 @@ def answer_bytes(wanted: Serving, shape: ModelShape, accelerator: Accelerator, *
     if shape.window and shape.window_layers:
         kept = min(shape.window - 1 + (wanted.max_num_batched_tokens or BATCH_TOKENS), tokens)
         blocks += shape.window_layers * (ceil(kept / block) + 1)
-    stage = ceil(shape.layers / wanted.parallel.pipeline) / shape.layers if shape.layers else 1
+    stage = ceil(shape.layers / wanted.pipeline) / shape.layers if shape.layers else 1
     return int(blocks * block * bytes_per_token(wanted, shape) * stage)
 
 
@@ -235,7 +235,7 @@ def footprint(
     share = 1.0 if fixed is not None else wanted.memory_utilization
     weights = rank_bytes(tensors, shape, wanted, served_dtype(wanted, shape)) + adapter_bytes(tensors, wanted)
     return Footprint(
-        weights=weights - min(wanted.cpu_offload_bytes, weights),
+        weights=weights - min(int(wanted.cpu_offload_gib * GIBIBYTE), weights),
         answer=answer_bytes(wanted, shape, accelerator, tokens=tokens),
         cache=fixed,
         reserve=max(RESERVE_BYTES, device // RESERVE_PART) if device else PROCESS_BYTES,

@@ -223,7 +223,7 @@ _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
 
 
 def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    parallel = vllm.serving.parallel
+    parallel = vllm.serving
     if parallel.accelerators != settings.accelerator_count:
         sizes = {
             "tensor": parallel.tensor,

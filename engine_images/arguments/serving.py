@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
+from typing import Annotated
 
-from engine_images.arguments.values import AUTO, Arguments, ArgumentValue, read_count
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
+
+from engine_images.arguments.values import AUTO, KV_CACHE, UTILIZATION, Arguments, read_count
 from tidegate.core.model import Value
 
 ONLINE = {
@@ -43,17 +46,66 @@ DEFAULT_MEMORY_UTILIZATION = 0.92
 DEFAULT_LORA_RANK = 16
 
 
-class Parallel(Value):
-    """How the model is spread over accelerators."""
+def _adapters(value: JsonValue) -> tuple[tuple[str, str], ...]:
+    """As vLLM reads them: `name=path`, or a mapping."""
+    found = []
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            name, _, path = item.partition("=")
+            found.append((name, path))
+        elif isinstance(item, dict):
+            found.append((str(item.get("name", "")), str(item.get("path", ""))))
+    return tuple(found)
 
-    tensor: int = 1
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+Count = Annotated[int | None, BeforeValidator(read_count)]
+Parts = Annotated[int, BeforeValidator(lambda value: read_count(value) or 1)]
+Text = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
+Kind = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else AUTO)]
+Number = Annotated[float, BeforeValidator(_number)]
+
+
+class Serving(Value):
+    """The arguments in types, by their names on the command line; None where vLLM finds the value out itself."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tensor: Parts = Field(1, alias="tensor-parallel-size")
     """Each layer is cut into so many parts."""
-    pipeline: int = 1
+    pipeline: Parts = Field(1, alias="pipeline-parallel-size")
     """The layers are dealt out to so many stages."""
-    data: int = 1
+    data: Parts = Field(1, alias="data-parallel-size")
     """So many copies of the model, behind one address."""
-    prefill_context: int = 1
+    prefill_context: Parts = Field(1, alias="prefill-context-parallel-size")
     """A long prompt is read by so many ranks at once."""
+    dtype: Kind = Field(AUTO, alias="dtype")
+    quantization: Text = Field(None, alias="quantization")
+    max_model_len: Count = Field(None, alias="max-model-len")
+    """None also for `auto`."""
+    length_fits: bool
+    """vLLM takes the greatest length that fits into memory: `max-model-len: auto`."""
+    max_num_batched_tokens: Count = Field(None, alias="max-num-batched-tokens")
+    max_num_seqs: Count = Field(None, alias="max-num-seqs")
+    load_format: Text = Field(None, alias="load-format")
+    """One of `LOADERS`; None where the spec does not say."""
+    kv_cache_dtype: Kind = Field(AUTO, alias="kv-cache-dtype")
+    kv_cache_bytes: Count = Field(None, alias=KV_CACHE)
+    memory_utilization: Number = Field(DEFAULT_MEMORY_UTILIZATION, alias=UTILIZATION)
+    cpu_offload_gib: Number = Field(0, alias="cpu-offload-gb")
+    block_size: Count = Field(None, alias="block-size")
+    lora: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_adapters)] = Field((), alias="lora-modules")
+    """Name and path of each adapter that is loaded at start."""
+    lora_enabled: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(False, alias="enable-lora")
+    max_loras: Parts = Field(1, alias="max-loras")
+    max_lora_rank: Annotated[int, BeforeValidator(lambda value: read_count(value) or DEFAULT_LORA_RANK)] = Field(
+        DEFAULT_LORA_RANK, alias="max-lora-rank"
+    )
+    draft: str | None
+    """Where the model is that guesses tokens for it."""
 
     @property
     def accelerators(self) -> int:
@@ -61,90 +113,9 @@ class Parallel(Value):
         return prod((self.tensor, self.pipeline, self.data, self.prefill_context))
 
 
-class Serving(Value):
-    """The arguments in types; None where vLLM finds the value out itself."""
-
-    parallel: Parallel
-    dtype: str
-    quantization: str | None
-    max_model_len: int | None
-    """None also for `auto`."""
-    length_fits: bool
-    """vLLM takes the greatest length that fits into memory: `max-model-len: auto`."""
-    max_num_batched_tokens: int | None
-    max_num_seqs: int | None
-    load_format: str | None
-    """One of `LOADERS`; None where the spec does not say."""
-    kv_cache_dtype: str
-    kv_cache_bytes: int | None
-    memory_utilization: float
-    cpu_offload_bytes: int
-    block_size: int | None
-    lora: tuple[tuple[str, str], ...]
-    """Name and path of each adapter that is loaded at start."""
-    lora_enabled: bool
-    max_loras: int
-    max_lora_rank: int
-    draft: str | None
-    """Where the model is that guesses tokens for it."""
-
-
 def serving(args: Arguments) -> Serving:
     """The arguments in types; they must have been checked."""
-    read = _Reader(args)
-    return Serving(
-        parallel=Parallel(
-            tensor=read.count("tensor-parallel-size") or 1,
-            pipeline=read.count("pipeline-parallel-size") or 1,
-            data=read.count("data-parallel-size") or 1,
-            prefill_context=read.count("prefill-context-parallel-size") or 1,
-        ),
-        dtype=read.text("dtype") or AUTO,
-        quantization=read.text("quantization"),
-        max_model_len=read.count("max-model-len"),
-        length_fits=read.text("max-model-len") == AUTO,
-        max_num_batched_tokens=read.count("max-num-batched-tokens"),
-        max_num_seqs=read.count("max-num-seqs"),
-        load_format=read.text("load-format"),
-        kv_cache_dtype=read.text("kv-cache-dtype") or AUTO,
-        kv_cache_bytes=read.count("kv-cache-memory-bytes"),
-        memory_utilization=read.number("gpu-memory-utilization", DEFAULT_MEMORY_UTILIZATION),
-        cpu_offload_bytes=int(read.number("cpu-offload-gb", 0) * 1024**3),
-        block_size=read.count("block-size"),
-        lora=tuple(_adapters(args.get("lora-modules"))),
-        lora_enabled=args.get("enable-lora") is True,
-        max_loras=read.count("max-loras") or 1,
-        max_lora_rank=read.count("max-lora-rank") or DEFAULT_LORA_RANK,
-        draft=_draft(args),
-    )
-
-
-class _Reader:
-    """Arguments by name, each in the one type that its option has."""
-
-    def __init__(self, args: Arguments) -> None:
-        self._args = args
-
-    def count(self, name: str) -> int | None:
-        return read_count(self._args.get(name))
-
-    def text(self, name: str) -> str | None:
-        value = self._args.get(name)
-        return value if isinstance(value, str) else None
-
-    def number(self, name: str, otherwise: float) -> float:
-        value = self._args.get(name)
-        return float(value) if isinstance(value, int | float) else otherwise
-
-
-def _adapters(value: ArgumentValue) -> Iterator[tuple[str, str]]:
-    """As vLLM reads them: `name=path`, or a mapping."""
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, str):
-            name, _, path = item.partition("=")
-            yield name, path
-        elif isinstance(item, dict):
-            yield str(item.get("name", "")), str(item.get("path", ""))
+    return Serving.model_validate({**args, "draft": _draft(args), "length_fits": args.get("max-model-len") == AUTO})
 
 
 _DRAFTLESS = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class")

@@ -70,7 +70,7 @@ def _quantization(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
 
 def _parallelism(shape: ModelShape, wanted: Serving) -> Iterator[Obstacle]:
     """What ModelConfig.verify_with_parallel_config divides."""
-    tensor, stages = wanted.parallel.tensor, wanted.parallel.pipeline
+    tensor, stages = wanted.tensor, wanted.pipeline
     if shape.heads and shape.heads % tensor:
         parts = ", ".join(str(number) for number in (1, 2, 3, 4, 6, 8, 16, 32) if shape.heads % number == 0)
         found = f"{tensor} for {shape.heads} (attention heads)"

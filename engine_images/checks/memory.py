@@ -67,10 +67,9 @@ def _sum(now: Footprint, settings: EngineSettings, tokens: int) -> str:
 def _cut(wanted: Serving, heads: int, tokens: int, measure: Measure) -> str | None:
     """The smallest number of parts, a power of two times what there is, into which the model can be cut and fits."""
     for factor in (2, 4, 8, 16):
-        parallel = wanted.parallel.model_copy(update={"tensor": wanted.parallel.tensor * factor})
-        fits = measure(wanted.model_copy(update={"parallel": parallel}), tokens).missing <= 0
-        if heads % parallel.tensor == 0 and fits:
-            return f"tensor-parallel-size: {parallel.tensor} and accelerator_count: {parallel.accelerators}"
+        cut = wanted.model_copy(update={"tensor": wanted.tensor * factor})
+        if heads % cut.tensor == 0 and measure(cut, tokens).missing <= 0:
+            return f"tensor-parallel-size: {cut.tensor} and accelerator_count: {cut.accelerators}"
     return None
 
 

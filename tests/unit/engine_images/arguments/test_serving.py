@@ -5,14 +5,14 @@ from engine_images.arguments.serving import serving
 
 def test_nothing_said_is_what_vllm_does_by_itself() -> None:
     wanted = serving({})
-    assert wanted.parallel.accelerators == 1
+    assert wanted.accelerators == 1
     assert (wanted.dtype, wanted.kv_cache_dtype, wanted.memory_utilization) == ("auto", "auto", 0.92)
     assert wanted.max_model_len is wanted.draft is None
 
 
 def test_parallel_sizes_multiply() -> None:
     args = {"tensor-parallel-size": 4, "pipeline-parallel-size": 2, "data-parallel-size": 3}
-    assert serving(args).parallel.accelerators == 24
+    assert serving(args).accelerators == 24
 
 
 def test_lengths_are_numbers_whatever_their_unit() -> None:
