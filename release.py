@@ -19,8 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
-from engine_images.adapters.oci_build import installed_packages
-from engine_images.sbom import sbom_of_application
+from engine_images.sbom import installed_packages, sbom_of_application
 from tidegate import __version__
 from tidegate.core.adapters.extras import extras, install_command
 from tidegate.core.errors import Refused, TidegateError

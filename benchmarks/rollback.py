@@ -30,8 +30,10 @@ from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 from figures import machine
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.build.builder import build_request
+from engine_images.adapters.model_version import read_version
 from engine_images.build.engine_root import PORT, serve, write_root
+from engine_images.build.model import build_request
+from engine_images.checks.servable import process_bytes
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.spec import CompileSpec, EngineSettings, VllmSpec
@@ -115,7 +117,9 @@ def _vllm(folder: Path, state: Path) -> MakeEngine:
     model = folder / "model"
     files = digest_files(model)
     contract = ModelContract(name="m", version="1", digest=whole_digest(files), files=files)
-    order = build_request(contract, model, settings, environment, name="m")
+    order = build_request(
+        contract, model, settings, environment, name="m", memory_bytes=process_bytes(read_version(model), settings)
+    )
     root = state / "root"
     write_root(root, EngineManifest(engine="m", model=contract, launch=order.launch), model, None)
     launch = serve(order, root, state / "run" / PORT)

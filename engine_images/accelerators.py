@@ -50,49 +50,25 @@ class Device(Value):
     """Where the numbers come from."""
 
 
-_SMI = "memory.total of nvidia-smi; precision: NVIDIA's data sheet of the {} architecture"
+def _nvidia(mebibytes: int, generation: str, *names: str, bfloat16: bool = True, fp8: bool = True) -> Device:
+    source = f"memory.total of nvidia-smi; precision: NVIDIA's data sheet of the {generation} architecture"
+    return Device(memory_bytes=mebibytes * MEBIBYTE, bfloat16=bfloat16, fp8=fp8, names=names, source=source)
+
+
+_TURING, _AMPERE, _ADA = "Turing (compute 7.5)", "Ampere (compute 8.0)", "Ada (compute 8.9)"
+_HOPPER, _BLACKWELL = "Hopper (compute 9.0)", "Blackwell (compute 10.0)"
 
 DEVICES = {
     Accelerator.CPU: Device(memory_bytes=None, fp8=False, source="vLLM's platforms/cpu.py: no fp8 kernels"),
-    Accelerator.T4: Device(
-        memory_bytes=15_360 * MEBIBYTE,
-        bfloat16=False,
-        fp8=False,
-        names=("Tesla T4",),
-        source=_SMI.format("Turing (compute 7.5)"),
-    ),
-    Accelerator.L4: Device(
-        memory_bytes=23_034 * MEBIBYTE, names=("NVIDIA L4",), source=_SMI.format("Ada (compute 8.9)")
-    ),
-    Accelerator.A10G: Device(
-        memory_bytes=23_028 * MEBIBYTE, fp8=False, names=("NVIDIA A10G",), source=_SMI.format("Ampere (compute 8.6)")
-    ),
-    Accelerator.L40S: Device(
-        memory_bytes=46_068 * MEBIBYTE, names=("NVIDIA L40S",), source=_SMI.format("Ada (compute 8.9)")
-    ),
-    Accelerator.A100_40: Device(
-        memory_bytes=40_960 * MEBIBYTE,
-        fp8=False,
-        names=("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
-        source=_SMI.format("Ampere (compute 8.0)"),
-    ),
-    Accelerator.A100_80: Device(
-        memory_bytes=81_920 * MEBIBYTE,
-        fp8=False,
-        names=("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
-        source=_SMI.format("Ampere (compute 8.0)"),
-    ),
-    Accelerator.H100: Device(
-        memory_bytes=81_559 * MEBIBYTE,
-        names=("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"),
-        source=_SMI.format("Hopper (compute 9.0)"),
-    ),
-    Accelerator.H200: Device(
-        memory_bytes=143_771 * MEBIBYTE, names=("NVIDIA H200",), source=_SMI.format("Hopper (compute 9.0)")
-    ),
-    Accelerator.B200: Device(
-        memory_bytes=183_359 * MEBIBYTE, names=("NVIDIA B200",), source=_SMI.format("Blackwell (compute 10.0)")
-    ),
+    Accelerator.T4: _nvidia(15_360, _TURING, "Tesla T4", bfloat16=False, fp8=False),
+    Accelerator.L4: _nvidia(23_034, _ADA, "NVIDIA L4"),
+    Accelerator.A10G: _nvidia(23_028, "Ampere (compute 8.6)", "NVIDIA A10G", fp8=False),
+    Accelerator.L40S: _nvidia(46_068, _ADA, "NVIDIA L40S"),
+    Accelerator.A100_40: _nvidia(40_960, _AMPERE, "NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", fp8=False),
+    Accelerator.A100_80: _nvidia(81_920, _AMPERE, "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", fp8=False),
+    Accelerator.H100: _nvidia(81_559, _HOPPER, "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"),
+    Accelerator.H200: _nvidia(143_771, _HOPPER, "NVIDIA H200"),
+    Accelerator.B200: _nvidia(183_359, _BLACKWELL, "NVIDIA B200"),
 }
 
 

@@ -19,7 +19,7 @@ from engine_images.arguments.values import ArgumentValue, command_line
 from engine_images.choices import CompileMode
 from engine_images.errors import EnvironmentMissing, VersionMismatch
 from engine_images.manifest import MODEL_FOLDER, Launch
-from engine_images.memory import kv_cache_bytes
+from engine_images.memory import DEFAULT_KV_CACHE_BYTES
 from engine_images.model import EngineEnvironment
 from engine_images.spec import EngineSettings, VllmSpec
 from tidegate.core.model import Value
@@ -48,31 +48,24 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
         VersionMismatch: the settings pin another vLLM than the environment has.
         EnvironmentMissing: it has not the package of the loader that the settings name.
     """
-    _require_version(settings.vllm.version, environment)
-    _require_loader(settings.vllm.serving.load_format, environment)
-    return Launch(
-        arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
-        environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
-        drain_seconds=DRAIN_SECONDS,
-        warm_up=settings.compile.warm,
-    )
-
-
-def _require_version(pinned: str, environment: EngineEnvironment) -> None:
-    if pinned != environment.vllm:
+    vllm, load_format = settings.vllm, settings.vllm.serving.load_format
+    if vllm.version != environment.vllm:
         raise VersionMismatch(
-            f"the spec pins vLLM {pinned}, but {environment.python} has {environment.vllm}",
+            f"the spec pins vLLM {vllm.version}, but {environment.python} has {environment.vllm}",
             hint=f"set engine.vllm.version to {environment.vllm}",
         )
-
-
-def _require_loader(load_format: str | None, environment: EngineEnvironment) -> None:
     package = LOADERS[load_format] if load_format else None
     if package and package not in environment.loaders:
         raise EnvironmentMissing(
             f"engine.vllm.args.load-format is {load_format}, and {environment.python} has no {package}",
             hint=f"install {package} there, or leave load-format out: safetensors needs nothing",
         )
+    return Launch(
+        arguments=(*_serving_arguments(settings, name), *_spec_arguments(settings)),
+        environment=ENVIRONMENT | (CPU_ENVIRONMENT if settings.accelerator is Accelerator.CPU else {}),
+        drain_seconds=DRAIN_SECONDS,
+        warm_up=settings.compile.warm,
+    )
 
 
 def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
@@ -82,7 +75,7 @@ def _serving_arguments(settings: EngineSettings, name: str) -> Iterator[str]:
     yield "--enable-tokenizer-info-endpoint"
     # With vLLM's own default a tiny engine takes 2.0 GB instead of 1.1 GB, and a machine runs several.
     if settings.accelerator is Accelerator.CPU and "kv-cache-memory-bytes" not in settings.vllm.args:
-        yield from ("--kv-cache-memory-bytes", str(kv_cache_bytes(settings.vllm.args)))
+        yield from ("--kv-cache-memory-bytes", str(DEFAULT_KV_CACHE_BYTES))
     if settings.compile.mode is CompileMode.NONE:
         yield "--enforce-eager"
 

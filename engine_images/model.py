@@ -26,26 +26,6 @@ class EngineEnvironment(Value):
     """Packages of `engine_images.arguments.serving.LOADERS` that are in it."""
 
 
-class Weights(Value):
-    """What the headers of a model's safetensors files say, read without the weights themselves."""
-
-    elements: Mapping[str, int]
-    """Number of elements for each dtype as safetensors writes it (`F32`, `BF16`, `I8`)."""
-
-
-class GpuShare(Value):
-    """What an engine takes of GPUs that it shares with others."""
-
-    count: int
-    """On how many of them it runs."""
-    each_bytes: int
-    """Memory on each."""
-    names: tuple[str, ...]
-    """Of GPUs that it may run on, as the driver's own tool calls them."""
-    arguments: tuple[str, ...]
-    """What vLLM is told, so that it takes no more; nothing that the spec says itself."""
-
-
 class LaunchCommand(Value):
     """How to start an engine; a fleet needs to know no more."""
 
@@ -57,9 +37,3 @@ class LaunchCommand(Value):
     """Where the process starts; the model is the folder `model` in it."""
     memory_bytes: int
     """What the process is expected to need when it serves."""
-    gpus: int = 0
-    """How many GPUs the one who starts it gives it; 0 for a CPU, and for an engine that has its GPUs for itself."""
-    gpu_bytes: int = 0
-    """What it is expected to need on each of them."""
-    gpu_names: tuple[str, ...] = ()
-    """Of those that it may run on, as the driver's own tool calls them."""

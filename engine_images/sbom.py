@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import Distribution, distributions
 from uuid import NAMESPACE_URL, uuid5
 
 from cyclonedx.contrib.license.exceptions import InvalidLicenseExpressionException
@@ -26,7 +27,6 @@ from packageurl import PackageURL
 from engine_images.manifest import Digests, ModelContract
 from tidegate.core.model import Value
 
-MEDIA_TYPE = "application/vnd.cyclonedx+json"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SAME_CONTENT = uuid5(NAMESPACE_URL, "https://cyclonedx.org/tidegate/engine")
 """The family of our serial numbers."""
@@ -39,6 +39,24 @@ class Package(Value):
     version: str
     licence: str = ""
     """An SPDX expression, or the few words that its metadata has instead; empty when it has none."""
+
+
+LONGEST_LICENCE = 80
+"""Some projects put the whole text of their licence where its name belongs."""
+
+
+def installed_packages(folders: Iterable[str]) -> tuple[Package, ...]:
+    """What is installed in these folders of packages, by name."""
+    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=list(folders))}
+    return tuple(
+        Package(name=name, version=found[name].version, licence=_licence_of(found[name])) for name in sorted(found)
+    )
+
+
+def _licence_of(distribution: Distribution) -> str:
+    written = (distribution.metadata.get_all(field) for field in ("License-Expression", "License"))
+    said = next((lines[0].strip() for lines in written if lines), "")
+    return said if len(said) <= LONGEST_LICENCE and "\n" not in said and said != "UNKNOWN" else ""
 
 
 def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:

@@ -40,10 +40,6 @@ class ModelShape(Value):
     intermediate: int
     vocabulary: int
     experts: int = 0
-    experts_per_token: int = 0
-    """How many of a layer's experts see one token."""
-    expert_intermediate: int = 0
-    """The width inside one expert."""
     latent: int | None = None
     """With multi-head latent attention: elements for a token and a layer, for all heads together."""
     window: int | None = None
@@ -80,8 +76,6 @@ def shape_of(config: JsonObject) -> ModelShape:
         intermediate=_number(text, "intermediate_size", "n_inner", "ffn_dim") or 4 * hidden,
         vocabulary=_number(text, "vocab_size"),
         experts=_number(text, *_EXPERT_KEYS),
-        experts_per_token=_number(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token"),
-        expert_intermediate=_number(text, "moe_intermediate_size", "expert_intermediate_size"),
         latent=_latent(text),
         window=_number(text, "sliding_window") or None,
         window_layers=kinds.count("sliding_attention"),

@@ -21,11 +21,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
-from engine_images.arguments.conflicts import argument_conflicts
 from engine_images.arguments.image import Prebuilt, WeightsSpec
 from engine_images.arguments.serving import FAILS_ON_CPU, ONLINE, QUANTIZATION, Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
-from engine_images.arguments.values import ArgumentValue
+from engine_images.arguments.values import KV_CACHE, UTILIZATION, ArgumentValue
 from engine_images.choices import VLLM, CompileMode, KeyPolicy
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
@@ -117,9 +116,16 @@ class VllmSpec(SpecModel):
         return serving(self.args)
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Arguments that vLLM refuses together."""
-        for odd in argument_conflicts(self.args):
-            yield SpecConflict(("args", odd.name), odd.found, odd.expected)
+        """Sizes that no memory can be counted with; what else vLLM would not take, it says itself when it starts."""
+        for name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"):
+            if self.args.get(name) == 0:
+                yield SpecConflict(("args", name), "0", "at least 1")
+        share = self.args.get(UTILIZATION)
+        if isinstance(share, int | float) and not 0 < share <= 1:
+            yield SpecConflict(("args", UTILIZATION), str(share), "a share above 0 and at most 1")
+        if {UTILIZATION, KV_CACHE} <= self.args.keys():
+            # vLLM ignores it in silence.
+            yield SpecConflict(("args", UTILIZATION), f"{UTILIZATION} together with {KV_CACHE}", "one of the two")
 
 
 GPU_FLOOR = 0.95
@@ -188,40 +194,28 @@ class EngineSettings(SpecModel):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Parallel sizes that leave accelerators idle or need more, and precision that the accelerator lacks."""
-        yield from _known(self, self.vllm)
-        yield from _prebuilt(self)
+        if self.image is None and self.vllm.version != VLLM:
+            # What keys the compile cache of another vLLM is not known.
+            expected = f"{VLLM}, with which engines are built here; `engine.image` serves with any"
+            yield SpecConflict(("vllm", "version"), f"vLLM {self.vllm.version}", expected)
+        if self.image is None and self.weights:
+            expected = "`engine.image`: an engine that is built here knows where its files are"
+            yield SpecConflict(("weights",), "weights without an image of your own", expected)
+        if self.image is not None and self.compile != CompileSpec(mode=self.compile.mode):
+            expected = "`mode` alone: nothing is built, proven or warmed up in a prebuilt image"
+            yield SpecConflict(("compile",), "more than `mode` with `engine.image`", expected)
         yield from _parallelism(self, self.vllm)
-        yield from _loading(self, self.vllm)
         yield from _precision(self, self.vllm)
-        yield from _warmed(self.compile, self.vllm)
+        largest, allowed = self.compile.warm[-1], self.vllm.serving.max_num_seqs
+        if allowed is not None and largest > allowed:
+            expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
+            yield SpecConflict(("compile", "warm"), str(largest), expected)
+        if self.accelerator is Accelerator.CPU and self.vllm.serving.load_format == "fastsafetensors":
+            expected = "safetensors or runai_streamer: it reads into the memory of a GPU of NVIDIA's"
+            yield SpecConflict(("vllm", "args", "load-format"), "fastsafetensors on a cpu", expected)
         if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
             expected = "default: vLLM 0.32 dies while it compiles so"
             yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
-
-
-def _known(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    """Another vLLM than engines are built with here: what keys its compile cache is not known."""
-    if settings.image is None and vllm.version != VLLM:
-        expected = f"{VLLM}, with which engines are built here; `engine.image` serves with any"
-        yield SpecConflict(("vllm", "version"), f"vLLM {vllm.version}", expected)
-
-
-def _prebuilt(settings: EngineSettings) -> Iterator[SpecConflict]:
-    """Weights of no image, and what only an engine that is built here has."""
-    if settings.image is None:
-        if settings.weights:
-            expected = "`engine.image`: an engine that is built here knows where its files are"
-            yield SpecConflict(("weights",), "weights without an image of your own", expected)
-    elif settings.compile != CompileSpec(mode=settings.compile.mode):
-        expected = "`mode` alone: nothing is built, proven or warmed up in a prebuilt image"
-        yield SpecConflict(("compile",), "more than `mode` with `engine.image`", expected)
-
-
-def _warmed(asked: CompileSpec, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    largest, allowed = asked.warm[-1], vllm.serving.max_num_seqs
-    if allowed is not None and largest > allowed:
-        expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
-        yield SpecConflict(("compile", "warm"), str(largest), expected)
 
 
 _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
@@ -229,7 +223,7 @@ _NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
 
 
 def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    parallel = vllm.serving.parallel
+    parallel = vllm.serving
     if parallel.accelerators != settings.accelerator_count:
         sizes = {
             "tensor": parallel.tensor,
@@ -246,12 +240,6 @@ def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConfl
     for name in _NEVER_ON_CPU if settings.accelerator is Accelerator.CPU else ():
         if vllm.args.get(name) is True:
             yield SpecConflict(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
-
-
-def _loading(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    if settings.accelerator is Accelerator.CPU and vllm.serving.load_format == "fastsafetensors":
-        expected = "safetensors or runai_streamer: it reads into the memory of a GPU of NVIDIA's"
-        yield SpecConflict(("vllm", "args", "load-format"), "fastsafetensors on a cpu", expected)
 
 
 def _precision(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:

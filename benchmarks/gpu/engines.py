@@ -11,18 +11,18 @@ from pathlib import Path
 
 from benchmarks.gpu.task import Task
 from engine_images.accelerators import Accelerator
+from engine_images.adapters.builder import Builder, StartAttempt, key_of
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
+from engine_images.adapters.model_version import read_version
 from engine_images.arguments.values import ArgumentValue
-from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_root import serve, write_root
 from engine_images.build.engine_store import EngineStore
-from engine_images.build.model import BuildRequest, BuiltEngine
+from engine_images.build.model import BuildRequest, BuiltEngine, build_request
 from engine_images.build.proof import ScoredPrompt
+from engine_images.checks.servable import process_bytes
 from engine_images.choices import VLLM, CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
-from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
 from pipelines.adapters.local_engines import BuildServers
 from registry.files import digest_files, whole_digest
@@ -64,7 +64,9 @@ def order_of(
     environment, files = find_engine_environment(accelerator.platform), _digests(model)
     settings = settings_of(accelerator, mode, arguments or {})
     contract = ModelContract(name=NAME, version="1", digest=whole_digest(files), files=files)
-    return build_request(contract, model, settings, environment, name=NAME)
+    return build_request(
+        contract, model, settings, environment, name=NAME, memory_bytes=process_bytes(read_version(model), settings)
+    )
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,9 @@ class StartWay:
         return serve(order, self.root, run, arguments=self.arguments, environment=self.environment)
 
 
-class NoQuestions:
-    """A `LogprobScorer` for starts of which only the time counts."""
-
-    async def score(self, _url: str, _model: str, _prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
-        return ()
+async def no_questions(_url: str, _model: str, _prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
+    """For starts of which only the time counts."""
+    return ()
 
 
 async def built(order: BuildRequest, state: Path) -> BuiltEngine:
@@ -100,13 +100,12 @@ async def built(order: BuildRequest, state: Path) -> BuiltEngine:
     Raises:
         NotProven: what was built is not loaded again, is another model than the eager one, or slower.
     """
-    return await Builder(EngineStore(state), VllmRunner(servers(), CompletionScorer())).build(order, say)
+    return await Builder(EngineStore(state), servers()).build(order, say)
 
 
-async def built_before(order: BuildRequest, state: Path) -> BuiltEngine | None:
+def built_before(order: BuildRequest, state: Path) -> BuiltEngine | None:
     """The same, if it need not be built."""
-    runner, store = VllmRunner(servers(), NoQuestions()), EngineStore(state)
-    return store.find(order.name(await runner.key(order, state / "key")))
+    return EngineStore(state).find(order.name(key_of(order, state / "key")))
 
 
 def without_cache(order: BuildRequest, root: Path) -> Path:

@@ -21,10 +21,10 @@ from benchmarks.gpu.reports import PartReport, rounds
 from benchmarks.gpu.streams import Endpoint, burst
 from benchmarks.gpu.task import Task
 from engine_images.accelerators import MEBIBYTE
+from engine_images.adapters.builder import EngineServer
 from engine_images.arguments.values import ArgumentValue
 from engine_images.choices import CompileMode
 from engine_images.memory import Footprint
-from engine_images.ports import EngineServer
 
 STREAMS, TOKENS = 8, 16
 

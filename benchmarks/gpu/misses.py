@@ -17,12 +17,11 @@ from typing import Any
 from benchmarks.gpu.engines import built, order_for, say, servers
 from benchmarks.gpu.reports import PartReport
 from benchmarks.gpu.task import Task
-from engine_images.adapters.vllm_runner import MUST_LOAD, CompletionScorer, VllmRunner, log_of, start_of
+from engine_images.adapters.builder import MUST_LOAD, StartAttempt, score_prompts, start_engine
 from engine_images.build.engine_root import write_root
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import EngineStart, without_hashes
 from engine_images.manifest import CompileKey, EngineManifest
-from engine_images.ports import StartAttempt
 from registry.files import digest_files, whole_digest
 from tidegate.core.errors import OutsideError
 
@@ -138,13 +137,12 @@ async def missed(order: BuildRequest, engine: BuiltEngine, change: Changed, stat
     asked = order.model_copy(update={"prompts": order.prompts[:1], "served_name": name})
     failed = False
     try:
-        started = (
-            await VllmRunner(servers(), CompletionScorer()).start(asked, _root(order, engine, change, state), attempt)
-        ).start
+        root = _root(order, engine, change, state)
+        started, _ = await start_engine(servers(), score_prompts, asked, root, attempt)
     except OutsideError:
         # Not the log: an engine that is told to say little does not tell what it loads.
-        started, failed = start_of(attempt), True
-    text = log_of(attempt).read_text(encoding="utf-8", errors="replace")
+        started, failed = attempt.seen(), True
+    text = attempt.log.read_text(encoding="utf-8", errors="replace")
     named = SAID.findall(text)
     return {
         "missed": failed,

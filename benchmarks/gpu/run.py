@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.gpu import delivery, fit, misses, starts, throughput
-from benchmarks.gpu.engines import NoQuestions, order_of, servers
+from benchmarks.gpu.engines import order_of
 from benchmarks.gpu.hardware import accelerator_here, gpu_names, ran_on
 from benchmarks.gpu.models import demo_models, named, tiny_models
 from benchmarks.gpu.reports import MEASURED, PartReport, close, is_measured, read_report
 from benchmarks.gpu.task import TOTAL_SECONDS, Task, TimeLimit, part_seconds
 from engine_images.accelerators import Accelerator
-from engine_images.adapters.vllm_runner import VllmRunner
+from engine_images.adapters.builder import key_of
 from tidegate.core.errors import TidegateError
 
 PARTS = {
@@ -183,8 +183,7 @@ async def one(options: Options, accelerator: Accelerator, part: str) -> int:
     report = PartReport(options.to / f"{part}.json", {"part": part, "small": options.small})
     try:
         task = await task_of(options, accelerator)
-        runner = VllmRunner(servers(), NoQuestions())
-        key = await runner.key(order_of(task.first, accelerator), task.state.absolute() / "key")
+        key = key_of(order_of(task.first, accelerator), task.state.absolute() / "key")
         report.head("machine", ran_on(key))
         report.head("models", {name: str(path) for name, path in task.models.items()})
         await PARTS[part](task, report)

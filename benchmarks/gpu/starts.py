@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.gpu.engines import NoQuestions, StartWay, built, order_for, say, servers, without_cache
+from benchmarks.gpu.engines import StartWay, built, no_questions, order_for, say, servers, without_cache
 from benchmarks.gpu.reports import PartReport, rounds
 from benchmarks.gpu.task import Task
-from engine_images.adapters.vllm_runner import MUST_LOAD, VllmRunner
+from engine_images.adapters.builder import MUST_LOAD, start_engine
 from engine_images.build.model import BuildRequest, BuiltEngine
 
 COLD, KEPT, EAGER = "cold", "kept", "eager"
@@ -56,12 +56,12 @@ def ways_of(order: BuildRequest, engine: BuiltEngine, cold_root: Path) -> Ways:
 
 async def started(order: BuildRequest, way: StartWay, folder: Path) -> Start:
     """One start, until its first answers."""
-    result = await VllmRunner(servers(), NoQuestions()).start(order, way.root, way.attempt(folder.absolute()))
+    start, _ = await start_engine(servers(), no_questions, order, way.root, way.attempt(folder.absolute()))
     return {
-        "seconds": round(result.start.seconds, 2),
-        "init_seconds": result.start.log.init_seconds,
-        "loaded": result.start.log.loaded,
-        "memory_mib": result.start.memory_bytes >> 20,
+        "seconds": round(start.seconds, 2),
+        "init_seconds": start.log.init_seconds,
+        "loaded": start.log.loaded,
+        "memory_mib": start.memory_bytes >> 20,
     }
 
 
@@ -83,6 +83,6 @@ def proof_of(engine: BuiltEngine) -> dict[str, Any]:
     """What the build found out: that it is the same model, and how fast."""
     record = engine.record
     agreement = record.agreement.model_dump() if record.agreement else {}
-    speedups = [record.built.timing.speedup] if record.built and record.built.timing else []
+    speedups = [record.built.speedup] if record.built else []
     limits = {"tolerance": record.tolerance, "floor": record.floor}
     return {"engine": engine.engine, "speedups_over_eager": speedups, **limits, **agreement}

@@ -136,7 +136,7 @@ async def _up(
 
 async def _start_way(task: Task, order: BuildRequest, way: CompiledWay, *, count: int) -> StartWay:
     """From its kept cache, where the starts were measured before: it saves a compile."""
-    kept = await built_before(order, task.state) if order.compiled else None
+    kept = built_before(order, task.state) if order.compiled else None
     root = kept.root if kept else without_cache(order, task.state.absolute() / "roots" / way.name)
     share = () if task.on_cpu else (f"--gpu-memory-utilization={TOGETHER / count:.3f}",)
     return StartWay(way.name, root, arguments=share)

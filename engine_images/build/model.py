@@ -12,13 +12,15 @@ from engine_images.build.proof import (
     Agreement,
     CompileProof,
     EngineStart,
-    GoldenEffect,
-    GoldenTerms,
     QuantizationEffect,
 )
+from engine_images.choices import CompileMode
+from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, Launch, ModelContract
-from engine_images.model import EngineEnvironment, GpuShare
+from engine_images.model import EngineEnvironment
+from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.oci.model import canonical
+from engine_images.spec import EngineSettings
 from tidegate.core.model import Value
 
 
@@ -32,8 +34,6 @@ class BuildRequest(Value):
     """The model version's files, proven against their digests."""
     launch: Launch
     environment: EngineEnvironment
-    recipe: str
-    """Digest of what the engine environment was made from."""
     entrypoint: str
     """Digest of the entrypoint's files."""
     compiled: bool
@@ -48,13 +48,8 @@ class BuildRequest(Value):
     """The same without quantization, to compare with; None where no weights are quantized while they are loaded."""
     quantization_tolerance: float | None = None
     """The largest mean difference from `original` that is accepted; None accepts any."""
-    golden: GoldenTerms | None = None
-    """What quantization may cost on a golden set; None where there is none, or where nobody asks it."""
     memory_bytes: int
     """What a process of it is expected to need."""
-    share: GpuShare | None = None
-    """What it takes of GPUs that it shares; None for a CPU, and for an engine that has its GPUs for itself. No part of
-    what is built: vLLM finds the same compiled model with another."""
 
     def name(self, key: CompileKey) -> str:
         """The engine's own digest: the same inputs on the same kind of machine are the same engine."""
@@ -67,7 +62,7 @@ class BuildRequest(Value):
     def _common(self, key: CompileKey) -> dict[str, object]:
         return {
             "launch": self.launch.model_dump(mode="json"),
-            "recipe": self.recipe,
+            "recipe": self.environment.recipe,
             "entrypoint": self.entrypoint,
             "compiled": self.compiled,
             "key": dict(key.factors),
@@ -96,9 +91,6 @@ class BuildRecord(Value):
     quantization: QuantizationEffect | None = None
     """None where nothing is quantized, or where the original did not start and nobody asked for the comparison."""
 
-    golden: GoldenEffect | None = None
-    """None as well where no golden set was asked."""
-
     @classmethod
     def of(cls, engine: str, model: str, proof: CompileProof) -> BuildRecord:
         """The record of an engine that was proven."""
@@ -118,20 +110,11 @@ class BuildRecord(Value):
         allowed, effect = request.quantization_tolerance, self.quantization
         if allowed is not None and (effect is None or not effect.within(allowed)):
             return False
-        if effect is not None and not self._holds_golden(request.golden):
-            return False
         if self.agreement is None:
             return True
-        timing = self.built.timing if self.built else None
-        speedup = timing.speedup if timing else None
+        speedup = self.built.speedup if self.built else None
         fast = request.floor is None or (speedup or 0) >= request.floor
         return fast and self.agreement.within(request.tolerance)
-
-    def _holds_golden(self, asked: GoldenTerms | None) -> bool:
-        """Whether the same golden set was asked, and nothing is wrong with what came of it."""
-        if asked is None:
-            return True
-        return self.golden is not None and self.golden.digest == asked.digest and self.golden.within(asked)
 
 
 class BuiltEngine(Value):
@@ -147,3 +130,42 @@ class BuiltEngine(Value):
 
 def _digest(document: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical(document)).hexdigest()
+
+
+def prompts() -> tuple[str, ...]:
+    """Fifty; the same for every build, so that their figures can be compared."""
+    return tuple(Path(__file__).with_name("prompts.txt").read_text(encoding="utf-8").splitlines())
+
+
+def build_request(
+    model: ModelContract,
+    folder: Path,
+    settings: EngineSettings,
+    environment: EngineEnvironment,
+    *,
+    name: str,
+    memory_bytes: int,
+) -> BuildRequest:
+    """A build request for the version whose files are in `folder`, to be served under `name`.
+
+    Raises:
+        VersionMismatch: the settings pin another vLLM than the environment has.
+    """
+    asked, original = settings.compile, None
+    if unquantized := settings.unquantized:
+        original = build_request(model, folder, unquantized, environment, name=name, memory_bytes=memory_bytes)
+    return BuildRequest(
+        model=model,
+        served_name=name,
+        folder=folder.absolute(),
+        launch=launch_of(settings, environment, name=name),
+        environment=environment,
+        entrypoint=entrypoint_digest(),
+        compiled=asked.mode is not CompileMode.NONE,
+        prompts=prompts(),
+        tolerance=asked.tolerance,
+        floor=settings.floor,
+        original=original,
+        quantization_tolerance=asked.quantization_tolerance,
+        memory_bytes=memory_bytes,
+    )

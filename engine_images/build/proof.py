@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import mean, median
+from statistics import median
 
 from pydantic import Field
 
@@ -42,8 +42,6 @@ class Agreement(Value):
     """The largest difference of all tokens."""
     p99: float
     """The 99th percentile of the differences: the smallest that 99 % of them do not exceed."""
-    answers_alike: int
-    """Answers that are the same from the first token to the last."""
 
     def within(self, tolerance: float) -> bool:
         """Whether no token differs by more."""
@@ -59,9 +57,6 @@ class QuantizationEffect(Agreement):
 
     mean: float
     """The mean difference of all tokens."""
-    same_choice: float
-    """Share of the places, 0 to 1, at which both hold the same token for the likeliest: of each greedy answer those up
-    to the first at which they part."""
 
     def within(self, tolerance: float) -> bool:
         """Whether tokens differ by no more in the mean; a single one may, for a quantized model is another model."""
@@ -73,56 +68,6 @@ class QuantizationEffect(Agreement):
             f"quantized and original differ by {self.mean:.3g} in the mean log-probability of a token; "
             f"{tolerance:g} is accepted by engine.compile.quantization_tolerance"
         )
-
-
-class GoldenTerms(Value):
-    """What quantization may cost on a golden set."""
-
-    digest: str
-    """Of the prompts, and of how their answers are scored."""
-    max_drop: float = Field(ge=0)
-    """Of the mean score, 0 to 1."""
-
-
-class GoldenEffect(Value):
-    """How an engine whose weights are quantized while they are loaded answers a golden set, and how the original."""
-
-    digest: str
-    """As in `GoldenTerms`."""
-    prompts: int = Field(ge=1)
-    original: float
-    """The mean score of the version as it is, 0 to 1."""
-    quantized: float
-
-    def within(self, terms: GoldenTerms) -> bool:
-        """Whether the score drops by no more, and could: where neither scores, the quantized engine shows nothing."""
-        if max(self.original, self.quantized) <= terms.max_drop:
-            return False
-        # 1 - 0.97 is a little more than 0.03 to a computer.
-        return self.original - self.quantized <= terms.max_drop + 1e-9
-
-    def problem(self, terms: GoldenTerms) -> str:
-        """Why it does not."""
-        return (
-            f"quantized scores {self.quantized:.3g} on {self.prompts:,} golden prompts and the original "
-            f"{self.original:.3g}; a drop of {terms.max_drop:g} is accepted by max_drop of the quality gate"
-        )
-
-
-def compare_golden(terms: GoldenTerms, original: Mapping[str, float], quantized: Mapping[str, float]) -> GoldenEffect:
-    """Of the scores of both by prompt.
-
-    Raises:
-        ValueError: when they are not of the same prompts, or of none.
-    """
-    if not original or original.keys() != quantized.keys():
-        raise ValueError(f"{len(original)} golden prompts of the original, {len(quantized)} of the quantized")
-    return GoldenEffect(
-        digest=terms.digest,
-        prompts=len(original),
-        original=mean(original.values()),
-        quantized=mean(quantized.values()),
-    )
 
 
 def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> Agreement:
@@ -141,7 +86,6 @@ def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> 
         tokens=len(differences),
         largest=differences[-1],
         p99=differences[math.ceil(0.99 * len(differences)) - 1],
-        answers_alike=sum(one.answer == other.answer for one, other in zip(eager, compiled, strict=True)),
     )
 
 
@@ -151,22 +95,9 @@ def compare_quantized(original: Sequence[ScoredPrompt], quantized: Sequence[Scor
     Raises:
         ValueError: when they did not, or when there was nothing to compare.
     """
-    pairs = list(zip(original, quantized, strict=True))
+    pairs = zip(original, quantized, strict=True)
     differences = [difference for one, other in pairs for difference in _differences(one, other)]
-    choices = [same for one, other in pairs for same in _choices(one, other)]
-    return QuantizationEffect(
-        **compare(original, quantized).model_dump(),
-        mean=sum(differences) / len(differences),
-        same_choice=sum(choices) / len(choices) if choices else 1.0,
-    )
-
-
-def _choices(one: ScoredPrompt, other: ScoredPrompt) -> Iterator[bool]:
-    """Whether both chose the same token, at every place at which they had the same text before them."""
-    for token, other_token in zip(one.answer, other.answer, strict=False):
-        yield token == other_token
-        if token != other_token:
-            return
+    return QuantizationEffect(**compare(original, quantized).model_dump(), mean=sum(differences) / len(differences))
 
 
 def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]:
@@ -181,32 +112,10 @@ def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]
         yield abs(one - other)
 
 
-class Timing(Value):
-    """How fast the prompts were answered, one at a time."""
-
-    first_seconds: float
-    calls: int
-    p50_ms: float
-    p99_ms: float
-    prompts_per_second: float
-    speedup: float | None
-    """Median over the prompts of eager's time to this one's; None for an eager process."""
-
-
-def timing_of(scored: Sequence[ScoredPrompt], eager: Sequence[ScoredPrompt] = ()) -> Timing | None:
-    """How fast vLLM answered, one prompt at a time; None where nothing was timed."""
-    seconds = [prompt.seconds for prompt in scored if prompt.seconds]
-    if not seconds:
-        return None
+def speedup_of(scored: Sequence[ScoredPrompt], eager: Sequence[ScoredPrompt]) -> float | None:
+    """Median over the prompts of eager's time to this one's; None where nothing was timed."""
     ratios = [one.seconds / own.seconds for one, own in zip(eager, scored, strict=False) if own.seconds]
-    return Timing(
-        first_seconds=seconds[0],
-        calls=len(seconds),
-        p50_ms=median(seconds) * 1000,
-        p99_ms=sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1] * 1000,
-        prompts_per_second=len(seconds) / sum(seconds),
-        speedup=median(ratios) if ratios else None,
-    )
+    return median(ratios) if ratios else None
 
 
 _INIT = re.compile(r"init engine \(.*?\) took ([0-9.]+) s")
@@ -254,7 +163,8 @@ class EngineStart(Value):
     """Proportional set size of all its processes once it has answered."""
     key: CompileKey | None
     """What decided which compiled model fits; None when it ran eagerly."""
-    timing: Timing | None = None
+    speedup: float | None = None
+    """How many times as fast as the eager engine it answered the prompts."""
 
 
 class CompileProof(Value):
@@ -287,9 +197,9 @@ class CompileProof(Value):
             yield f"the built engine took {built:.1f} s to initialize, a cold one {cold:.1f} s"
         if self.agreement and not self.agreement.within(self.tolerance):
             yield self.agreement.problem(self.tolerance)
-        timing = self.built.timing
-        if self.floor is not None and timing and timing.speedup is not None and not timing.speedup >= self.floor:
-            yield f"compiled is {timing.speedup:.2f} times as fast as eager; at least {self.floor:g} is asked for"
+        speedup = self.built.speedup
+        if self.floor is not None and speedup is not None and speedup < self.floor:
+            yield f"compiled is {speedup:.2f} times as fast as eager; at least {self.floor:g} is asked for"
 
     def _why(self) -> str:
         if self.built.log.refused:

@@ -25,16 +25,11 @@ def in_lines(record: BuildRecord) -> Iterator[str]:
     if effect := record.quantization:
         yield (
             f"quantized: log-probabilities of {effect.tokens:,} tokens differ from the original's by {effect.mean:.2g} "
-            f"in the mean, {effect.largest:.2g} at most; {effect.same_choice:.1%} of likeliest tokens are the same"
-        )
-    if golden := record.golden:
-        yield (
-            f"quantized: {golden.prompts:,} golden prompts score {golden.quantized:.3g} in the mean, "
-            f"{golden.original:.3g} by the original"
+            f"in the mean, {effect.largest:.2g} at most"
         )
     asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
-    if record.built and record.built.timing and record.built.timing.speedup is not None:
-        yield f"prompts: {record.built.timing.speedup:.2f} times as fast as eager ({asked})"
+    if record.built and record.built.speedup is not None:
+        yield f"prompts: {record.built.speedup:.2f} times as fast as eager ({asked})"
 
 
 def as_data(built: BuiltEngine) -> dict[str, object]:

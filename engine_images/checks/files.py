@@ -28,7 +28,6 @@ ARGS = "engine.vllm.args"
 
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
-INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE_FILE = "chat_template.jinja"
@@ -110,11 +109,6 @@ def _weights(files: VersionFiles) -> Iterator[Obstacle]:
         yield Obstacle(where="*.safetensors", found="nothing", expected="weights")
         return
     yield from _missing_shards(shards)
-    index = files.document(INDEX_FILE).get("weight_map")
-    if isinstance(index, dict):
-        yield from _index(files, {str(tensor): str(file) for tensor, file in index.items()})
-    elif INDEX_FILE in files.documents:
-        yield Obstacle(where=INDEX_FILE, found="no weight_map", expected="the file of each tensor")
 
 
 def _missing_shards(shards: set[str]) -> Iterator[Obstacle]:
@@ -125,20 +119,6 @@ def _missing_shards(shards: set[str]) -> Iterator[Obstacle]:
         missing = [name for name in wanted if name not in shards]
         if missing:
             yield Obstacle(where=_few(missing), found="nothing", expected=f"all {int(count)} parts of the weights")
-
-
-def _index(files: VersionFiles, index: dict[str, str]) -> Iterator[Obstacle]:
-    held = {tensor.name: name for name, tensors in files.tensors.items() for tensor in tensors}
-    absent = sorted(set(index.values()) - files.sizes.keys())
-    if absent:
-        yield Obstacle(where=INDEX_FILE, found=f"parts that are not there: {_few(absent)}", expected="every part")
-    lost = sorted(name for name, file in index.items() if file in files.tensors and held.get(name) != file)
-    if lost:
-        yield Obstacle(where=INDEX_FILE, found=f"tensors missing in their part: {_few(lost)}", expected="all of them")
-    unlisted = sorted({file for name, file in held.items() if "/" not in file and file not in index.values()})
-    if unlisted:
-        # vLLM reads only what the index names, so these would be left out without a word.
-        yield Obstacle(where=INDEX_FILE, found=f"no entry for {_few(unlisted)}", expected="every part of the weights")
 
 
 def _few(names: list[str]) -> str:

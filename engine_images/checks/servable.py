@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from math import ceil
+from collections.abc import Callable, Mapping, Sequence
 
-from engine_images.accelerators import DEVICES, Accelerator
+from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import Serving
-from engine_images.checks.configuration import (
-    companion_obstacles,
-    configuration_obstacles,
-    draft_folder,
-    inside_version,
-)
+from engine_images.checks.configuration import companion_obstacles, configuration_obstacles, inside_version
 from engine_images.checks.files import (
     CONFIG_FILE,
     GENERATION_FILE,
@@ -23,101 +17,13 @@ from engine_images.checks.files import (
     file_obstacles,
 )
 from engine_images.checks.memory import room_obstacles
-from engine_images.choices import CompileMode
 from engine_images.errors import CannotBeServed
-from engine_images.memory import KV_CACHE, UTILIZATION, Footprint, Model, footprint, on_shared_gpus
-from engine_images.model import GpuShare
+from engine_images.memory import Footprint, footprint, host_bytes
 from engine_images.shape import longest_input, shape_of
 from engine_images.spec import EngineSettings, sampling_defaults
 
 ASSUMED_LENGTH = 2048
 """What vLLM takes for a model whose configuration names no length."""
-
-
-def obstacles(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int) -> Iterator[Obstacle]:
-    """Everything that stands in the way of serving `files`; `machine_bytes` is the memory of a CPU's machine."""
-    wanted = settings.vllm.serving
-    model = _model(files, "")
-    yield from file_obstacles(files)
-    yield from configuration_obstacles(files, model.shape, wanted)
-    yield from companion_obstacles(files, wanted)
-    if model.tensors and model.shape.layers:
-        whole, tokens = _with_draft(files, model, wanted), _tokens(files, wanted)
-        yield from room_obstacles(whole, settings, wanted, tokens=tokens, machine_bytes=machine_bytes)
-
-
-def footprint_of(files: VersionFiles, settings: EngineSettings, *, machine_bytes: int | None = None) -> Footprint:
-    """What an engine of these files and settings needs on each accelerator, term by term.
-
-    `machine_bytes` is as in `problems_of`.
-    """
-    wanted = settings.vllm.serving
-    return footprint(
-        _with_draft(files, _model(files, ""), wanted),
-        wanted,
-        settings.accelerator,
-        tokens=_tokens(files, wanted),
-        eager=settings.compile.mode is CompileMode.NONE,
-        machine_bytes=_machine_bytes() if machine_bytes is None else machine_bytes,
-    )
-
-
-def sharing_gpus(settings: EngineSettings) -> EngineSettings:
-    """The settings of an engine that shares its GPUs; as they are where it computes on a CPU."""
-    if settings.accelerator is Accelerator.CPU:
-        return settings
-    vllm = settings.vllm
-    return settings.model_copy(update={"vllm": vllm.model_copy(update={"args": on_shared_gpus(vllm.args)})})
-
-
-def share_of(files: VersionFiles, settings: EngineSettings) -> GpuShare | None:
-    """What an engine of these files takes of GPUs that it shares with others; None where it computes on a CPU.
-
-    Even with a KV cache of fixed size vLLM does not start unless `gpu-memory-utilization` of the whole GPU is free
-    (`request_memory` of `v1/worker/utils.py`), which the second engine on a GPU would not find.
-    """
-    device = DEVICES[settings.accelerator]
-    if device.memory_bytes is None:
-        return None
-    said = settings.vllm.args
-    needed = footprint_of(files, sharing_gpus(settings))
-    told: dict[str, str] = {}
-    # A share that the spec says is taken whole: vLLM makes what is left of it the KV cache.
-    needed_bytes = needed.available if UTILIZATION in said else needed.needed
-    if UTILIZATION not in said:
-        told[UTILIZATION] = f"{min(ceil(needed_bytes / device.memory_bytes * 1000) / 1000, 1):g}"
-        if KV_CACHE not in said:
-            told[KV_CACHE] = str(needed.cache)
-    return GpuShare(
-        count=settings.accelerator_count,
-        each_bytes=needed_bytes,
-        names=device.names,
-        arguments=tuple(f"--{name}={value}" for name, value in told.items()),
-    )
-
-
-def _with_draft(files: VersionFiles, model: Model, wanted: Serving) -> Model:
-    draft = draft_folder(wanted)
-    return model.model_copy(update={"draft": _model(files, inside_version(draft))}) if draft else model
-
-
-def _tokens(files: VersionFiles, wanted: Serving) -> int:
-    """Of the longest answer."""
-    return wanted.max_model_len or (1 if wanted.length_fits else _own_length(files))
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _model(files: VersionFiles, folder: str) -> Model:
-    config = files.document(f"{folder}/{CONFIG_FILE}" if folder else CONFIG_FILE)
-    return Model(shape=shape_of(config), tensors=files.weights_below(folder))
-
-
-def _own_length(files: VersionFiles) -> int:
-    longest = longest_input(files.document(CONFIG_FILE), files.document(TOKENIZER_CONFIG_FILE))
-    return longest[0] if longest else ASSUMED_LENGTH
 
 
 def problems_of(
@@ -127,8 +33,30 @@ def problems_of(
 
     `machine_bytes` is the memory of the machine that serves, where the accelerator is a CPU; of this one by default.
     """
-    machine = _machine_bytes() if machine_bytes is None else machine_bytes
-    return tuple(obstacles(files, settings, machine_bytes=machine))
+    wanted, shape = settings.vllm.serving, shape_of(files.document(CONFIG_FILE))
+    found = [
+        *file_obstacles(files),
+        *configuration_obstacles(files, shape, wanted),
+        *companion_obstacles(files, wanted),
+    ]
+    if files.weights_below("") and shape.layers:
+        measure = _measure(files, settings, machine_bytes)
+        found += room_obstacles(settings, wanted, heads=shape.heads, tokens=_tokens(files, wanted), measure=measure)
+    return tuple(found)
+
+
+def footprint_of(files: VersionFiles, settings: EngineSettings) -> Footprint:
+    """What an engine of these files and settings needs on each accelerator, or of the memory of this machine."""
+    wanted = settings.vllm.serving
+    return _measure(files, settings, None)(wanted, _tokens(files, wanted))
+
+
+def process_bytes(files: VersionFiles, settings: EngineSettings) -> int:
+    """What a process needs of the machine's own memory, where a CPU has its weights and its KV cache too."""
+    if settings.accelerator is not Accelerator.CPU:
+        return host_bytes(settings.accelerator_count)
+    # A build starts it without quantization too.
+    return footprint_of(files, settings.unquantized or settings).needed
 
 
 def require_servable(found: Sequence[Obstacle], version: str) -> None:
@@ -144,3 +72,24 @@ def require_servable(found: Sequence[Obstacle], version: str) -> None:
 def sampling_of(files: VersionFiles, settings: EngineSettings) -> Mapping[str, float]:
     """What is used for requests that say nothing: the version's own defaults, changed by the spec's."""
     return sampling_defaults(files.document(GENERATION_FILE), settings.sampling)
+
+
+def _measure(
+    files: VersionFiles, settings: EngineSettings, machine_bytes: int | None
+) -> Callable[[Serving, int], Footprint]:
+    shape, tensors = shape_of(files.document(CONFIG_FILE)), files.weights_below("")
+    if draft := settings.vllm.serving.draft:
+        # Its weights lie next to the model's; its KV cache is small change of the reserve.
+        tensors += files.weights_below(inside_version(draft))
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if machine_bytes is None else machine_bytes
+
+    def measure(wanted: Serving, tokens: int) -> Footprint:
+        return footprint(tensors, shape, wanted, settings.accelerator, tokens=tokens, machine_bytes=machine)
+
+    return measure
+
+
+def _tokens(files: VersionFiles, wanted: Serving) -> int:
+    """Of the longest answer."""
+    longest = longest_input(files.document(CONFIG_FILE), files.document(TOKENIZER_CONFIG_FILE))
+    return wanted.max_model_len or (1 if wanted.length_fits else longest[0] if longest else ASSUMED_LENGTH)

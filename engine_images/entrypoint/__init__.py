@@ -7,3 +7,8 @@ of tidegate, only the standard library and what vLLM itself depends on. In an im
 process 1   `serve`, which prepares (`manifest`, `weights`, `runtime_directory`, `compile_key`), then watches its child
 vLLM        with `gate.EngineGate` as ASGI middleware: counts, readiness, health and draining without a proxy's hop
 """
+
+import time
+
+BEGAN = time.monotonic()
+"""When process 1 began, but for Python's own start: what is imported is in what users wait for."""

@@ -35,7 +35,6 @@ from . import compile_key, manifest, runtime_directory
 from .journal import CUT, ENDED, BadSettings, EventLog, Exit
 from .prepare import (
     ModelSettings,
-    PreparedEngine,
     Settings,
     add_model,
     add_options,
@@ -104,11 +103,7 @@ def _serve(settings: Settings, journal: EventLog) -> int:
     require_free(settings.host, settings.port)
     with RuntimeDirectory(settings.run) as run:
         prepared = prepare(settings, run, journal)
-        return asyncio.run(_supervise(prepared, settings, run, journal))
-
-
-async def _supervise(prepared: PreparedEngine, settings: Settings, run: RuntimeDirectory, journal: EventLog) -> int:
-    return await Supervisor(prepared, settings, run, journal).run()
+        return asyncio.run(Supervisor(prepared, settings, run, journal).run())
 
 
 def drain(run: Path) -> int:

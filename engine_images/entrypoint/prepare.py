@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
@@ -120,15 +119,8 @@ def settings_of(parsed: argparse.Namespace) -> Settings:
     return Settings(**named | {"vllm": tuple(parsed.vllm)})
 
 
-TCMALLOC = (
-    "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
-    "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
-    "/usr/lib64/libtcmalloc_minimal.so.4",
-)
-"""Where distributions put the allocator that vLLM recommends for CPUs."""
-
 ARENAS = "4"
-"""Of glibc's malloc, where there is no tcmalloc: its default of eight a core holds on to freed memory."""
+"""Of glibc's malloc: its default of eight a core holds on to freed memory."""
 
 GPU_CACHES = {"TRITON_CACHE_DIR": "triton", "FLASHINFER_WORKSPACE_BASE": "flashinfer", "CUDA_CACHE_PATH": "cuda"}
 """Where compilers of kernels besides inductor keep them, as folders of the compile cache: so they are kept with it."""
@@ -143,7 +135,6 @@ def child_environment(
     cache: Path,
     packages: Path,
     threads: int | None,
-    allocator: str | None,
     on_cpu: bool = True,
 ) -> dict[str, str]:
     """What vLLM's process sees.
@@ -154,19 +145,17 @@ def child_environment(
         cache: the compile cache, writable.
         packages: the folder that holds this package, for the middleware.
         threads: for computing on a CPU; None leaves them to vLLM.
-        allocator: a library to allocate memory with; None means the C library's own.
         on_cpu: whether nothing is compiled for a GPU, whose compilers keep what they made below the home otherwise.
     """
     merged = {**manifest, **inherited}
-    tuned = {"OMP_WAIT_POLICY": "passive"}
-    tuned |= {"LD_PRELOAD": allocator} if allocator else {"MALLOC_ARENA_MAX": ARENAS}
+    tuned = {"OMP_WAIT_POLICY": "passive", "MALLOC_ARENA_MAX": ARENAS}
     if not on_cpu:
         tuned |= {name: str(cache / folder) for name, folder in GPU_CACHES.items()}
     if threads is not None:
         merged["OMP_NUM_THREADS"] = str(threads)
     path = [str(packages), *filter(None, [inherited.get("PYTHONPATH")])]
     placed = {
-        "VLLM_CACHE_ROOT": str(cache),
+        compile_key.CACHE_VARIABLE: str(cache),
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         # The folder that vLLM starts in holds files of a model version: never import from there.
         "PYTHONSAFEPATH": "1",
@@ -182,17 +171,6 @@ def usable_cores(quota: Path = CGROUP_QUOTA) -> int:
     except (OSError, ValueError):
         return cores
     return cores if allowed == "max" else max(1, min(cores, math.floor(int(allowed) / int(period))))
-
-
-def find_allocator() -> str | None:
-    """tcmalloc, where this machine or the installed vLLM has it."""
-    if ours := next((path for path in TCMALLOC if Path(path).exists()), None):
-        return ours
-    # vLLM is not imported for that.
-    vllm = find_spec("vllm")
-    if vllm is None or vllm.origin is None:
-        return None
-    return next(map(str, sorted((Path(vllm.origin).parent / "libs").glob("libtcmalloc*.so*"))), None)
 
 
 PACKAGE = Path(__file__).resolve().parent
@@ -237,14 +215,14 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     cache = run.copy_cache(settings.root / CACHE_FOLDER, engine.cache)
     if settings.model_infos is not None:
         run.share_model_infos(settings.model_infos)
-    inherited = _inherited(settings, run)
+    # vLLM has no use for our secret.
+    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
     environment = child_environment(
         inherited,
         engine.environment,
         cache=cache,
         packages=PACKAGE.parent,
         threads=_threads(settings),
-        allocator=find_allocator(),
         on_cpu=compile_key.computes_on_cpu(),
     )
     differing = _differences(settings, engine, environment, model, journal)
@@ -258,16 +236,6 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         cache=written,
         compiled_files=compiled_files(written) if written else 0,
     )
-
-
-def _inherited(settings: Settings, run: RuntimeDirectory) -> dict[str, str]:
-    """What vLLM gets of our own environment."""
-    # It has no use for our secret.
-    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-    # A pod's /tmp goes with it; that of a machine, where engines share things, fills with what killed ones leave.
-    if settings.model_infos is not None and (temporary := run.temporary()):
-        inherited["TMPDIR"] = str(temporary)
-    return inherited
 
 
 def read(settings: ModelSettings, journal: EventLog) -> ServedEngine:
@@ -306,8 +274,8 @@ def model_of(settings: ModelSettings, engine: ServedEngine, journal: EventLog) -
     if not places:
         raise BadSettings(f"{own} is empty, and neither the manifest nor --weights says where the weights are")
     token = os.environ.get(TOKEN_VARIABLE)
-    source = weights.FirstSource([weights.Source(place, token=token) for place in places])
-    return weights.ensure(settings.weights_cache, engine.model_digest, engine.files, source, journal)
+    sources = [weights.Source(place, token=token) for place in places]
+    return weights.ensure(settings.weights_cache, engine.model_digest, engine.files, sources, journal)
 
 
 def _differences(

@@ -21,13 +21,6 @@ from .manifest import CACHE_FOLDER, MODEL_FOLDER
 MODEL_INFOS_FOLDER = "modelinfos"
 """vLLM's own name for what it has found out about model classes."""
 
-TEMPORARY_FOLDER = "tmp"
-
-LONGEST_SOCKET = 107
-"""In bytes, the path of a socket on Linux: `sun_path` without its end."""
-SOCKET_NAME = 36
-"""Of a socket of vLLM, a UUID."""
-
 STATE_FILE = "life"
 """`PID STATE` of the engine that runs in the folder, locked for as long as it lives."""
 
@@ -92,22 +85,6 @@ class RuntimeDirectory:
         except OSError as error:
             raise cannot_write(target, error) from error
         return target
-
-    def temporary(self) -> Path | None:
-        """An empty folder for what vLLM leaves when it is killed; None where its sockets' paths would be too long.
-
-        Raises:
-            OutsideMissing: it cannot be made.
-        """
-        folder = self.folder.resolve() / TEMPORARY_FOLDER
-        if len(os.fsencode(folder)) + 1 + SOCKET_NAME > LONGEST_SOCKET:
-            return None
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-        except OSError as error:
-            raise cannot_write(folder, error) from error
-        return folder
 
     def share_model_infos(self, shared: Path) -> None:
         """Let engines of this machine ask once what kind of model a class is: vLLM starts a process for it, for 8 s.

@@ -15,7 +15,6 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from . import runtime_directory
+from . import BEGAN, runtime_directory
 from .channel import VARIABLE, Channel, GateSettings
 from .journal import CUT, ENDED, DidNotStart, Died, EventLog, OutsideMissing
 from .prepare import PreparedEngine, Settings
@@ -33,8 +32,6 @@ PATIENCE_SECONDS = 2.0
 POLL_SECONDS = 5.0
 """As AWS recommends."""
 
-AWS = "http://169.254.169.254"
-GCP = "http://metadata.google.internal"
 GCP_SECONDS = 30.0
 RESERVE_SECONDS = 5.0
 """Of the announced time, for vLLM to end."""
@@ -43,53 +40,31 @@ RESERVE_SECONDS = 5.0
 _OPENER = build_opener(ProxyHandler({}))
 
 
-@dataclass(frozen=True)
-class Notice:
-    """The machine goes away."""
+def aws_notice(url: str) -> tuple[float, str] | None:
+    """Of EC2: seconds until the instance is taken, and what was said; `instance-action` is there once it is to be.
 
-    seconds: float
-    """Until then, less a reserve."""
-    said: str
-
-
-class Aws:
-    """EC2 spot instances: `spot/instance-action` is there once the instance is to be taken."""
-
-    def __init__(self, url: str = AWS) -> None:
-        self._url = url
-
-    def notice(self) -> Notice | None:
-        """What is announced.
-
-        Raises:
-            OSError: the metadata server does not answer.
-        """
-        token = _ask(f"{self._url}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
-        said = _ask(f"{self._url}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token or ""})
-        if said is None:
-            return None
-        at = datetime.strptime(json.loads(said)["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)  # noqa: UP017
-        left = (at - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 (Python 3.10)
-        return Notice(max(0.0, left - RESERVE_SECONDS), said)
+    Raises:
+        OSError: the metadata server does not answer.
+    """
+    token = _ask(f"{url}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
+    said = _ask(f"{url}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token or ""})
+    if said is None:
+        return None
+    at = datetime.strptime(json.loads(said)["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)  # noqa: UP017
+    return (at - datetime.now(timezone.utc)).total_seconds(), said  # noqa: UP017 (Python 3.10)
 
 
-class Gcp:
-    """Compute Engine spot machines: `preempted` turns to TRUE."""
+def gcp_notice(url: str) -> tuple[float, str] | None:
+    """Of Compute Engine: `preempted` turns to TRUE.
 
-    def __init__(self, url: str = GCP) -> None:
-        self._url = url
-
-    def notice(self) -> Notice | None:
-        """What is announced.
-
-        Raises:
-            OSError: the metadata server does not answer.
-        """
-        said = _ask(f"{self._url}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
-        return Notice(GCP_SECONDS - RESERVE_SECONDS, "preempted") if said == "TRUE" else None
+    Raises:
+        OSError: the metadata server does not answer.
+    """
+    said = _ask(f"{url}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+    return (GCP_SECONDS, "preempted") if said == "TRUE" else None
 
 
-Cloud = Aws | Gcp
+CLOUDS = {"aws": ("http://169.254.169.254", aws_notice), "gcp": ("http://metadata.google.internal", gcp_notice)}
 
 
 def _ask(url: str, headers: dict[str, str], method: str = "GET") -> str | None:
@@ -172,24 +147,8 @@ def require_free(host: str, port: int) -> None:
             raise OutsideMissing(f"port {port} of {host} cannot be taken: {error.strerror}") from error
 
 
-PROCESS_STAT = Path("/proc/self/stat")
-
-
-def process_began() -> float:
-    """When this process was started, as the kernel has it, on the clock of `time.monotonic`.
-
-    Python's own start, and what is imported, is in what users wait for.
-    """
-    # The process's name, in parentheses, may hold blanks; the start is the 20th field behind it, since boot.
-    fields = PROCESS_STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
-
-
 DRAIN_MARGIN_SECONDS = 5.0
 """Above the grace: for the gate's own end of what it cut, and for its word of it."""
-
-CLOUDS: dict[str, type[Aws] | type[Gcp]] = {"aws": Aws, "gcp": Gcp}
 
 
 class Supervisor:
@@ -247,7 +206,7 @@ class Supervisor:
             json_logs=self._settings.logs == "json",
             engine=self._prepared.status,
             version=self._settings.known_as or self._prepared.engine.version,
-            began=process_began(),
+            began=BEGAN,
             launched=time.monotonic(),
             cache=str(self._prepared.cache) if self._prepared.cache else None,
             compiled_files=self._prepared.compiled_files,
@@ -352,21 +311,19 @@ class Supervisor:
 
     async def _watch_spot(self) -> None:
         """Drain as soon as the cloud announces that it takes the machine; SIGTERM follows, or the end."""
-        url = self._settings.spot_url
-        cloud = CLOUDS[self._settings.spot](*([url] if url else []))
+        url, notice_at = CLOUDS[self._settings.spot]
         reachable = True
         while not self._draining:
             try:
-                notice = await asyncio.to_thread(cloud.notice)
+                notice = await asyncio.to_thread(notice_at, self._settings.spot_url or url)
             except OSError as error:
                 if reachable:
                     self._journal.warning("the cloud's metadata cannot be read", reason=str(error))
                 reachable, notice = False, None
             if notice is not None:
-                self._journal.warning(
-                    "the cloud takes this machine", said=notice.said, seconds=round(notice.seconds, 1)
-                )
-                self._drain("spot notice", min(self._grace, notice.seconds), 0.0)
+                seconds, said = max(0.0, notice[0] - RESERVE_SECONDS), notice[1]
+                self._journal.warning("the cloud takes this machine", said=said, seconds=round(seconds, 1))
+                self._drain("spot notice", min(self._grace, seconds), 0.0)
             await asyncio.sleep(POLL_SECONDS)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -15,25 +15,20 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
 from ipaddress import ip_address
 from pathlib import Path
 from typing import IO, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from .journal import BadSettings, EventLog, NotAsBuilt, OutsideMissing
 from .manifest import digest_of, prove_files
 from .runtime_directory import cannot_write
 
 _PORTS = {"http": 80, "https": 443}
-
-
-def careful_opener() -> OpenerDirector:
-    """As urllib's own, with its proxies, but for redirects."""
-    return build_opener(CarefulRedirects)
 
 
 def on_loopback(host: str | None) -> bool:
@@ -82,7 +77,7 @@ SILENCE_SECONDS = 60.0
 PARTIAL = "partial"
 """Behind the name of a file that is not there wholly."""
 
-_OPENER = careful_opener()
+_OPENER = build_opener(CarefulRedirects)
 
 
 class FileAbsent(NotAsBuilt):
@@ -160,29 +155,16 @@ class Source:
             _pour(response, stream)
 
 
-class FirstSource:
-    """Several, of which the first that has a file gives it: a version's tokenizer may lie next to its weights."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
-        self.name = " and ".join(source.name for source in sources)
-
-    def fetch(self, path: str, target: Path) -> None:
-        """As that of a `Source`."""
-        for source in self._sources:
-            try:
-                source.fetch(path, target)
-            except FileAbsent:
-                if source is self._sources[-1]:
-                    raise
-            else:
-                return
+def fetch_first(sources: Sequence[Source], path: str, target: Path) -> None:
+    """As `fetch` of the first that has the file: a version's tokenizer may lie next to its weights."""
+    for source in sources[:-1]:
+        with suppress(FileAbsent):
+            source.fetch(path, target)
+            return
+    sources[-1].fetch(path, target)
 
 
-AnySource = Source | FirstSource
-
-
-def ensure(cache: Path, digest: str, files: Mapping[str, str], source: AnySource, journal: EventLog) -> Path:
+def ensure(cache: Path, digest: str, files: Mapping[str, str], sources: Sequence[Source], journal: EventLog) -> Path:
     """The folder below `cache` with exactly these files, fetched when it is not there yet.
 
     Raises:
@@ -194,18 +176,18 @@ def ensure(cache: Path, digest: str, files: Mapping[str, str], source: AnySource
         with _alone(cache, folder.name, journal):
             # Anyone who we waited for has brought it.
             if not folder.is_dir():
-                _pull(folder, files, source, journal)
+                _pull(folder, files, sources, journal)
                 return folder
     prove_files(folder, files)
     journal.info("weights found", folder=folder)
     return folder
 
 
-def _pull(folder: Path, files: Mapping[str, str], source: AnySource, journal: EventLog) -> None:
+def _pull(folder: Path, files: Mapping[str, str], sources: Sequence[Source], journal: EventLog) -> None:
     began = time.monotonic()
     partial = folder.with_name(f".{folder.name}.{PARTIAL}")
     try:
-        _fetch_all(partial, files, source)
+        _fetch_all(partial, files, sources)
         prove_files(partial, files)
         partial.rename(folder)
     except OSError as error:
@@ -213,10 +195,14 @@ def _pull(folder: Path, files: Mapping[str, str], source: AnySource, journal: Ev
             # Room for anyone else who uses this disk.
             shutil.rmtree(partial, ignore_errors=True)
         raise cannot_write(partial, error) from error
-    journal.info("weights pulled", source=source.name, folder=folder, seconds=round(time.monotonic() - began, 1))
+    journal.info("weights pulled", source=_names(sources), folder=folder, seconds=round(time.monotonic() - began, 1))
 
 
-def _fetch_all(partial: Path, files: Mapping[str, str], source: AnySource) -> None:
+def _names(sources: Sequence[Source]) -> str:
+    return " and ".join(source.name for source in sources)
+
+
+def _fetch_all(partial: Path, files: Mapping[str, str], sources: Sequence[Source]) -> None:
     _forget_other_models(partial, files)
 
     def fetch(path: str) -> None:
@@ -225,10 +211,10 @@ def _fetch_all(partial: Path, files: Mapping[str, str], source: AnySource) -> No
         arriving = target.with_name(f"{target.name}.{PARTIAL}")
         if target.exists():
             return
-        source.fetch(path, arriving)
+        fetch_first(sources, path, arriving)
         if digest_of(arriving) != files[path]:
             arriving.unlink()
-            raise NotAsBuilt(f"{path} from {source.name} was changed: its SHA-256 is not {files[path]}")
+            raise NotAsBuilt(f"{path} from {_names(sources)} was changed: its SHA-256 is not {files[path]}")
         with arriving.open("rb") as stream:
             os.fsync(stream.fileno())
         arriving.rename(target)

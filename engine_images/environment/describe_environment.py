@@ -1,6 +1,6 @@
 """Print what the environment of this Python holds, as JSON, without importing any of it.
 
-Runs on a Python that somebody else set up, which has no tidegate; `engine_images.environment.found` judges it.
+Runs on a Python that somebody else set up, which has no tidegate; `engine_images.adapters.found_environment` judges it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def main() -> None:
         "python": platform.python_version(),
         "packages": {name: distribution.version for name, distribution in sorted(packages.items())},
         "vllm": vllm,
-        "requires": list(packages[vllm].requires or []) if vllm else [],
         "cuda": cuda_of_torch(),
         "compiler": next((name for name in COMPILERS if shutil.which(name)), None),
         "site_packages": [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}],

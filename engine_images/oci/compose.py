@@ -10,11 +10,9 @@ A layer that did not change keeps its digest: a registry or a node that has it d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
-from engine_images.errors import BrokenImage
 from engine_images.manifest import (
     CACHE_FOLDER,
     ENTRYPOINT_FOLDER,
@@ -47,39 +45,29 @@ class Contents:
     sbom: bytes = b""
 
 
-@dataclass(frozen=True)
-class PlannedLayer:
-    """A layer before it is written."""
-
-    title: str
-    files: Mapping[str, Source]
-    """By absolute path in the image."""
-
-
 def manifest_bytes(manifest: EngineManifest) -> bytes:
     """The manifest as the image has it, and as it is signed."""
     return canonical(manifest.model_dump(mode="json"))
 
 
-def planned_layers(contents: Contents, signature: bytes | None) -> tuple[PlannedLayer, ...]:
-    """Our layers, lowest first; a layer that would be empty is none.
+def planned_layers(contents: Contents, signature: bytes | None) -> dict[str, Files]:
+    """The files of each of our layers by absolute path in the image, lowest first; one that would be empty is none.
 
     Args:
         contents: what goes in.
         signature: of `manifest_bytes`, as the file is to hold it.
-
-    Raises:
-        BrokenImage: the manifest and the files at hand are not about the same engine.
     """
-    _require_same_names("compile cache", contents.manifest.cache, contents.cache)
-    if contents.model:
-        _require_same_names("model", contents.manifest.model.files, contents.model)
-    layers = (
-        PlannedLayer(ENGINE_LAYER, dict(_engine_files(contents, signature))),
-        PlannedLayer(CACHE_LAYER, _below(CACHE_FOLDER, contents.cache)),
-        PlannedLayer(WEIGHTS_LAYER, _below(MODEL_FOLDER, contents.model)),
-    )
-    return tuple(layer for layer in layers if layer.files)
+    engine: dict[str, Source] = {f"{ROOT}/{MANIFEST_FILE}": manifest_bytes(contents.manifest)}
+    if signature is not None:
+        engine[f"{ROOT}/{SIGNATURE_FILE}"] = signature
+    if contents.sbom:
+        engine[f"{ROOT}/{SBOM_FILE}"] = contents.sbom
+    layers = {
+        ENGINE_LAYER: engine | _below(ENTRYPOINT_FOLDER, contents.entrypoint),
+        CACHE_LAYER: _below(CACHE_FOLDER, contents.cache),
+        WEIGHTS_LAYER: _below(MODEL_FOLDER, contents.model),
+    }
+    return {title: files for title, files in layers.items() if files}
 
 
 def annotations_of(manifest: EngineManifest, base: Base) -> dict[str, str]:
@@ -103,39 +91,5 @@ def labels_of(manifest: EngineManifest) -> dict[str, str]:
     }
 
 
-def _engine_files(contents: Contents, signature: bytes | None) -> Iterator[tuple[str, Source]]:
-    yield f"{ROOT}/{MANIFEST_FILE}", manifest_bytes(contents.manifest)
-    if signature is not None:
-        yield f"{ROOT}/{SIGNATURE_FILE}", signature
-    if contents.sbom:
-        yield f"{ROOT}/{SBOM_FILE}", contents.sbom
-    yield from _below(ENTRYPOINT_FOLDER, contents.entrypoint).items()
-
-
 def _below(folder: str, files: Files) -> dict[str, Source]:
-    return {f"{ROOT}/{folder}/{_inside(path)}": source for path, source in files.items()}
-
-
-def _inside(path: str) -> str:
-    """`path` as it is.
-
-    Raises:
-        BrokenImage: it would leave its folder.
-    """
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or str(parts) != path:
-        raise BrokenImage(
-            f"{path!r} is no path below a folder of the image",
-            hint="name it relative to the root of the image, without `..`",
-        )
-    return path
-
-
-def _require_same_names(what: str, written: Mapping[str, str], files: Files) -> None:
-    odd = sorted(written.keys() ^ files.keys())
-    if odd:
-        where = "the manifest only" if odd[0] in written else "the folder only"
-        raise BrokenImage(
-            f"manifest and {what} differ in {len(odd)} file(s): {odd[0]} is in {where}",
-            hint="pack it again: tidegate engine build",
-        )
+    return {f"{ROOT}/{folder}/{path}": source for path, source in files.items()}

@@ -10,7 +10,6 @@ import hashlib
 from pathlib import Path
 
 from engine_images import entrypoint, environment
-from engine_images.manifest import Digests
 
 PACKAGE = "tidegate_entrypoint"
 """The name of the entrypoint inside an image, where there is no `engine_images`."""
@@ -30,16 +29,11 @@ def entrypoint_files() -> dict[str, Path]:
     }
 
 
-def entrypoint_digests() -> Digests:
-    """The digest of each of the entrypoint's files."""
-    return {path: digest_of(file) for path, file in entrypoint_files().items()}
-
-
 def entrypoint_digest() -> str:
     """One digest over the entrypoint's files."""
     whole = hashlib.sha256()
-    for path, digest in entrypoint_digests().items():
-        whole.update(f"{path} {digest}\n".encode())
+    for path, file in entrypoint_files().items():
+        whole.update(f"{path} {digest_of(file)}\n".encode())
     return whole.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Reads an engine's image without its large layers, wherever it lies, and proves whose it is."""
+"""What an engine's image holds, read without its large layers wherever it lies, and whose it is."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from engine_images.errors import BadSignature, BrokenImage
-from engine_images.manifest import ENTRYPOINT_FOLDER, ROOT, Digests
-from engine_images.oci.entrypoint_files import entrypoint_digests
-from engine_images.oci.inspect import EngineImage, engine_image, engine_layer
-from engine_images.oci.model import INDEXES, Descriptor, Document, documents
-from engine_images.oci.signatures import (
-    DOCUMENT_LIMIT,
-    Signed,
-    signer_of_image,
-    signer_of_manifest,
+from pydantic import ValidationError
+
+from engine_images.errors import BrokenImage
+from engine_images.manifest import MANIFEST_FILE, ROOT, SBOM_FILE, SIGNATURE_FILE, EngineManifest
+from engine_images.oci.compose import ENGINE_LAYER, WEIGHTS_LAYER
+from engine_images.oci.model import (
+    BASE_LAYER,
+    INDEXES,
+    TITLE,
+    Descriptor,
+    Document,
+    Platform,
+    documents,
+    platform_of,
 )
+from engine_images.oci.signatures import DOCUMENT_LIMIT, Signed, signer_of_image, signer_of_manifest
+from tidegate.core.model import Value
+from tidegate.core.text import aligned, in_bytes
 
 ENGINE_LAYER_LIMIT = 64 << 20
 """Bytes. Entrypoint, manifest and SBOM are a few hundred thousand; more than this is something else."""
-
-STARTS = ("-m", "tidegate_entrypoint", "serve")
-"""How the first process goes on behind its Python."""
 
 
 class Images(Protocol):
@@ -40,9 +44,44 @@ class Images(Protocol):
         """A small blob, proven against its digest."""
         ...
 
-    def signatures(self, digest: str) -> tuple[Signed, ...] | None:
-        """Of the whole image, which has that digest; None where they have no place, as in a layout."""
+    def signatures(self, digest: str) -> tuple[Signed, ...]:
+        """Of the whole image, which has that digest.
+
+        Raises:
+            BadSignature: the place has no room for signatures.
+        """
         ...
+
+
+class ImageLayer(Value):
+    """One layer of an image."""
+
+    title: str
+    digest: str
+    size: int
+    """In bytes, as a registry keeps it."""
+
+
+class EngineImage(Value):
+    """An engine as its image has it."""
+
+    digest: str
+    """Of the image's manifest: the name under which everyone gets the same image."""
+    platform: Platform
+    annotations: Mapping[str, str]
+    layers: tuple[ImageLayer, ...]
+    """Lowest first, those of the base included."""
+    entrypoint: tuple[str, ...]
+    engine: EngineManifest
+    signature: str
+    """Of the engine's manifest, in base64; empty when it has none."""
+    packages: Mapping[str, str]
+    """Versions of the engine environment's distributions, from the SBOM; empty when there is none."""
+
+    @property
+    def size(self) -> int:
+        """Of all layers, in bytes."""
+        return sum(layer.size for layer in self.layers)
 
 
 @documents()
@@ -53,20 +92,24 @@ def read_engine(images: Images) -> EngineImage:
         BrokenImage: no image of an engine, or something in it was changed.
     """
     image, manifest = _image(images)
-    return engine_image(image.digest, manifest, config_of(images), _engine_files(images, manifest))
-
-
-@documents()
-def config_of(images: Images) -> Document:
-    """The image's configuration.
-
-    Raises:
-        BrokenImage: as `read_engine`.
-    """
-    _, manifest = _image(images)
-    content = _content(images, Descriptor.read(manifest["config"]), "configuration", DOCUMENT_LIMIT)
-    config: Document = json.loads(content)
-    return config
+    described = Descriptor.read(manifest["config"])
+    config: Document = json.loads(_content(images, described, "configuration", DOCUMENT_LIMIT))
+    files = _engine_files(images, manifest)
+    sbom = files.get(f"{ROOT}/{SBOM_FILE}")
+    return EngineImage(
+        digest=image.digest,
+        platform=platform_of(config),
+        annotations=manifest.get("annotations", {}),
+        layers=tuple(_layer(Descriptor.read(layer)) for layer in manifest["layers"]),
+        entrypoint=tuple(config.get("config", {}).get("Entrypoint") or ()),
+        engine=manifest_in(files),
+        signature=files.get(f"{ROOT}/{SIGNATURE_FILE}", b"").decode(errors="replace").strip(),
+        packages={
+            part["name"]: part.get("version", "")
+            for part in (json.loads(sbom).get("components", ()) if sbom else ())
+            if part.get("type") == "library"
+        },
+    )
 
 
 @documents()
@@ -80,6 +123,27 @@ def read_engine_files(images: Images) -> dict[str, bytes]:
     return _engine_files(images, manifest)
 
 
+def manifest_in(files: Mapping[str, bytes]) -> EngineManifest:
+    """The engine's own manifest, of the engine layer's files by absolute path.
+
+    Raises:
+        BrokenImage: there is none, or one that this tidegate cannot read.
+    """
+    content = files.get(f"{ROOT}/{MANIFEST_FILE}")
+    if content is None:
+        raise BrokenImage(
+            f"the engine layer has no {ROOT}/{MANIFEST_FILE}", hint="pack it again: tidegate engine build"
+        )
+    try:
+        return EngineManifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BrokenImage(
+            f"{ROOT}/{MANIFEST_FILE} cannot be read: {where}: {first['msg']}", hint="another tidegate may have made it"
+        ) from error
+
+
 def _image(images: Images) -> tuple[Descriptor, Document]:
     image, content = images.manifest()
     if image.media_type in INDEXES:
@@ -89,7 +153,13 @@ def _image(images: Images) -> tuple[Descriptor, Document]:
 
 
 def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
-    layer = engine_layer(manifest)
+    layers = map(Descriptor.read, manifest.get("layers", ()))
+    layer = next((layer for layer in layers if layer.annotations.get(TITLE) == ENGINE_LAYER), None)
+    if layer is None:
+        raise BrokenImage(
+            "no image of an engine: it has no layer titled `engine`",
+            hint="name an image that `tidegate engine build` packed",
+        )
     content = _content(images, layer, "engine layer", ENGINE_LAYER_LIMIT)
     try:
         # Ours is never compressed, and what is not compressed cannot become more than it is.
@@ -118,7 +188,8 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
         limit -= member.size
         if member.isdir():
             continue
-        if not member.isfile() or member.issparse() or not _ours(path) or path in seen or limit < 0:
+        is_ours = path.startswith(f"{ROOT}/") and ".." not in PurePosixPath(path).parts
+        if not member.isfile() or member.issparse() or not is_ours or path in seen or limit < 0:
             raise BrokenImage(
                 f"the engine layer has {path[:200]!r}; expected plain files below {ROOT}, each once",
                 hint="build it again",
@@ -128,8 +199,8 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
         yield path, file.read() if file else b""
 
 
-def _ours(path: str) -> bool:
-    return path.startswith(f"{ROOT}/") and ".." not in PurePosixPath(path).parts
+def _layer(layer: Descriptor) -> ImageLayer:
+    return ImageLayer(title=layer.annotations.get(TITLE, BASE_LAYER), digest=layer.digest, size=layer.size)
 
 
 @dataclass(frozen=True)
@@ -138,48 +209,42 @@ class ImageProof:
 
     image: EngineImage
     manifest_by: str
-    image_by: str | None
-    """None for one in a layout, which has no place for signatures of images."""
+    image_by: str
 
 
 @documents()
 def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
-    """Prove all of an image: by the signature of its digest in a registry, else piece by piece.
+    """Prove an image by the signatures of its engine's manifest and of its digest, which covers all of it.
 
     Raises:
-        BadSignature: a signature is missing or by none of the keys; or, in a layout, something of the image that
-            the manifest's signature does not cover is not what this tidegate would have put there.
+        BadSignature: a signature is missing or by none of the keys, or the image lies where none can be.
         BrokenImage: no image of an engine, or something in it was changed.
     """
     image = read_engine(images)
     manifest_by = signer_of_manifest(read_engine_files(images), keys)
-    found = images.signatures(image.digest)
-    if found is not None:
-        return ImageProof(image, manifest_by, signer_of_image(image.digest, found, keys))
-    odd = next(_unsigned_differences(image, config_of(images), entrypoint_digests()), None)
-    if odd:
-        raise BadSignature(
-            f"{odd}, and the signature of the engine's manifest does not cover it",
-            hint="`tidegate engine push --sign-key` signs an image whole; verify it in its registry",
-        )
-    return ImageProof(image, manifest_by, None)
+    return ImageProof(image, manifest_by, signer_of_image(image.digest, images.signatures(image.digest), keys))
 
 
-def _unsigned_differences(image: EngineImage, config: Document, entrypoint: Digests) -> Iterator[str]:
-    """Where what the manifest's signature does not cover differs from what this tidegate puts into an image.
-
-    Args:
-        image: as it was read.
-        config: its configuration.
-        entrypoint: digests of this tidegate's own entrypoint, by path below the entrypoint's folder.
-    """
-    below = f"{ROOT}/{ENTRYPOINT_FOLDER}/"
-    found = {path.removeprefix(below): digest for path, digest in image.files.items() if path.startswith(below)}
-    for path in sorted(found.keys() | entrypoint.keys()):
-        if found.get(path) != entrypoint.get(path):
-            yield f"{below}{path} is not this tidegate's own"
-    said = config.get("config") or {}
-    if tuple(said.get("Entrypoint") or ())[1:] != STARTS or said.get("Cmd"):
-        yield f"the first process is {[*(said.get('Entrypoint') or ()), *(said.get('Cmd') or ())]}"
-    if str(said.get("User", "")).partition(":")[0] in {"0", "root"}:
-        yield f"the user is {said['User']}"
+def contents_of(image: EngineImage) -> Iterator[str]:
+    """Say what it holds, in lines for a person."""
+    engine, model = image.engine, image.engine.model
+    weights = f"pulled from {model.source or '?'}"
+    if any(layer.title == WEIGHTS_LAYER for layer in image.layers):
+        weights = "in the image"
+    yield from aligned(
+        [
+            ("image", image.digest),
+            ("platform", f"{image.platform.os}/{image.platform.architecture}, {in_bytes(image.size)}"),
+            ("engine", engine.engine),
+            ("model", f"{model.name}:{model.version}, {len(model.files)} files {weights}, digest {model.digest[:12]}"),
+            ("arguments", " ".join(engine.launch.arguments)),
+            ("drain", f"{engine.launch.drain_seconds} s"),
+            ("signature", "of the engine's manifest" if image.signature else "none"),
+            ("packages", f"{len(image.packages)} in the SBOM" if image.packages else "no SBOM"),
+        ]
+    )
+    yield "\nlayers"
+    yield from aligned([(f"  {layer.title}", in_bytes(layer.size), layer.digest) for layer in image.layers])
+    if engine.key:
+        yield f"\ncompile key {engine.key.digest[:12]}"
+        yield from aligned([(f"  {name}", engine.key.factors[name]) for name in sorted(engine.key.factors)])

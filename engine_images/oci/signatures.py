@@ -1,27 +1,24 @@
-"""Signatures and SBOMs next to an image in a registry: how they are written, and whose an image is. Pure.
+"""Signatures next to an image in a registry, as cosign reads them, and whose an image is. Pure.
 
-An SBOM is an artifact that refers to the image (specification 1.1); a signature is what cosign reads. The signature of
-an image's digest covers everything: by that digest go its manifest, its configuration (first process, user, variables)
-and every layer. The signature of the engine's manifest covers model, cache and vLLM's arguments alone, so that where
-nobody signed the image, the rest is compared with what this tidegate would have put there.
+The signature of an image's digest covers everything: by that digest go its manifest, its configuration (first process,
+user, variables) and every layer. The signature of the engine's manifest covers model, cache and vLLM's arguments alone:
+that one an engine proves at its start.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from engine_images.errors import BadSignature
 from engine_images.manifest import MANIFEST_FILE, ROOT, SIGNATURE_FILE
-from engine_images.oci.model import CONFIG, INDEX, MANIFEST, Descriptor, Document, canonical
+from engine_images.oci.model import CONFIG, MANIFEST, Descriptor, Document, canonical
 from engine_images.oci.reference import ImageReference
 from tidegate.core.model import Value
 
 DOCUMENT_LIMIT = 4 << 20
 """Bytes of an image's configuration: what registries themselves take for a manifest."""
 
-EMPTY = "application/vnd.oci.empty.v1+json"
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE = "dev.cosignproject.cosign/signature"
 
@@ -33,37 +30,9 @@ class Attachment(Value):
     blobs: tuple[tuple[Descriptor, bytes], ...]
 
 
-def artifact(subject: Descriptor, content: bytes, media_type: str) -> Attachment:
-    """A document about `subject`, found by the one who asks a registry what refers to it."""
-    config, document = Descriptor.of(b"{}", EMPTY), Descriptor.of(content, media_type)
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": media_type,
-        "config": config.to_dict(),
-        "layers": [document.to_dict()],
-        "subject": subject.to_dict(),
-    }
-    return Attachment(manifest=canonical(manifest), blobs=((config, b"{}"), (document, content)))
-
-
-def referrers_tag(image: Descriptor) -> str:
-    """Where the list of what refers to an image is kept in a registry that does not keep it by itself."""
-    return image.digest.replace(":", "-")
-
-
-def with_referrer(index: Document, attachment: Attachment) -> dict[str, Any]:
-    """The list with one more entry; `index` is empty when there is no list yet."""
-    descriptor = Descriptor.of(attachment.manifest, MANIFEST)
-    kind = attachment.blobs[-1][0].media_type
-    others = [entry for entry in index.get("manifests", ()) if entry["digest"] != descriptor.digest]
-    manifests = [*others, {**descriptor.to_dict(), "artifactType": kind}]
-    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
-
-
 def signature_tag(image: Descriptor) -> str:
     """Where cosign looks for the signatures of an image."""
-    return f"{referrers_tag(image)}.sig"
+    return f"{image.digest.replace(':', '-')}.sig"
 
 
 def signed_payload(image: Descriptor, where: ImageReference) -> bytes:
@@ -81,15 +50,12 @@ def with_signature(before: Document, payload: bytes, signature: bytes) -> Attach
     signed = Descriptor.of(payload, PAYLOAD).model_copy(update={"annotations": {SIGNATURE: signature.decode()}})
     others = [layer for layer in before.get("layers", ()) if layer["annotations"] != signed.annotations]
     layers = [*others, signed.to_dict()]
-    config = canonical(_signature_config([layer["digest"] for layer in layers]))
+    # A configuration, because an image must have one.
+    payloads = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
+    config = canonical({"architecture": "", "os": "", "config": {}, "rootfs": payloads})
     described = Descriptor.of(config, CONFIG)
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described.to_dict(), "layers": layers}
     return Attachment(manifest=canonical(manifest), blobs=((described, config), (signed, payload)))
-
-
-def _signature_config(payloads: list[str]) -> Document:
-    """A configuration, because an image must have one."""
-    return {"architecture": "", "os": "", "config": {}, "rootfs": {"type": "layers", "diff_ids": payloads}}
 
 
 Signed = tuple[bytes, bytes]

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from engine_images.choices import CompileMode, EnginePlatform
 from engine_images.spec import EngineSettings
-from gates.analyses.quality import QualityGate
-from gates.answers.golden import scorers_of
-from gates.model import Scorer
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.adapters.trust import named_trust
 from pipelines.authority.engine_images import TrustedImages
@@ -20,7 +17,6 @@ from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.fleets import LocalFleet
-from pipelines.spec.policy import golden_set
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
@@ -30,8 +26,7 @@ from tidegate.core.errors import OutsideError
 from tidegate.core.process import note
 
 if TYPE_CHECKING:
-    from engine_images.build.proof import GoldenTerms
-    from pipelines.adapters.local_engines import AskedGoldenSet, LocalEngines
+    from pipelines.adapters.local_engines import LocalEngines
 
 
 def engine_provider(
@@ -61,66 +56,30 @@ def local_engines(
     spec: Delivery,
     state: StateFolder,
     registry: VersionRegistry,
-    spec_folder: Path = Path(),
-    *,
-    asks_golden_set: bool = False,
 ) -> LocalEngines:
-    """Engines of the pinned environment on this machine; the golden set of the spec lies in `spec_folder`.
-
-    With `asks_golden_set` a build judges quantization by the golden set of the spec, too. A delivery asks it anyway.
+    """Engines of the pinned environment on this machine.
 
     Raises:
         OutsideError: when the environment is not there; the hint says how to make it.
-        SpecError: something is wrong with the golden set.
     """
+    from engine_images.adapters.builder import Builder
     from engine_images.adapters.environment import find_engine_environment
-    from engine_images.adapters.vllm_runner import CompletionScorer, VllmRunner
-    from engine_images.build.builder import Builder
     from engine_images.build.engine_store import EngineStore
     from pipelines.adapters.local_engines import BuildServers, LocalEngines
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
     name, environment = spec.metadata.name, find_engine_environment(spec.engine.accelerator.platform)
-    golden, terms = _golden_set(spec, spec_folder) if asks_golden_set else (None, None)
-    vllm = VllmRunner(BuildServers(SystemClock(), name=name), CompletionScorer(), golden=golden)
     return LocalEngines(
         registry=registry,
         settings=spec.engine,
         environment=environment,
         state=state,
-        builder=Builder(EngineStore(state.builds), vllm),
+        builder=Builder(EngineStore(state.builds), BuildServers(SystemClock(), name=name)),
         name=name,
         threads=threads,
-        golden=terms,
         allowed=named_trust().trust.spec,
-        shares_gpus=isinstance(spec.fleet, LocalFleet),
     )
-
-
-def _golden_set(spec: Delivery, folder: Path) -> tuple[AskedGoldenSet | None, GoldenTerms | None]:
-    """What is asked of engines with and without quantization, and what may come of it; nothing where none is made."""
-    from engine_images.build.proof import GoldenTerms
-    from gates.adapters.readers import embedder, likelihood
-    from pipelines.adapters.chat import OpenAIChat
-    from pipelines.adapters.local_engines import AskedGoldenSet
-
-    quality = spec.gates.only(QualityGate)
-    if spec.engine.unquantized is None or quality is None:
-        return None, None
-    golden = golden_set(spec, folder)
-    if not golden:
-        return None, None
-    scorers = scorers_of(golden, quality.scorer)
-    asked = AskedGoldenSet(
-        golden,
-        quality.scorer,
-        OpenAIChat(),
-        # Now, so that a package that is not here is named before minutes of compiling.
-        embedder=embedder() if Scorer.SEMANTIC in scorers else None,
-        likelihood=likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
-    )
-    return asked, GoldenTerms(digest=asked.digest, max_drop=quality.max_drop)
 
 
 def require_machine_for(settings: EngineSettings) -> None:

@@ -5,26 +5,21 @@ A build starts engines in order to learn from them, as a fleet starts engines.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine_images.adapters.builder import Builder
 from engine_images.adapters.model_version import read_version
-from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
-from engine_images.build.model import BuildRequest, BuiltEngine
-from engine_images.build.proof import GoldenTerms
-from engine_images.checks.servable import problems_of, require_servable, sampling_of, share_of, sharing_gpus
+from engine_images.build.model import BuildRequest, BuiltEngine, build_request
+from engine_images.checks.servable import problems_of, process_bytes, require_servable, sampling_of
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
-from gates.answers.golden import GoldenPrompt, ask_golden
-from gates.model import Scorer
-from gates.ports import Embedder, LogLikelihood
 from pipelines.adapters.samples.local import file_of
 from pipelines.authority.engine_images import recorded_settings
-from pipelines.ports import Chat, Registry
+from pipelines.ports import Registry
 from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
@@ -45,7 +40,7 @@ def engine_of(launch: LaunchCommand, *, version: str, digest: str, model: str) -
 
 
 class BuildServer:
-    """A `Server` of `engine_images.ports`."""
+    """An `EngineServer` of a build."""
 
     def __init__(self, running: EngineProcess, http: Http, seconds: float) -> None:
         """`seconds` is how long it took to answer."""
@@ -65,7 +60,7 @@ class BuildServer:
 
 
 class BuildServers:
-    """The `Servers` of a build."""
+    """The `EngineServers` of a build."""
 
     def __init__(self, clock: Clock, *, name: str) -> None:
         """`name` is what requests carry in their `model` field."""
@@ -89,39 +84,6 @@ class BuildServers:
         )
 
 
-@dataclass(frozen=True)
-class AskedGoldenSet:
-    """A `GoldenSet` of a build: asked and scored as in the offline stage."""
-
-    golden: tuple[GoldenPrompt, ...]
-    scorer: Scorer
-    """For prompts that name none themselves."""
-    chat: Chat
-    embedder: Embedder | None = None
-    """For prompts scored by meaning."""
-    likelihood: LogLikelihood | None = None
-    """For those scored by log-likelihood."""
-
-    @property
-    def digest(self) -> str:
-        """Of the prompts, and of how their answers are scored."""
-        lines = [self.scorer, *(entry.model_dump_json() for entry in self.golden)]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    async def scores(self, url: str, model: str) -> Mapping[str, float]:
-        async def answer(entry: GoldenPrompt) -> str:
-            return (await self.chat.ask(url, model, entry.prompt, max_tokens=entry.max_tokens)).text
-
-        async def mean_logprob(entry: GoldenPrompt) -> float:
-            assert self.likelihood is not None, "a prompt is scored by log-likelihood, and nobody asks for it"
-            return await self.likelihood.mean_logprob(url, model, entry.prompt, entry.expected)
-
-        found = await ask_golden(
-            self.golden, self.scorer, answer=answer, mean_logprob=mean_logprob, embedder=self.embedder
-        )
-        return found.by_prompt
-
-
 Progress = Callable[[str], None]
 
 
@@ -138,12 +100,8 @@ class LocalEngines:
     """What requests carry in their `model` field."""
     threads: int
     """What one engine may use."""
-    golden: GoldenTerms | None = None
-    """What quantization may cost on the golden set; None asks it nothing."""
     allowed: SpecTrust = field(default_factory=SpecTrust)
     """What records of engines may say, as specs may."""
-    shares_gpus: bool = False
-    """Whether an engine leaves room on its GPUs for others, as in a fleet of this machine."""
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared."""
@@ -193,8 +151,7 @@ class LocalEngines:
     def _order(self, version: ModelVersion, source: str) -> BuildRequest:
         folder = self.folder(version)
         files = read_version(folder)
-        wanted = sharing_gpus(self.settings) if self.shares_gpus else self.settings
-        require_servable(problems_of(files, wanted), version.uri)
+        require_servable(problems_of(files, self.settings), version.uri)
         contract = ModelContract(
             name=version.name,
             version=version.version,
@@ -209,8 +166,7 @@ class LocalEngines:
             self.settings,
             self.environment,
             name=self.name,
-            share=share_of(files, self.settings) if self.shares_gpus else None,
-            golden=self.golden,
+            memory_bytes=process_bytes(files, self.settings),
         )
 
     def _workdir(self, version: ModelVersion) -> Path:

@@ -9,27 +9,20 @@ from datetime import datetime
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
-from rollouts.adapters.gpus import measured_gpus
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.errors import CapacityError, EngineDidNotStart, Unreachable
+from rollouts.errors import EngineDidNotStart, Unreachable
 from rollouts.local.machine import Admission, Ticket
 from rollouts.local.xds import LOOPBACK
 from rollouts.model import PORT, REGION, Engine
 from tidegate.core.children import Child
 from tidegate.core.clock import Clock
-from tidegate.core.threads import call_in_thread
 
 START_SECONDS = 600.0
 """A compile without any cache takes 105 s of a 135M model on two cores."""
 
 STOP_SECONDS = 50.0
 """Above the 30 s that an engine gives to open answers, and the 15 s that it may then take to end."""
-
-GPU_SECONDS = 10.0
-"""For which a start waits until a GPU has room: what an engine that has just ended held is given back by its driver."""
-
-GPU_POLL_SECONDS = 0.5
 
 POLL_SECONDS = 0.1
 """Between two looks at the health of an engine that starts."""
@@ -169,23 +162,18 @@ class EngineProcesses:
         admission: Admission,
         clock: Clock,
         start_seconds: float = START_SECONDS,
-        gpu_seconds: float = GPU_SECONDS,
     ) -> None:
-        """`admission` is shared by all regions of the machine.
-
-        `start_seconds` is the deadline for health, `gpu_seconds` the one for room on GPUs.
-        """
+        """`admission` is shared by all regions of the machine; `start_seconds` is the deadline for health."""
         self._region = region
         self._logs = logs
         self._http = http
         self._admission = admission
         self._clock = clock
         self._start_seconds = start_seconds
-        self._gpu_seconds = gpu_seconds
 
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
         # Before the process is there: two regions that start at once must not both see the same free memory.
-        ticket = await self._admitted(engine)
+        ticket = self._admission.admit(engine)
         running = self._spawn(ticket, port or sockets.free_port(), log_file)
         begun = self._clock.monotonic()
         try:
@@ -200,23 +188,6 @@ class EngineProcesses:
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
 
-    async def _admitted(self, engine: Engine) -> Ticket:
-        """Its place on the machine; one on GPUs is waited for."""
-        if not engine.gpus:
-            return self._admission.admit(engine)
-        deadline: float | None = None
-        while True:
-            gpus = await call_in_thread(measured_gpus)
-            try:
-                return self._admission.admit(engine, gpus)
-            except CapacityError as error:
-                if deadline is None:
-                    deadline = self._clock.monotonic() + self._gpu_seconds
-                    log.info("%s: waiting %g s for room: %s", self._region, self._gpu_seconds, error.message)
-                if self._clock.monotonic() >= deadline:
-                    raise
-            await self._clock.sleep(GPU_POLL_SECONDS)
-
     def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> AdmittedEngine:
         engine = ticket.engine
         command = [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command]
@@ -226,7 +197,7 @@ class EngineProcesses:
             kind=Child.ENGINE,
             log=file,
             workdir=Path(engine.workdir),
-            environment={**engine.environment, **ticket.environment},
+            environment=engine.environment,
         )
         return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
 

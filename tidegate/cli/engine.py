@@ -19,8 +19,8 @@ from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from engine_images.adapters.oci_push import Transfer
     from engine_images.oci.reading import ImageProof
-    from engine_images.oci.transfers import Transfer
 
 engine = typer.Typer(name="engine", help="Engines and their images: build, show, push.")
 
@@ -57,6 +57,7 @@ def build(
       tidegate engine build models:/support-llm/7
       tidegate engine build models:/support-llm@challenger --base vllm-layout --weights --sign-key engine.key
     """
+    from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.oci_build import base_at, pack_engine, require_base_for, this_platform
     from engine_images.adapters.oci_read import docker_access
     from engine_images.build.told import as_data, in_lines
@@ -74,10 +75,10 @@ def build(
     delivery, state = read_spec(spec), StateFolder(given().state)
     require_machine_for(delivery.engine)
     if beneath:
-        require_base_for(delivery.engine, beneath, given().note)
+        require_base_for(beneath, find_engine_environment(delivery.engine.accelerator.platform), given().note)
     registry = open_registry(given().state, given().tracking_uri)
     version = registry.adopt(name, reference, progress=NotedAdoption())
-    engines = local_engines(delivery, state, registry, spec.parent, asks_golden_set=True)
+    engines = local_engines(delivery, state, registry)
     order, built = asyncio.run(engines.build(version, given().note))
     place, image = layout or state.images, None
     tag = f"{version.name}:{version.version}"
@@ -105,7 +106,7 @@ def push(
     ] = False,
     insecure: Insecure = False,
 ) -> int:
-    """Push an engine from a layout to an image registry, with its SBOM; logged in by `docker login`.
+    """Push an engine from a layout to an image registry; logged in by `docker login`.
 
     A push that broke off continues. What the registry has is not sent again, layers of a base in the same registry
     are mounted, and the image appears once all of it is there. Moves the tag, and with --mark sets
@@ -117,12 +118,10 @@ def push(
       tidegate engine push layout 127.0.0.1:5000/support-llm:7 --sign-key engine.key --output json
     """
     from engine_images.adapters.oci_layout import image_in_layout
-    from engine_images.adapters.oci_push import attach_sbom, push_image, sign_image
+    from engine_images.adapters.oci_push import push_image, sign_image
     from engine_images.adapters.oci_read import InLayout, docker_access
     from engine_images.errors import BrokenImage
-    from engine_images.manifest import ROOT, SBOM_FILE
-    from engine_images.oci.inspect import manifest_in
-    from engine_images.oci.reading import read_engine_files
+    from engine_images.oci.reading import manifest_in, read_engine_files
     from engine_images.oci.reference import ImageReference
     from engine_images.signature import SigningKey
     from pipelines.adapters.stores import open_registry
@@ -141,15 +140,14 @@ def push(
                 f"{layout} serves other files than those registered as {version.uri}",
                 hint="build it from this registry",
             )
-    access, sbom = docker_access(insecure=insecure), files.get(f"{ROOT}/{SBOM_FILE}")
+    access = docker_access(insecure=insecure)
     pushed = push_image(stored, image, target, access, _tell, _wait)
-    attached = attach_sbom(image, target, sbom, access, _wait).digest if sbom else None
     signature = sign_image(image, target, key, access, _wait) if key else None
     if registry and version:
         registry.mark(version, {ENGINE_IMAGE: pushed.reference})
         given().note(f"{version.uri} is served from it")
     if given().output.is_data:
-        print_data(pushed.model_dump(mode="json") | {"sbom": attached, "signature": signature}, given().output)
+        print_data(pushed.model_dump(mode="json") | {"signature": signature}, given().output)
     else:
         print(pushed.reference)
     return 0
@@ -166,11 +164,10 @@ def show(
     ] = None,
     insecure: Insecure = False,
 ) -> int:
-    """Show an engine's layers, launch, compile key and files, and with --key whose it is. Changes nothing.
+    """Show an engine's layers, launch and compile key, and with --key whose it is. Changes nothing.
 
-    Fetches no large layer. With --key, exits with 2 when a signature is missing, or is by another key. In a registry,
-    both the engine's manifest and the image's digest must be signed. A layout has no place for the second: there the
-    entrypoint, the first process and the user are compared with what this tidegate puts in an image.
+    Fetches no large layer. With --key, exits with 2 unless both the engine's manifest and the image's digest are signed
+    by it. A layout has no place for the second: prove an image in its registry.
 
     \b
     Examples:
@@ -178,8 +175,7 @@ def show(
       tidegate engine show registry.example/team/support-llm:7 --key engine.pub --output json
     """
     from engine_images.adapters.oci_read import docker_access, opened
-    from engine_images.oci.inspect import contents_of
-    from engine_images.oci.reading import prove_image, read_engine
+    from engine_images.oci.reading import contents_of, prove_image, read_engine
 
     public = _read_key(key) if key else None
     with opened(image, docker_access(insecure=insecure)) as images:
@@ -201,9 +197,12 @@ def _covered(proof: ImageProof) -> Iterator[str]:
 
     files = "the model's files, the compile cache, vLLM's arguments"
     whole = "everything: base, entrypoint, first process, user, variables, every layer"
-    looked = "entrypoint, first process and user are this tidegate's own; base, variables, other layers nobody's word"
-    image = ("image", f"signed by {proof.image_by}", whole) if proof.image_by else ("image", "not signed", looked)
-    yield from aligned([("engine's manifest", f"signed by {proof.manifest_by}", files), image])
+    yield from aligned(
+        [
+            ("engine's manifest", f"signed by {proof.manifest_by}", files),
+            ("image", f"signed by {proof.image_by}", whole),
+        ]
+    )
 
 
 def _read_key(path: Path) -> bytes:

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..answers import Message, Receive, Send, is_event_stream
-
 LARGEST_BYTES = 1 << 17
 """Of a request and its answer: a sample of a long context would push out all others."""
 
@@ -25,44 +23,24 @@ class Capture:
     began: float = field(default_factory=time.monotonic)
     request: list[bytes] = field(default_factory=list)
     answer: list[bytes] = field(default_factory=list)
+    first: float | None = None
     status: int = 0
     streams: bool = False
     whole: bool = False
     """The last part went out before the client left."""
-    left: bool = False
-    first: float | None = None
     _size: int = 0
 
-    def receiving(self, receive: Receive) -> Receive:
-        """`receive`, with its parts noted."""
+    def asked(self, body: bytes) -> None:
+        """Note a part of the request."""
+        self._note(self.request, body)
 
-        async def noting() -> Message:
-            message = await receive()
-            if message["type"] == "http.request":
-                self._note(self.request, message)
-            elif message["type"] == "http.disconnect" and not self.whole:
-                self.left = True
-            return message
+    def answered(self, body: bytes) -> None:
+        """Note a part of the answer, once it is on its way."""
+        if self.first is None and body:
+            self.first = time.monotonic()
+        self._note(self.answer, body)
 
-        return noting
-
-    def sending(self, send: Send) -> Send:
-        """`send`, with its parts noted once they are on their way."""
-
-        async def noting(message: Message) -> None:
-            await send(message)
-            if message["type"] == "http.response.start":
-                self.status, self.streams = message["status"], is_event_stream(message)
-                return
-            if self.first is None and message.get("body"):
-                self.first = time.monotonic()
-            self._note(self.answer, message)
-            self.whole = not message.get("more_body", False) and not self.left
-
-        return noting
-
-    def _note(self, parts: list[bytes], message: Message) -> None:
-        body = message.get("body", b"")
+    def _note(self, parts: list[bytes], body: bytes) -> None:
         self._size += len(body)
         if self.too_large:
             self.request.clear()

@@ -28,8 +28,8 @@ SITE = "/opt/standin"
 PYTHON = "python3"
 """Of the base image; the preStop hook starts it too."""
 LIBRARIES = (
-    *("anyio", "cffi", "click", "cryptography", "h11", "idna", "jinja2", "markupsafe", "prometheus-client"),
-    *("pycparser", "starlette", "tokenizers", "typing-extensions", "uvicorn"),
+    *("anyio", "certifi", "cffi", "click", "cryptography", "h11", "httpcore", "httpx", "idna", "jinja2", "markupsafe"),
+    *("prometheus-client", "pycparser", "starlette", "tokenizers", "typing-extensions", "uvicorn"),
 )
 """What the server and the entrypoint import, in the versions of the project's lock."""
 ROOT = Path(__file__).parents[3]

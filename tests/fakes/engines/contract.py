@@ -22,9 +22,10 @@ import pytest
 from fakes.engines.exposition import agree, exported
 
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.adapters.model_version import FileTokenizer
-from engine_images.build.builder import build_request
+from engine_images.adapters.model_version import FileTokenizer, read_version
 from engine_images.build.engine_root import PORT, READY_PATH, serve, write_root
+from engine_images.build.model import build_request
+from engine_images.checks.servable import process_bytes
 from engine_images.choices import CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
@@ -114,7 +115,9 @@ def _launch(folder: Path) -> LaunchCommand:
     )
     files = digest_files(model)
     contract = ModelContract(name=NAME, version="1", digest=whole_digest(files), files=files)
-    order = build_request(contract, model, settings, environment, name=NAME)
+    order = build_request(
+        contract, model, settings, environment, name=NAME, memory_bytes=process_bytes(read_version(model), settings)
+    )
     root = folder / "root"
     write_root(root, EngineManifest(engine=NAME, model=contract, launch=order.launch), model, None)
     return serve(order, root, folder / "run", threads=1, samples=folder / "samples.json")

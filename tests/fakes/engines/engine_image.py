@@ -29,14 +29,12 @@ from engine_images.adapters.oci_build import build_image, put_image
 from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelContract
 from engine_images.oci.compose import Contents, Files
-from engine_images.oci.entrypoint_files import entrypoint_files
 from engine_images.oci.model import Base, Descriptor, Platform, Runtime
 from engine_images.signature import SigningKey
 from rollouts.adapters.sockets import free_port
 
 AMD64 = Platform(architecture="amd64")
 RUNTIME = Runtime(entrypoint=("/opt/venv/bin/python", "/engine/entrypoint"), workdir="/engine")
-STARTED = Runtime(entrypoint=("/opt/venv/bin/python", "-m", "tidegate_entrypoint", "serve"), workdir="/engine")
 ENTRYPOINT: Files = {"__main__.py": b"print('ready')\n"}
 CACHE: Files = {"aot/rank_0_0/model": b"compiled", "aot/kernel.so": b"\x7fELF"}
 MODEL: Files = {"model.safetensors": b"w" * 5000, "tokenizer.json": b"{}"}
@@ -86,11 +84,6 @@ def base_with(root: Path, *layers: Files, platform: Platform = AMD64) -> Descrip
     made = [write_layer(layout, "base", files) for files in layers]
     runtime = Runtime(entrypoint=("/bin/sh",), environment={"PATH": "/opt/venv/bin:/usr/bin"})
     return put_image(layout, "base", Base(platform=platform), made, runtime=runtime)
-
-
-def real_engine(root: Path, *, runtime: Runtime | None = None, **other: object) -> Descriptor:
-    """As `small_engine`, with the entrypoint and the first process that a build gives it."""
-    return small_engine(root, runtime=runtime or STARTED, **{"entrypoint": entrypoint_files(), **other})  # type: ignore[arg-type]
 
 
 def small_engine(

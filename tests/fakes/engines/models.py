@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine_images.memory import Model, Tensor
-from engine_images.shape import shape_of
+from engine_images.memory import Tensor
 
 SMOLLM2: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -68,11 +67,6 @@ DEEPSEEK: dict[str, Any] = {
     "vocab_size": 129280,
     "max_position_embeddings": 163840,
 }
-
-
-def big_model(config: dict[str, Any]) -> Model:
-    """A model as its configuration and the headers of its weights would tell it."""
-    return Model(shape=shape_of(config), tensors=tuple(tensors_of(config)))
 
 
 def tensors_of(config: dict[str, Any]) -> Iterator[Tensor]:

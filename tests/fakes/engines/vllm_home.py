@@ -8,8 +8,8 @@ import venv
 from pathlib import Path
 
 from engine_images.adapters.environment import STAMP
+from engine_images.adapters.found_environment import EnvironmentFacts
 from engine_images.choices import VLLM, EnginePlatform
-from engine_images.environment.found import EnvironmentFacts
 from engine_images.environment.recipe import DISTRIBUTION, recipe_digest
 
 TESTS = Path(__file__).parents[2]
@@ -20,7 +20,6 @@ STOCK = EnvironmentFacts(
     python="3.12.11",
     packages={"cryptography": "48.0.0", "prometheus-client": "0.24.1", "torch": "2.13.0+cu130", "vllm": "0.32.0"},
     vllm="vllm",
-    requires=("torch==2.13.0", "numpy", 'helion==1.1; extra == "helion"'),
     cuda="13.0",
     compiler="gcc",
     site_packages=("/usr/local/lib/python3.12/dist-packages",),

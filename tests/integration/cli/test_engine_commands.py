@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engines.engine_image import AMD64, RUNTIME, contents, real_engine, small_base, small_engine
+from fakes.engines.engine_image import AMD64, RUNTIME, contents, small_base, small_engine
 from fakes.services.oci_registry import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
 
@@ -42,7 +42,6 @@ def layout(tmp_path: Path, key: Path) -> Path:
     """Two versions of an engine, the second signed."""
     small_engine(tmp_path / "layout", name="support-llm:6", version="6", sbom=SBOM)
     small_engine(tmp_path / "layout", name="support-llm:7", sbom=SBOM, key=SigningKey(key.read_bytes()))
-    real_engine(tmp_path / "layout", name="real:7", key=SigningKey(key.read_bytes()))
     return tmp_path / "layout"
 
 
@@ -76,7 +75,6 @@ def test_an_image_is_shown_as_a_person_wants_to_know_it(tidegate: Tidegate, layo
         "packages   1 in the SBOM",
         "  compile cache  ",
         "  cpu    avx512",
-        "  /engine/manifest.json.sig",
     ):
         assert line in said.out
 
@@ -176,23 +174,26 @@ def test_a_password_is_not_for_the_registry_of_the_base(
     assert f"{other.host}/vllm/base: credentials are wanted" in said.err
 
 
-def test_only_the_right_key_is_believed(tidegate: Tidegate, layout: Path, key: Path, tmp_path: Path) -> None:
-    public = str(key.with_suffix(".pub"))
+@pytest.mark.usefixtures("login")
+def test_only_the_right_key_is_believed(
+    tidegate: Tidegate, layout: Path, key: Path, registry: RegistryServer, tmp_path: Path
+) -> None:
+    public, target = str(key.with_suffix(".pub")), f"{registry.host}/team/support-llm:7"
     other = tmp_path / "other.key"
     subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(other)], check=True)
     (tmp_path / "other.pub").write_bytes(SigningKey(other.read_bytes()).public_pem)
+    tidegate("engine", "push", f"{layout}:support-llm:7", target, "--sign-key", str(key))
 
-    right = tidegate("engine", "show", f"{layout}:real:7", "--key", public)
-    wrong = tidegate("engine", "show", f"{layout}:real:7", "--key", str(tmp_path / "other.pub"))
-    # Manifest and signature of a good release, another entrypoint.
-    tampered = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", public)
+    right = tidegate("engine", "show", target, "--key", public)
+    wrong = tidegate("engine", "show", target, "--key", str(tmp_path / "other.pub"))
+    local = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", public)
     unsigned = tidegate("engine", "show", f"{layout}:support-llm:6", "--key", public)
-    absent = tidegate("engine", "show", f"{layout}:support-llm:7", "--key", "nowhere.pub")
+    absent = tidegate("engine", "show", target, "--key", "nowhere.pub")
 
     assert right.code == 0
     assert "engine's manifest  signed by" in right.out
-    assert "image              not signed" in right.out
+    assert "image              signed by" in right.out
     assert (wrong.code, "signed by another key, or was changed since it was signed" in wrong.err) == (2, True)
-    assert (tampered.code, "the signature of the engine's manifest does not cover it" in tampered.err) == (2, True)
+    assert (local.code, "a layout holds no signature of the whole image" in local.err) == (2, True)
     assert (unsigned.code, "is not signed" in unsigned.err) == (2, True)
     assert (absent.code, absent.err) == (2, "tidegate: nowhere.pub: No such file or directory\n")

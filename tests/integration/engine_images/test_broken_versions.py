@@ -74,9 +74,10 @@ def test_weights_that_were_cut_short(model: Path) -> None:
         f"model.safetensors: found {len(whole) - 100} bytes, where its header promises {len(whole)}; "
         "expected a whole file"
     ]
-    weights.write_bytes(b"not a model")
-    (problem,) = problems(model)
-    assert problem.startswith("model.safetensors: found not a safetensors file")
+    for content in (b"", b"not a model", b"\xff" * 8, b"\x05" + b"\0" * 7 + b"{", b"\x02" + b"\0" * 7 + b"\xff\xfe"):
+        weights.write_bytes(content)
+        (problem,) = problems(model)
+        assert problem.startswith("model.safetensors: found not a safetensors file")
 
 
 def test_a_configuration_that_is_no_json(model: Path) -> None:

@@ -7,23 +7,19 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import yaml
 from fakes.delivery.registry import FakeRegistry
 
+from engine_images.adapters.builder import Builder, StartAttempt, score_prompts, start_engine
 from engine_images.adapters.environment import find_engine_environment
-from engine_images.build.builder import Builder, build_request
 from engine_images.build.engine_store import EngineStore
-from engine_images.build.model import BuildRequest, BuiltEngine
-from engine_images.build.proof import GoldenTerms, ScoredPrompt, without_hashes
-from engine_images.build.told import in_lines
+from engine_images.build.model import BuildRequest, BuiltEngine, build_request
+from engine_images.build.proof import ScoredPrompt, without_hashes
 from engine_images.manifest import CompileKey, ModelContract
-from engine_images.ports import StartAttempt
 from engine_images.spec import EngineSettings
 from pipelines.adapters.engines import local_engines
 from pipelines.adapters.local_engines import BuildServers
@@ -34,14 +30,11 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
-if TYPE_CHECKING:
-    from engine_images.adapters.vllm_runner import VllmRunner
-
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
 
 
 class MetricsReader:
-    """`LogprobScorer` that reads an engine's page of metrics before it asks it."""
+    """Reads an engine's page of metrics before it asks it."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -57,20 +50,11 @@ class MetricsReader:
         [told] = {told for _, told, _ in starts}
         assert all(float(seconds) > 0 for *_, seconds in starts)
         self.said.append(told)
-        # Here and below, since OpenAI's client takes two seconds to load, in every worker of a run.
-        from engine_images.adapters.vllm_runner import CompletionScorer
-
-        return await CompletionScorer().score(url, model, prompts)
+        return await score_prompts(url, model, prompts)
 
 
 READER = MetricsReader()
-
-
-@cache
-def runner() -> VllmRunner:
-    from engine_images.adapters.vllm_runner import VllmRunner
-
-    return VllmRunner(BuildServers(SystemClock(), name="tiny"), READER)
+SERVERS = BuildServers(SystemClock(), name="tiny")
 
 
 @dataclass(frozen=True)
@@ -101,9 +85,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     environment = find_engine_environment()
     args = {"max-model-len": 256, "dtype": "float32"}
     settings = EngineSettings.model_validate({"vllm": {"version": environment.vllm, "args": args}})
-    order = build_request(contract_of(model), model, settings, environment, name="tiny")
+    order = build_request(contract_of(model), model, settings, environment, name="tiny", memory_bytes=1)
     order = order.model_copy(update={"prompts": order.prompts[:5]})
-    built = asyncio.run(Builder(EngineStore(folder / "store"), runner()).build(order, print))
+    built = asyncio.run(Builder(EngineStore(folder / "store"), SERVERS, score=READER.score).build(order, print))
     return Build(order, built, folder, tuple(READER.said))
 
 
@@ -133,28 +117,19 @@ def test_the_manifest_names_every_file_of_the_cache(build: Build) -> None:
 
 
 async def test_another_value_of_an_argument_misses_and_is_named(build: Build) -> None:
-    from engine_images.adapters.vllm_runner import log_of, start_of
-
     attempt = StartAttempt("other", build.folder / "other", build.folder / "other" / "run", ("--max-num-seqs=7",))
 
     # It is not told to fail: vLLM compiles again, and serves.
-    await runner().start(build.order.model_copy(update={"prompts": build.order.prompts[:1]}), build.built.root, attempt)
+    order = build.order.model_copy(update={"prompts": build.order.prompts[:1]})
+    found, _ = await start_engine(SERVERS, READER.score, order, build.built.root, attempt)
 
-    found = start_of(attempt)
     assert found.log.saved
     assert not found.log.loaded
     assert READER.said[-1] == "missed"
     assert found.key is not None
     assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
     # The entrypoint says so too, before vLLM starts.
-    assert "argument:--max-num-seqs" in log_of(attempt).read_text(encoding="utf-8")
-
-
-GOLDEN = [
-    {"prompt": "What is the capital of France?", "expected": "Paris", "scorer": "log_likelihood"},
-    {"prompt": "What colour is the sky?", "expected": "blue", "scorer": "log_likelihood"},
-    {"prompt": "How much is 7 + 8?", "expected": "15"},
-]
+    assert "argument:--max-num-seqs" in attempt.log.read_text(encoding="utf-8")
 
 
 def quantized_spec(vllm: str) -> Delivery:
@@ -164,36 +139,23 @@ def quantized_spec(vllm: str) -> Delivery:
         "vllm": {"version": vllm, "args": args},
         "compile": {"mode": "none", "quantization_tolerance": 2.0},
     }
-    said["gates"]["quality"]["max_drop"] = 0.2
     return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
 
 
 async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_with_themselves(tmp_path: Path) -> None:
     """In 8 bits by channel, on a CPU: another model than the original, and near to it."""
     spec = quantized_spec(find_engine_environment().vllm)
-    (tmp_path / "golden.jsonl").write_text("\n".join(map(json.dumps, GOLDEN)), encoding="utf-8")
-    engines = local_engines(spec, StateFolder(tmp_path / "state"), FakeRegistry(), tmp_path, asks_golden_set=True)
+    engines = local_engines(spec, StateFolder(tmp_path / "state"), FakeRegistry())
     model = write_tiny_model(tmp_path)
     order = build_request(
-        contract_of(model), model, spec.engine, engines.environment, name=engines.name, golden=engines.golden
+        contract_of(model), model, spec.engine, engines.environment, name=engines.name, memory_bytes=1
     )
     order = order.model_copy(update={"prompts": order.prompts[:3]})
     assert order.original is not None
 
     built = await engines.builder.build(order, print)
 
-    effect, golden = built.record.quantization, built.record.golden
-    print(effect, golden)
+    effect = built.record.quantization
     assert effect is not None
     assert effect.prompts == 3
     assert 0 < effect.mean < effect.largest
-    assert 0 <= effect.same_choice <= 1
-    assert golden is not None
-    assert golden.prompts == 3
-    assert 0 < golden.quantized < 1
-    assert golden.quantized != golden.original
-    # What a delivery's gate accepts is what a build accepts.
-    assert order.golden == GoldenTerms(digest=golden.digest, max_drop=0.2)
-    assert golden.within(order.golden)
-    scores = f"{golden.quantized:.3g} in the mean, {golden.original:.3g} by the original"
-    assert f"quantized: 3 golden prompts score {scores}" in list(in_lines(built.record))

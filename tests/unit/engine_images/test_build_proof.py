@@ -10,15 +10,13 @@ from engine_images.build.proof import (
     Agreement,
     CompileProof,
     EngineStart,
-    GoldenTerms,
     ScoredPrompt,
     StartLog,
     compare,
-    compare_golden,
     compare_quantized,
     kernels_added,
     read_start_log,
-    timing_of,
+    speedup_of,
     without_hashes,
 )
 from engine_images.manifest import CompileKey
@@ -49,10 +47,9 @@ def test_what_follows_the_first_other_token_says_nothing() -> None:
 
     assert agreement.tokens == 3
     assert agreement.largest == pytest.approx(0.25)
-    assert agreement.answers_alike == 0
 
 
-def test_a_quantized_model_is_judged_by_the_mean_and_by_the_tokens_it_holds_likeliest() -> None:
+def test_a_quantized_model_is_judged_by_the_mean_alone() -> None:
     original = [scored([-1.0, -2.0], "abcd"), scored([-3.0], "xy")]
     quantized = [scored([-1.0, -2.9], "abXd"), scored([-3.3], "xy")]
 
@@ -62,39 +59,8 @@ def test_a_quantized_model_is_judged_by_the_mean_and_by_the_tokens_it_holds_like
     assert effect.tokens == 7
     assert effect.mean == pytest.approx((0.9 + 0.3) / 7)
     assert effect.largest == pytest.approx(0.9)
-    assert effect.same_choice == pytest.approx(4 / 5)
     assert effect.within(0.2)
     assert not effect.within(0.1)
-
-
-def test_a_golden_set_compares_mean_scores_of_the_same_prompts() -> None:
-    terms = GoldenTerms(digest="set", max_drop=0.03)
-
-    effect = compare_golden(terms, {"a": 1.0, "b": 0.94}, {"b": 0.88, "a": 1.0})
-
-    assert (effect.digest, effect.prompts) == ("set", 2)
-    assert (effect.original, effect.quantized) == (pytest.approx(0.97), pytest.approx(0.94))
-    # 0.97 - 0.94 is a little more than 0.03 to a computer.
-    assert effect.within(terms)
-    assert not effect.within(terms.model_copy(update={"max_drop": 0.02}))
-    better = compare_golden(terms, {"a": 0.5}, {"a": 0.9})
-    assert better.within(terms.model_copy(update={"max_drop": 0}))
-    assert not compare_golden(terms, {"a": 0.0}, {"a": 0.0}).within(terms)
-
-
-@pytest.mark.parametrize("quantized", [{"a": 1.0}, {"a": 1.0, "c": 1.0}])
-def test_a_golden_prompt_that_one_of_both_was_not_asked_is_no_comparison(quantized: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="2 golden prompts of the original"):
-        compare_golden(GoldenTerms(digest="set", max_drop=1), {"a": 1.0, "b": 1.0}, quantized)
-
-
-def test_one_wild_token_of_a_hundred_is_largest_but_not_p99() -> None:
-    eager, compiled = [scored([0.0] * 100)], [scored([0.01] * 99 + [3.0])]
-
-    agreement = compare(eager, compiled)
-
-    assert agreement.largest == 3.0
-    assert agreement.p99 == pytest.approx(0.01)
 
 
 def test_engines_that_split_a_prompt_otherwise_are_not_the_same_model() -> None:
@@ -105,14 +71,6 @@ def test_engines_that_split_a_prompt_otherwise_are_not_the_same_model() -> None:
 def test_nothing_compared_proves_nothing() -> None:
     with pytest.raises(ValueError, match="no token"):
         compare([scored([])], [scored([])])
-
-
-@given(st.lists(st.floats(-50, 0), min_size=1, max_size=30))
-def test_an_engine_agrees_with_itself(values: list[float]) -> None:
-    agreement = compare([scored(values, "ab")], [scored(values, "ab")])
-
-    assert agreement.largest == agreement.p99 == 0
-    assert agreement.answers_alike == 1
 
 
 @given(st.lists(st.tuples(st.floats(-50, 0), st.floats(-50, 0)), min_size=1, max_size=200))
@@ -143,16 +101,12 @@ def test_a_model_that_was_compiled_again_was_not_loaded() -> None:
     assert not read_start_log("\n".join([LOADED, SAVED, INIT])).loaded
 
 
-def test_a_start_that_died_has_no_time() -> None:
-    assert read_start_log("Traceback (most recent call last):").init_seconds is None
-
-
 def test_the_slowest_rank_counts() -> None:
     assert read_start_log("\n".join([INIT, INIT.replace("87.50", "91.25")])).init_seconds == 91.25
 
 
 KEY = CompileKey(factors={"vllm": "0.32.0", "model_config.dtype": "float32", "model_config.hash": "aa"})
-AGREE = Agreement(prompts=50, tokens=900, largest=0.0008, p99=0.0002, answers_alike=50)
+AGREE = Agreement(prompts=50, tokens=900, largest=0.0008, p99=0.0002)
 
 
 def started(init: float, *, loaded: bool = False, refused: str = "", key: CompileKey | None = KEY) -> EngineStart:
@@ -169,12 +123,6 @@ def proof(built: EngineStart, *, rebuilt: int = 0, agreement: Agreement = AGREE)
         agreement=agreement,
         tolerance=0.01,
     )
-
-
-def test_a_miss_by_a_part_without_fields_names_the_part() -> None:
-    other = CompileKey(factors=KEY.factors | {"lora_config.hash": "1"})
-
-    assert "lora_config.hash: nothing here, 1 in the other" in proof(started(80, key=other)).problems()[0]
 
 
 def test_a_load_that_vllm_refused_says_its_reason() -> None:
@@ -194,11 +142,8 @@ def answered(*seconds: float) -> list[ScoredPrompt]:
 
 
 def test_a_speedup_is_the_median_over_the_prompts() -> None:
-    timing = timing_of(answered(1.0, 2.0, 1.0), answered(1.5, 2.0, 9.0))
-
-    assert (timing.calls, timing.p50_ms, timing.speedup) == (3, 1000.0, 1.5)
-    assert timing_of(answered(1.0)).speedup is None
-    assert timing_of([]) is None
+    assert speedup_of(answered(1.0, 2.0, 1.0), answered(1.5, 2.0, 9.0)) == 1.5
+    assert speedup_of(answered(1.0), ()) is None
 
 
 def test_a_hash_is_left_out_when_its_fields_say_more() -> None:

@@ -17,11 +17,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "engine"
 
 
-def test_the_environment_is_at_one_fixed_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(environment.HOME_VARIABLE, raising=False)
-    assert environment.engine_home() == Path("/opt/tidegate/engine")
-
-
 CPU, CUDA = EnginePlatform
 
 

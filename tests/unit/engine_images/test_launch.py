@@ -34,11 +34,6 @@ def test_the_model_has_one_path_for_every_version_so_that_they_share_the_compile
     assert follows(launch(settings()).arguments, "--model") == "model"
 
 
-def test_nothing_is_said_that_the_spec_leaves_open_and_where_it_listens_is_for_the_machine_to_say() -> None:
-    named = [word.partition("=")[0] for word in launch(settings()).arguments]
-    assert not {"--host", "--port", "--enforce-eager", "--override-generation-config"} & set(named)
-
-
 SAMPLING = SamplingSpec(temperature=0.5, max_tokens=64)
 
 
@@ -61,19 +56,6 @@ def test_each_setting_has_its_argument_once(wanted: EngineSettings, argument: st
     assert [word for word in launch(wanted).arguments if word.startswith(argument)] == said
 
 
-def test_answers_in_flight_are_finished_when_the_engine_is_told_to_stop() -> None:
-    assert launch(settings()).drain_seconds > 0
-
-
-def test_the_batches_of_the_spec_are_warmed_up() -> None:
-    wanted = settings().model_copy(update={"compile": CompileSpec(warm=(1, 4))})
-    assert launch(wanted).warm_up == (1, 4)
-
-
-def test_weights_are_never_unpickled() -> None:
-    assert follows(launch(settings()).arguments, "--load-format") == "safetensors"
-
-
 def test_weights_are_loaded_as_the_spec_says_where_the_environment_can() -> None:
     streams = ENVIRONMENT.model_copy(update={"loaders": ("runai-model-streamer",)})
     arguments = launch_of(settings(load_format="runai_streamer"), streams, name="llm").arguments
@@ -87,31 +69,6 @@ def test_a_loader_that_the_environment_lacks_is_told_before_anything_starts() ->
     assert str(caught.value) == (
         "engine.vllm.args.load-format is runai_streamer, and /engine/bin/python has no runai-model-streamer; "
         "install runai-model-streamer there, or leave load-format out: safetensors needs nothing"
-    )
-
-
-def test_arguments_of_the_spec_are_passed_on_in_a_fixed_order() -> None:
-    wanted = settings(max_model_len=1024, dtype="float32", enable_log_requests=True, enable_prefix_caching=False)
-    assert launch(wanted).arguments[-4:] == (
-        "--dtype=float32",
-        "--enable-log-requests",
-        "--no-enable-prefix-caching",
-        "--max-model-len=1024",
-    )
-
-
-def test_json_and_lists_are_written_as_vllm_reads_them() -> None:
-    wanted = settings(
-        enable_lora=True,
-        lora_modules=[{"path": "model/sql", "name": "sql"}, "law=model/law"],
-        allowed_origins=["https://example.org"],
-    )
-    assert launch(wanted).arguments[-5:] == (
-        '--allowed-origins=["https://example.org"]',
-        "--enable-lora",
-        "--lora-modules",
-        '{"name":"sql","path":"model/sql"}',
-        "law=model/law",
     )
 
 

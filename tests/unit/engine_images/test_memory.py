@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.engines.models import DEEPSEEK, LLAMA_8B, LLAMA_70B, MIXTURE, SMOLLM2, big_model
+from fakes.engines.models import DEEPSEEK, LLAMA_8B, LLAMA_70B, MIXTURE, SMOLLM2, tensors_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,48 +11,21 @@ from engine_images.accelerators import DEVICES, GIBIBYTE, Accelerator
 from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.values import ArgumentValue
 from engine_images.memory import (
-    DEFAULT_KV_CACHE_BYTES,
     PROCESS_BYTES,
     Footprint,
-    Model,
+    Tensor,
     answer_bytes,
     block_tokens,
     bytes_per_token,
-    capture_sizes,
-    estimate_memory,
     footprint,
-    graph_bytes,
     rank_bytes,
-    token_bytes,
-    weight_bytes,
 )
-from engine_images.model import Weights
 from engine_images.shape import ModelShape, shape_of
-
-
-def test_weights_served_in_float32_take_twice_their_size_in_bfloat16() -> None:
-    stored = Weights(elements={"BF16": 100})
-    assert weight_bytes(stored, "float32") == 2 * weight_bytes(stored, "bfloat16") == 400
-
-
-def test_weights_keep_their_size_when_vllm_chooses_the_dtype() -> None:
-    assert weight_bytes(Weights(elements={"F32": 10, "BF16": 10}), "auto") == 60
-
-
-def test_whole_numbers_and_quantized_weights_are_not_converted() -> None:
-    assert weight_bytes(Weights(elements={"I8": 10, "I32": 10, "F8_E4M3": 10}), "float32") == 60
-
-
-def test_an_engine_needs_its_process_its_cache_and_its_weights() -> None:
-    weights = Weights(elements={"F32": 10})
-    assert estimate_memory(weights, {}) == PROCESS_BYTES + DEFAULT_KV_CACHE_BYTES + 40
-    assert estimate_memory(weights, {"kv-cache-memory-bytes": 7}) == PROCESS_BYTES + 7 + 40
-
 
 CPU = Accelerator.CPU
 
 
-def asked_of(**args: ArgumentValue) -> Serving:
+def wanted(**args: ArgumentValue) -> Serving:
     return serving({name.replace("_", "-"): value for name, value in args.items()})
 
 
@@ -61,11 +34,11 @@ def test_real_engines_counted_the_same_blocks(layers: int, blocks: int, tokens: 
     # SmolLM2-135M-Instruct, and the same with 90 layers, on vLLM 0.32 with block_size="128", dtype float32
     # and 134217728 bytes. Its cache_config_info: num_gpu_blocks="22"; its log: "CPU KV cache size: 2,816 tokens,
     # Maximum concurrency for 512 tokens per request: 5.50x" and "896 tokens, ... 1.75x".
-    shape, asked = shape_of(SMOLLM2 | {"num_hidden_layers": layers}), asked_of(dtype="float32", max_model_len=512)
+    shape, asked = shape_of(SMOLLM2 | {"num_hidden_layers": layers}), wanted(dtype="float32", max_model_len=512)
     block = block_tokens(asked, CPU)
     assert 134217728 // int(block * bytes_per_token(asked, shape) * layers) == blocks
     assert blocks * block == tokens
-    assert 134217728 // (answer_bytes(asked, shape, CPU, tokens=512, reading=2048) // 4) == blocks
+    assert 134217728 // (answer_bytes(asked, shape, CPU, tokens=512) // 4) == blocks
     assert tokens / 512 == concurrency
 
 
@@ -88,13 +61,13 @@ def test_bytes_of_a_token(
     config: dict[str, object], args: dict[str, ArgumentValue], kibibytes_per_token: float
 ) -> None:
     shape = shape_of(config)
-    assert shape.layers * bytes_per_token(asked_of(**args), shape) == kibibytes_per_token * 1024
+    assert shape.layers * bytes_per_token(wanted(**args), shape) == kibibytes_per_token * 1024
 
 
 def test_a_stage_of_a_pipeline_keeps_its_own_layers_only() -> None:
     shape = shape_of(LLAMA_70B)
-    whole = answer_bytes(asked_of(), shape, Accelerator.H100, tokens=8192, reading=8192)
-    part = answer_bytes(asked_of(pipeline_parallel_size=4), shape, Accelerator.H100, tokens=8192, reading=8192)
+    whole = answer_bytes(wanted(), shape, Accelerator.H100, tokens=8192)
+    part = answer_bytes(wanted(pipeline_parallel_size=4), shape, Accelerator.H100, tokens=8192)
     assert part * 4 == whole
 
 
@@ -102,8 +75,8 @@ def test_a_layer_with_a_window_forgets_what_lies_before_it() -> None:
     config = LLAMA_8B | {"sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5}
     shape = shape_of(config | {"num_hidden_layers": 30})
     assert (shape.window, shape.window_layers) == (1024, 25)
-    full = answer_bytes(asked_of(), shape.model_copy(update={"window_layers": 0}), CPU, tokens=131072, reading=2048)
-    windowed = answer_bytes(asked_of(), shape, CPU, tokens=131072, reading=2048)
+    full = answer_bytes(wanted(), shape.model_copy(update={"window_layers": 0}), CPU, tokens=131072)
+    windowed = answer_bytes(wanted(), shape, CPU, tokens=131072)
     # Five full layers of 1024 blocks; 25 of 25 blocks (1023 + 2048 tokens) and one to spare.
     assert windowed / full == pytest.approx((5 * 1024 + 25 * 25) / (30 * 1024))
 
@@ -120,29 +93,22 @@ def test_layers_with_a_state_keep_nothing_for_a_token() -> None:
     assert _answer(hybrid) * 4 == _answer(every)
 
 
-def test_a_model_in_32_bits_is_served_in_16_unless_the_spec_says_otherwise() -> None:
-    shape = shape_of(LLAMA_8B | {"dtype": "float32"})
-    assert bytes_per_token(asked_of(), shape) * 2 == bytes_per_token(asked_of(dtype="float32"), shape)
-
-
 def _answer(shape: ModelShape) -> int:
-    return answer_bytes(asked_of(), shape, CPU, tokens=4096, reading=2048)
+    return answer_bytes(wanted(), shape, CPU, tokens=4096)
 
 
-TINY = big_model(LLAMA_8B | {"num_hidden_layers": 4})
-SMALL, LARGE, EXPERTS = big_model(LLAMA_8B), big_model(LLAMA_70B), big_model(MIXTURE)
-
-
-def wanted(**args: ArgumentValue) -> Serving:
-    return serving({name.replace("_", "-"): value for name, value in args.items()})
+Model = dict[str, object]
+TINY = LLAMA_8B | {"num_hidden_layers": 4}
+SMALL, LARGE, EXPERTS = LLAMA_8B, LLAMA_70B, MIXTURE
 
 
 def weights(model: Model, **args: ArgumentValue) -> int:
-    return rank_bytes(model.tensors, model.shape, wanted(**args), "bfloat16")
+    return rank_bytes(tensors_of(model), shape_of(model), wanted(**args), "bfloat16")
 
 
 def on(accelerator: Accelerator, model: Model, *, tokens: int = 8192, **args: ArgumentValue) -> Footprint:
-    return footprint(model, wanted(**args), accelerator, tokens=tokens, eager=False, machine_bytes=64 * GIBIBYTE)
+    tensors, shape = tuple(tensors_of(model)), shape_of(model)
+    return footprint(tensors, shape, wanted(**args), accelerator, tokens=tokens, machine_bytes=64 * GIBIBYTE)
 
 
 def test_weights_of_known_models() -> None:
@@ -178,7 +144,7 @@ def test_weights_quantized_while_they_are_loaded_leave_the_embeddings_as_they_ar
 
 
 def test_tied_embeddings_are_kept_once() -> None:
-    tied = big_model(LLAMA_8B | {"tie_word_embeddings": True})
+    tied = LLAMA_8B | {"tie_word_embeddings": True}
     assert weights(SMALL) - weights(tied) == 2 * 128256 * 4096
 
 
@@ -190,65 +156,18 @@ def test_vllm_may_take_its_share_only() -> None:
     assert on(Accelerator.L4, SMALL, kv_cache_memory_bytes="1G").available == memory
 
 
-def test_every_term_of_an_engine_on_a_gpu_is_counted() -> None:
-    whole = on(Accelerator.H100, SMALL, kv_cache_memory_bytes="4G")
-    # 8192 tokens at once, and 1024 answers, which choose among 128256 words: once in 16 bits, twice in 32.
-    assert whole.activations == 8192 * 2 * (4 * 4096 + 3 * 14336)
-    assert whole.sampling == (2 + 4 + 4) * 1024 * 128256
-    assert (whole.collectives, whole.process, whole.cache) == (0, GIBIBYTE, 4 * GIBIBYTE)
-    assert whole.needed == whole.weights + 4 * GIBIBYTE + whole.working + whole.process
-    assert on(Accelerator.H100, SMALL, tensor_parallel_size=2).collectives > 0
-
-
-def test_activations_grow_with_the_batch_and_are_cut_by_tensor_parallelism() -> None:
-    usual, half = on(Accelerator.H100, SMALL), on(Accelerator.H100, SMALL, max_num_batched_tokens=4096)
-    assert usual.activations == 2 * half.activations
-    assert on(Accelerator.H100, SMALL, dtype="float32").activations == 2 * usual.activations
-    # What lies between the layers is whole on each rank.
-    cut = on(Accelerator.H100, SMALL, tensor_parallel_size=4)
-    assert usual.activations / 4 < cut.activations < usual.activations
-
-
-def test_every_expert_that_sees_a_token_takes_room() -> None:
-    experts = shape_of(MIXTURE | {"num_experts_per_tok": 8, "moe_intermediate_size": 768})
-    assert token_bytes(experts, wanted()) == 2 * (4 * 2048 + 8 * (3 * 768 + 2048))
-
-
-def test_batches_are_captured_as_vllm_0_32_lists_them() -> None:
-    # `VllmConfig._set_cudagraph_sizes`: 1, 2, 4, then 8 apart below 256 and 16 apart up to 512; 51 of them, as its log
-    # of captures counts.
-    usual = capture_sizes(wanted(), Accelerator.H100)
-    assert (usual[:5], usual[-3:], len(usual)) == ((1, 2, 4, 8, 16), (480, 496, 512), 51)
-    assert capture_sizes(wanted(max_num_seqs=3), Accelerator.H100) == (1, 2, 3, 4)
-    assert capture_sizes(wanted(max_num_seqs=8, max_num_batched_tokens=12), Accelerator.H100) == (1, 2, 4, 8, 12)
-    assert capture_sizes(wanted(cudagraph_capture_sizes=[16, 1, 9999]), Accelerator.H100) == (1, 16)
-    assert capture_sizes(wanted(max_cudagraph_capture_size=8), Accelerator.H100) == (1, 2, 4, 8)
-    assert capture_sizes(wanted(), Accelerator.B200)[-1] == 1024
-
-
-def test_graphs_take_more_with_each_size_and_nothing_when_none_is_captured() -> None:
-    few = graph_bytes(SMALL.shape, wanted(cudagraph_capture_sizes=[1, 512]), Accelerator.H100)
-    many = graph_bytes(SMALL.shape, wanted(), Accelerator.H100)
-    assert 0 < few < many
-    # Two kinds of graphs for each of 49 further sizes; the pool of the largest batch is the same.
-    assert many - few == 2 * 49 * 32 * 256 * 1024
-    assert graph_bytes(SMALL.shape, wanted(compilation_config={"cudagraph_mode": "NONE"}), Accelerator.H100) == 0
-    assert on(Accelerator.H100, SMALL, enforce_eager=True).graphs == 0
-    assert on(Accelerator.CPU, SMALL).working == 0
-
-
-def test_adapters_and_a_draft_model_take_room_too() -> None:
+def test_adapters_take_room_and_all_else_on_a_gpu_is_one_reserve() -> None:
     alone = on(Accelerator.H100, SMALL)
     adapted = on(Accelerator.H100, SMALL, enable_lora=True, max_loras=4, max_lora_rank=64)
     # Rank 64 for every matrix of the 8B model: 168 million numbers an adapter.
     assert adapted.weights - alone.weights == pytest.approx(4 * 2 * 168e6, rel=0.02)
-    drafted = SMALL.model_copy(update={"draft": SMALL})
-    both = on(Accelerator.H100, drafted)
-    assert (both.weights, both.answer) == (2 * alone.weights, 2 * alone.answer)
+    assert alone.reserve == (DEVICES[Accelerator.H100].memory_bytes or 0) // 16
+    assert alone.needed == alone.weights + alone.answer + alone.reserve
 
 
 def test_a_cpu_has_the_memory_of_its_machine() -> None:
     here = on(Accelerator.CPU, SMALL)
+    assert here.needed == weights(SMALL) + max(here.answer, 128 * 1024 * 1024) + PROCESS_BYTES
     assert here.available == 64 * GIBIBYTE
     assert here.cache == 128 * 1024 * 1024
 
@@ -271,3 +190,9 @@ def test_more_accelerators_and_fewer_bits_never_need_more(
     narrow = on(Accelerator.H100, TINY, tokens=tokens, **(less | {"kv_cache_dtype": "fp8"}))
     assert narrow.answer <= one.answer
     assert on(Accelerator.H100, TINY, tokens=tokens + 1, **less).answer >= one.answer
+
+
+def test_floats_take_the_size_that_they_are_served_in_and_all_else_its_own() -> None:
+    stored = [Tensor(name, name, (10,)) for name in ("F32", "BF16", "I8", "I32", "F8_E4M3")]
+    for dtype, floats in {"float32": 80, "bfloat16": 40, "auto": 60}.items():
+        assert sum(tensor.bytes_in(dtype) for tensor in stored) == floats + 10 + 40 + 10

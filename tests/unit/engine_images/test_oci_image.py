@@ -47,14 +47,6 @@ def test_our_environment_wins_over_the_base_and_the_rest_of_it_stays() -> None:
     assert config["Entrypoint"] == ["python", "-m", "entrypoint"]
 
 
-def test_an_image_from_nothing_needs_no_base() -> None:
-    config = config_of({}, [ENGINE], RUNTIME, AMD64)
-
-    assert config["rootfs"]["diff_ids"] == [ENGINE.diff_id]
-    assert config["config"]["Env"] == ["A=1", "B=2"]
-    assert "User" not in config["config"]
-
-
 def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
     base = Descriptor(media_type=f"{LAYER}+gzip", digest="sha256:" + "1" * 64, size=7)
     config = Descriptor.of(b"{}", CONFIG)

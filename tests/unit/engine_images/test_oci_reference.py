@@ -46,11 +46,6 @@ def test_what_is_wrong_is_said(text: str, part: str) -> None:
         ImageReference.parse(text)
 
 
-def test_a_reference_is_written_as_it_was_read() -> None:
-    for text in (f"registry.example:5000/team/engine:7@{DIGEST}", "registry.example/engine"):
-        assert str(ImageReference.parse(text)) == text
-
-
 @pytest.mark.parametrize(
     ("text", "local"),
     [

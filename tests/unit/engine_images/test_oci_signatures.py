@@ -1,4 +1,4 @@
-"""Signatures and SBOMs next to an image, and what is refused without them."""
+"""Signatures next to an image, and what is refused without them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.engines.engine_image import AMD64, STARTED, new_signing_key, real_engine
+from fakes.engines.engine_image import new_signing_key, small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey, BadSignature
-from engine_images.oci.entrypoint_files import entrypoint_files
-from engine_images.oci.model import MANIFEST, Base, Descriptor
+from engine_images.oci.model import MANIFEST, Descriptor
 from engine_images.oci.reading import prove_image
 from engine_images.oci.reference import ImageReference
-from engine_images.oci.signatures import (
-    PAYLOAD,
-    artifact,
-    referrers_tag,
-    signature_tag,
-    signed_payload,
-    signer_of_image,
-    with_referrer,
-    with_signature,
-)
+from engine_images.oci.signatures import PAYLOAD, signature_tag, signed_payload, signer_of_image, with_signature
 from engine_images.signature import SigningKey
 
 IMAGE = Descriptor.of(b"image", MANIFEST)
@@ -32,25 +22,7 @@ HEXADECIMAL = IMAGE.digest.removeprefix("sha256:")
 WHERE = ImageReference.parse("registry.example/team/support-llm:7")
 
 
-def test_an_artifact_says_what_it_is_and_what_it_is_about() -> None:
-    document = json.loads(artifact(IMAGE, b"{}", "application/vnd.cyclonedx+json").manifest)
-
-    assert document["artifactType"] == "application/vnd.cyclonedx+json"
-    assert document["subject"] == IMAGE.to_dict()
-    assert document["config"]["mediaType"] == "application/vnd.oci.empty.v1+json"
-
-
-def test_a_list_of_referrers_holds_each_once() -> None:
-    one, two = (artifact(IMAGE, content, "application/json") for content in (b"1", b"2"))
-
-    index = with_referrer(with_referrer(with_referrer({}, one), two), one)
-
-    assert len(index["manifests"]) == 2
-    assert {entry["artifactType"] for entry in index["manifests"]} == {"application/json"}
-
-
 def test_names_are_those_that_others_look_for() -> None:
-    assert referrers_tag(IMAGE) == f"sha256-{HEXADECIMAL}"
     assert signature_tag(IMAGE) == f"sha256-{HEXADECIMAL}.sig"
 
 
@@ -124,38 +96,13 @@ def test_a_key_that_is_none_is_told_as_such() -> None:
         signer_of_image(DIGEST, [signature(OURS)], {"bad.pub": b"no key"})
 
 
-def in_layout(root: Path, **other: object) -> InLayout:
-    real_engine(root, key=OURS, **other)
-    return InLayout(OciLayout(root), None)
-
-
-def test_in_a_layout_the_rest_is_compared_with_our_own(tmp_path: Path) -> None:
-    proof = prove_image(in_layout(tmp_path), KEYS)
-    assert (proof.manifest_by, proof.image_by) == ("ours.pub", None)
-
-
-def test_a_good_manifest_with_another_entrypoint_is_refused(tmp_path: Path) -> None:
-    files = {**entrypoint_files(), "tidegate_entrypoint/manifest.py": b"def prove_signature(*_): pass\n"}
-    with pytest.raises(BadSignature, match=r"tidegate_entrypoint/manifest\.py is not this tidegate's own"):
-        prove_image(in_layout(tmp_path, entrypoint=files), KEYS)
-
-
 @pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        ({"runtime": STARTED.model_copy(update={"entrypoint": ("/bin/sh", "-c", "miner")})}, "the first process is"),
-        ({"base": Base(platform=AMD64, config={"config": {"User": "root"}})}, "the user is root"),
-        ({"base": Base(platform=AMD64, config={"config": {"User": "0:0"}})}, "the user is 0:0"),
-    ],
+    ("key", "words"),
+    [(None, "the engine's manifest is not signed"), (OURS, "a layout holds no signature")],
 )
-def test_a_good_manifest_with_another_first_process_or_user_is_refused(
-    tmp_path: Path, other: dict[str, object], words: str
+def test_an_image_is_proven_by_both_signatures_or_not_at_all(
+    tmp_path: Path, key: SigningKey | None, words: str
 ) -> None:
+    small_engine(tmp_path, key=key)
     with pytest.raises(BadSignature, match=words):
-        prove_image(in_layout(tmp_path, **other), KEYS)
-
-
-def test_a_manifest_of_nobody_is_refused(tmp_path: Path) -> None:
-    real_engine(tmp_path)
-    with pytest.raises(BadSignature, match="the engine's manifest is not signed"):
         prove_image(InLayout(OciLayout(tmp_path), None), KEYS)

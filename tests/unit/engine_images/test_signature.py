@@ -38,17 +38,6 @@ def test_anything_else_is_refused(signature: bytes) -> None:
         verify(KEY.public_pem, b"manifest", signature)
 
 
-def test_another_key_s_signature_is_refused() -> None:
-    other = SigningKey(
-        ec.generate_private_key(ec.SECP256R1()).private_bytes(
-            Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
-        )
-    )
-
-    with pytest.raises(BadSignature):
-        verify(KEY.public_pem, b"manifest", other.sign(b"manifest"))
-
-
 def test_a_key_with_a_password_is_refused() -> None:
     locked = PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open"))
     with pytest.raises(BadKey, match="has a password") as caught:

@@ -56,6 +56,13 @@ GPU = "accelerator: nvidia-"
     ("args", "more", "told"),
     [
         ("{no-enforce-eager: true}", "", "rest of the spec"),
+        ("{tensor-parallel-size: 0}", "", "vllm.args.tensor-parallel-size: found 0; expected at least 1"),
+        ("{gpu-memory-utilization: 90}", "", "found 90; expected a share above 0 and at most 1"),
+        (
+            "{gpu-memory-utilization: 0.5, kv-cache-memory-bytes: 1G}",
+            "",
+            "found gpu-memory-utilization together with kv-cache-memory-bytes; expected one of the two",
+        ),
         ("{}", GPU + "h1000", "h1000'; expected nvidia-h100-80gb (the nearest known name), or another of 'cpu', "),
         ("{dtype: bfloat16}", GPU + "t4", "found bfloat16 on nvidia-t4; expected float16 or float32"),
         ("{}", "compile: {mode: max}", "found 'max'; expected 'default', 'none' or 'max-autotune'"),
@@ -107,18 +114,6 @@ def test_every_wrong_argument_is_told_at_once_with_its_line() -> None:
         "engine.yaml:5: vllm.args.dtype: found 'bfloat61'; "
         "expected one of auto, bfloat16, float, float16, float32, half",
         "engine.yaml:6: vllm.args.enable-lora: found 1; expected true or false",
-    ]
-
-
-def test_arguments_that_vllm_refuses_together_are_told_together() -> None:
-    text = (
-        "vllm:\n  version: 0.32.0\n  args:\n    max-model-len: 4096\n    max-num-batched-tokens: 1024\n"
-        "    enable-chunked-prefill: false\n    lora-modules: [{name: sql, path: model/sql}]\n"
-    )
-    assert problem(text).splitlines() == [
-        "engine.yaml:7: vllm.args.lora-modules: found lora-modules without enable-lora; expected enable-lora too",
-        "engine.yaml:5: vllm.args.max-num-batched-tokens: found 1024, less than max-model-len (4096) without chunked "
-        "prefill: longer prompts are never read; expected at least 4096, or enable-chunked-prefill: true",
     ]
 
 

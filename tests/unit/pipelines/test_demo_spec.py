@@ -37,7 +37,7 @@ def test_engines_on_a_gpu_are_delivered_as_those_on_a_cpu(
     assert on_gpu.engine.accelerator is accelerator
     dtype = "float16" if accelerator is Accelerator.T4 else "bfloat16"
     args = {name: value for name, value in on_cpu.engine.vllm.args.items() if name != "block-size"}
-    assert on_gpu.engine.vllm.args == {**args, "dtype": dtype}
+    assert on_gpu.engine.vllm.args == {**args, "dtype": dtype, "gpu-memory-utilization": 0.2}
     other = {"engine", "gates"}
     assert on_gpu.model_dump(exclude=other) == on_cpu.model_dump(exclude=other)
     assert on_gpu.gates.model_dump(exclude={"latency"}) == on_cpu.gates.model_dump(exclude={"latency"})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,23 +12,18 @@ from typing import Any
 import pytest
 from fakes.delivery.registry import FakeRegistry
 
-from engine_images.adapters.vllm_runner import VllmRunner
-from engine_images.build.builder import Builder
+from engine_images.adapters.builder import Builder, EngineServer
 from engine_images.build.engine_store import EngineStore
-from engine_images.build.proof import ScoredPrompt
 from engine_images.errors import CannotBeServed, VersionMismatch
 from engine_images.manifest import CompileKey
 from engine_images.model import EngineEnvironment, LaunchCommand
-from engine_images.ports import EngineServer
 from engine_images.spec import EngineSettings, VllmSpec
-from gates.answers.golden import GoldenPrompt
-from gates.model import Scorer
-from pipelines.adapters.local_engines import AskedGoldenSet, LocalEngines
+from pipelines.adapters.local_engines import LocalEngines
 from pipelines.state import StateFolder
 from registry.errors import DigestMismatch
 from registry.model import ModelVersion
 from rollouts.model import PORT, Engine
-from tidegate.testing import FakeChat, write_tiny_model
+from tidegate.testing import write_tiny_model
 
 ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
@@ -40,9 +33,6 @@ class Nobody:
 
     async def start(self, launch: LaunchCommand, log: Path) -> EngineServer:
         raise AssertionError("an engine that runs eagerly needs no start to be built")
-
-    async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
-        raise AssertionError("and nothing to compare with")
 
 
 class Machine:
@@ -64,7 +54,7 @@ class Machine:
             settings=EngineSettings.model_validate(spec),
             environment=ENVIRONMENT,
             state=self.state,
-            builder=Builder(EngineStore(self.state.builds), VllmRunner(Nobody(), Nobody(), key_of=lambda *_: key)),
+            builder=Builder(EngineStore(self.state.builds), Nobody(), key_of=lambda *_: key),
             name="support",
             threads=threads,
         )
@@ -188,21 +178,6 @@ async def test_a_version_that_cannot_be_served_becomes_no_engine_with_every_reas
 GPU = {"accelerator": "nvidia-h100-80gb", "vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}}
 
 
-async def test_engines_of_this_machine_share_its_gpus_and_are_built_as_any_other(machine: Machine) -> None:
-    alone = replace(machine.engines(), settings=EngineSettings.model_validate(GPU | {"compile": {"mode": "none"}}))
-    engine = await replace(alone, shares_gpus=True).prepare(machine.first, machine.said.append)
-    assert engine.gpus == 1 and engine.gpu_bytes > machine.first.size_bytes
-    assert engine.gpu_names == ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")
-    told = engine.command[engine.command.index("--") + 1 :]
-    assert [argument.partition("=")[0] for argument in told] == ["--gpu-memory-utilization", "--kv-cache-memory-bytes"]
-    # Not in the manifest: the same engine, packed into an image, has its GPU for itself.
-    shared = manifest_of(engine)
-    assert not {"--gpu-memory-utilization", "--kv-cache-memory-bytes"} & set(shared["launch"]["arguments"])
-    own = await alone.prepare(machine.first, machine.said.append)
-    assert (own.gpus, "--" in own.command) == (0, False)
-    assert manifest_of(own)["engine"] == shared["engine"]
-
-
 async def test_an_engine_on_a_gpu_keeps_its_weights_there(machine: Machine) -> None:
     settings = EngineSettings.model_validate(GPU | {"compile": {"mode": "none"}})
     engine = await replace(machine.engines(), settings=settings).prepare(machine.first, machine.said.append)
@@ -210,40 +185,3 @@ async def test_an_engine_on_a_gpu_keeps_its_weights_there(machine: Machine) -> N
     larger = settings.model_copy(update={"vllm": VllmSpec(version="0.32.0", args={"kv-cache-memory-bytes": "8G"})})
     other = await replace(machine.engines(), settings=larger).prepare(machine.second, machine.said.append)
     assert engine.memory_bytes == other.memory_bytes > 2**30
-
-
-def golden_set_of(*lines: dict[str, Any], scorer: Scorer = Scorer.CONTAINS) -> AskedGoldenSet:
-    chat = FakeChat({"http://engine": lambda prompt: "It is Paris." if "France" in prompt else "No idea"})
-    return AskedGoldenSet(tuple(GoldenPrompt.model_validate(line) for line in lines), scorer, chat, None, Likelihoods())
-
-
-class Likelihoods:
-    """Holds every answer for as likely as not."""
-
-    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
-        return math.log(0.5)
-
-
-async def test_a_build_scores_a_golden_set_as_the_offline_stage_does() -> None:
-    asked = golden_set_of(
-        {"prompt": "Capital of France?", "expected": "Paris"},
-        {"prompt": "Capital of Spain?", "expected": "Madrid"},
-        {"prompt": "Capital of Italy?", "expected": "Rome", "scorer": "log_likelihood"},
-    )
-
-    scores = await asked.scores("http://engine", "support")
-
-    assert scores == {"Capital of France?": 1, "Capital of Spain?": 0, "Capital of Italy?": 0.5}
-
-
-def test_a_golden_set_is_another_where_answers_are_scored_otherwise() -> None:
-    line = {"prompt": "Capital of France?", "expected": "Paris"}
-    known = golden_set_of(line).digest
-    assert known == golden_set_of(line).digest
-    others = [
-        golden_set_of({**line, "expected": "Lyon"}),
-        golden_set_of({**line, "max_tokens": 5}),
-        golden_set_of(line, line | {"prompt": "Capital of Spain?"}),
-        golden_set_of(line, scorer=Scorer.EXACT),
-    ]
-    assert known not in {other.digest for other in others}

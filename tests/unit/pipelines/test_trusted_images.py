@@ -11,13 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fakes.delivery.registry import FakeRegistry
-from fakes.engines.engine_image import new_signing_key, real_engine
+from fakes.engines.engine_image import new_signing_key, small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
+from engine_images.oci.signatures import signed_payload
 from pipelines.adapters.image_engines import ImageEngines
 from pipelines.authority.engine_images import Open, TrustedImages, keys_in
 from pipelines.errors import UntrustedImage
@@ -51,11 +52,16 @@ def nobody(reference: ImageReference) -> object:
 
 def image_at(root: Path, **engine: object) -> tuple[str, Open]:
     """An image in a layout that stands for its registry, and how it is opened."""
-    found = real_engine(root, key=KEY, **engine)
+    found = small_engine(root, key=KEY, **engine)
+    payload = signed_payload(found, ImageReference.parse(GOOD))
+
+    class Signed(InLayout):
+        def signatures(self, digest: str) -> tuple[tuple[bytes, bytes], ...]:
+            return ((payload, KEY.sign(payload)),)
 
     @contextmanager
     def opened(_: ImageReference) -> Iterator[Images]:
-        yield InLayout(OciLayout(root), None)
+        yield Signed(OciLayout(root), None)
 
     return f"{GOOD}@{found.digest}", opened
 

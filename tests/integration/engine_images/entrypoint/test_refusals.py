@@ -109,16 +109,6 @@ def test_two_engines_do_not_share_a_folder(tmp_path: Path, start: Start) -> None
 KEY = {"torch": "2.13.0+cpu", "cpu": "x86_64 avx512f", "argument:--max-model-len": "1024", "env:VLLM_PLUGINS": "a"}
 
 
-def test_another_machine_is_told_factor_by_factor(tmp_path: Path, start: Start) -> None:
-    root = write_engine_root(tmp_path, key=KEY, arguments=["--max-model-len=2048"])
-    engine = start(root, environment={"VLLM_PLUGINS": "b"}).until_ready()
-    told = [event["factor"] for event in engine.events() if event["event"] == "the compile key differs"]
-    assert engine.get("/tidegate/status").json()["compile_key"]["differences"] == told
-    assert "torch: built with 2.13.0+cpu, here nothing" in told
-    assert "argument:--max-model-len: built with 1024, here 2048" in told
-    assert "env:VLLM_PLUGINS: built with a, here b" in told
-
-
 def test_another_machine_is_refused_where_the_operator_wants_it(tmp_path: Path, start: Start) -> None:
     engine = start(write_engine_root(tmp_path, key=KEY), "--key-policy", "refuse")
     assert engine.wait() == 5

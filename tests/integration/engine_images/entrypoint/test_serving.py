@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -38,15 +37,6 @@ def test_engines_share_what_vllm_has_found_out_about_model_classes(tmp_path: Pat
     start(write_engine_root(tmp_path), "--model-infos", shared, run=run).until_ready()
     (run / "cache" / "modelinfos" / "llama.json").write_text("{}")
     assert (shared / "llama.json").read_text() == "{}"
-
-
-def test_what_engines_of_one_machine_leave_when_they_are_killed_lies_in_their_own_folders(
-    tmp_path: Path, start: Start
-) -> None:
-    with TemporaryDirectory(dir="/tmp") as short:
-        run = Path(short, "run")
-        engine = start(write_engine_root(tmp_path), "--model-infos", tmp_path / "infos", run=run).until_ready()
-        assert engine.get("/environment").json()["TMPDIR"] == str(run / "tmp")
 
 
 def test_an_engine_that_brought_them_keeps_its_own(tmp_path: Path, start: Start) -> None:

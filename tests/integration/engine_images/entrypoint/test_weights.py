@@ -89,12 +89,6 @@ def test_a_download_that_breaks_off_is_continued(tmp_path: Path, root: Path, sta
     assert content_of(tmp_path / "cache" / NAME) == WEIGHTS
 
 
-def test_a_mounted_folder_is_a_source_too(tmp_path: Path, root: Path, start: Start) -> None:
-    write_files(tmp_path / "mounted", WEIGHTS)
-    begin(start, root, f"file://{tmp_path / 'mounted'}", tmp_path / "cache").until_ready()
-    assert content_of(tmp_path / "cache" / NAME) == WEIGHTS
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -156,11 +150,6 @@ def test_a_container_before_it_pulls_and_the_engine_only_reads(tmp_path: Path, r
     engine.until_ready()
     assert engine.event("weights found")
     assert sorted(path.stat().st_mtime_ns for path in cache.rglob("*")) == before
-
-
-def test_what_cannot_be_proven_keeps_the_engine_from_starting(tmp_path: Path, root: Path) -> None:
-    with store(files=WEIGHTS | {"config.json": b"{}"}) as (where, _):
-        assert pulled(root, where, tmp_path / "cache") == 3
 
 
 def elsewhere(where: str, host: str) -> type[QuietHandler]:

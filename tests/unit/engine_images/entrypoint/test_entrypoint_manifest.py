@@ -16,7 +16,7 @@ from engine_images.manifest import CompileKey, EngineManifest, Launch, ModelCont
 from engine_images.oci.compose import manifest_bytes
 
 FOLDER = Path(entrypoint.__file__).parent
-BROUGHT_BY_VLLM = {"cryptography", "prometheus_client", "torch", "vllm"}
+BROUGHT_BY_VLLM = {"cryptography", "httpx", "prometheus_client", "torch", "vllm"}
 
 BUILT = EngineManifest(
     engine="e1",

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from engine_images.entrypoint.compile_key import changes_what_is_compiled, differences, machine_factors, options
+from engine_images.entrypoint.compile_key import (
+    changes_what_is_compiled,
+    differences,
+    machine_factors,
+    neutral_variables,
+    options,
+)
 from engine_images.entrypoint.prepare import without
 
 
@@ -49,7 +55,7 @@ def test_ours_replace_the_manifests(given: list[str]) -> None:
     ],
 )
 def test_only_what_changes_the_compiled_model_is_in_the_key(variable: str, counts: bool) -> None:
-    assert changes_what_is_compiled(variable) is counts
+    assert changes_what_is_compiled(variable, neutral_variables()) is counts
 
 
 def test_a_gpus_name_and_driver_are_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

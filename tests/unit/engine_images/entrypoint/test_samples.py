@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from engine_images.entrypoint.answers import App, Message, Receive, Scope, Send
+from engine_images.entrypoint.answers import App, Message, OpenAnswers, Receive, Scope, Send
 from engine_images.entrypoint.sampling.exchange import LARGEST_BYTES, read_exchange
 from engine_images.entrypoint.sampling.samples import (
     END_PATH,
@@ -82,7 +82,8 @@ class Engine:
         capture = self.samples.begin(scope)
         if capture is None:
             return got
-        await _app(parts, status, leaves=leaves)(scope, capture.receiving(receive), capture.sending(send))
+        answers = OpenAnswers(progress=lambda: None, count=lambda _: None)
+        await answers.serve(_app(parts, status, leaves=leaves), scope, receive, send, capture)
         self.samples.end(capture)
         while self.samples._waiting:  # sealed in a thread
             await asyncio.sleep(0.001)
@@ -223,11 +224,6 @@ async def test_a_request_and_its_copy_are_drawn_alike(tmp_path: Path) -> None:
     assert len(set(kept[0])) == len(kept[0]) and 35 < len(kept[0]) < 85
 
 
-async def test_shares_are_those_of_a_version(engine: Engine) -> None:
-    engine.asked(shares={"6": 1.0})
-    assert await engine.answer() == []
-
-
 @pytest.mark.parametrize(
     ("changes", "kept"),
     [
@@ -252,20 +248,6 @@ async def test_a_user_who_left_and_a_stream_that_was_cut_are_marked(engine: Engi
     await engine.answer(leaves=True)
     await engine.answer(parts=streamed(PARTS, done=False))
     assert [found["whole"] for found in await engine.taken()] == [False, False]
-
-
-async def test_an_empty_answer_is_an_answer(engine: Engine) -> None:
-    engine.asked()
-    await engine.answer(parts=streamed(()))
-    assert [(found["answer"], found["whole"]) for found in await engine.taken()] == [("", True)]
-
-
-async def test_the_oldest_go_when_there_is_no_room(engine: Engine) -> None:
-    engine.asked(max_entries=3)
-    for number in range(5):
-        await engine.answer(asked={"messages": [{"role": "user", "content": f"question {number}"}]})
-    assert [found["prompt"] for found in await engine.taken()] == ["question 2", "question 3", "question 4"]
-    assert engine.samples.status()["dropped"] == 2
 
 
 def test_a_buffer_is_bounded_by_size_and_by_age() -> None:

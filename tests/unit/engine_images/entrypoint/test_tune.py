@@ -12,7 +12,7 @@ from engine_images.entrypoint.prepare import child_environment, usable_cores
 
 def environment(inherited: dict[str, str], manifest: dict[str, str], **options: Any) -> dict[str, str]:
     places = {"cache": Path("/run/cache"), "packages": Path("/engine/entrypoint")}
-    return child_environment(inherited, manifest, **{"threads": None, "allocator": None, **places, **options})
+    return child_environment(inherited, manifest, **{"threads": None, **places, **options})
 
 
 def test_the_operator_counts_more_than_the_manifest_and_the_place_more_than_both() -> None:
@@ -30,13 +30,6 @@ def test_threads_and_waiting_are_tuned_unless_the_operator_says_otherwise() -> N
     made = environment({}, {"OMP_NUM_THREADS": "64"}, threads=4)
     assert (made["OMP_NUM_THREADS"], made["OMP_WAIT_POLICY"]) == ("4", "passive")
     assert environment({"OMP_WAIT_POLICY": "active"}, {})["OMP_WAIT_POLICY"] == "active"
-
-
-def test_the_better_allocator_is_taken_where_there_is_one() -> None:
-    assert environment({}, {}, allocator="/lib/tcmalloc.so")["LD_PRELOAD"] == "/lib/tcmalloc.so"
-    without = environment({}, {})
-    assert "LD_PRELOAD" not in without
-    assert without["MALLOC_ARENA_MAX"] == "4"
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("100000 100000", 1), ("50000 100000", 1)])
