@@ -57,9 +57,3 @@ class LaunchCommand(Value):
     """Where the process starts; the model is the folder `model` in it."""
     memory_bytes: int
     """What the process is expected to need when it serves."""
-    gpus: int = 0
-    """How many GPUs the one who starts it gives it; 0 for a CPU, and for an engine that has its GPUs for itself."""
-    gpu_bytes: int = 0
-    """What it is expected to need on each of them."""
-    gpu_names: tuple[str, ...] = ()
-    """Of those that it may run on, as the driver's own tool calls them."""

@@ -105,12 +105,6 @@ class Engine(Value):
     """Where the process starts; relative paths in `command` are below it."""
     memory_bytes: int = 0
     """What the process is expected to need, checked before it is started; in a cluster its pods say that."""
-    gpus: int = 0
-    """How many GPUs of this machine it is given; 0 for one that computes on the CPU, and in a cluster."""
-    gpu_bytes: int = 0
-    """What it is expected to need on each of them."""
-    gpu_names: tuple[str, ...] = ()
-    """Of those that it may run on, as the driver's own tool calls them."""
     ready_path: str = "/health"
     """Answers 200 once the engine takes requests."""
 

@@ -88,16 +88,12 @@ def serve(
         options += ["--samples", str(samples)]
     if known_as is not None:
         options += ["--known-as", known_as]
-    share = request.share
-    extra = [*(share.arguments if share else ()), *arguments]
+    extra = [*(request.share.arguments if request.share else ()), *arguments]
     return LaunchCommand(
         command=(request.environment.python, "-m", PACKAGE, "serve", *options, *(["--", *extra] if extra else [])),
         environment={**import_path(root), **(environment or {})},
         workdir=str(root),
         memory_bytes=request.memory_bytes,
-        gpus=share.count if share else 0,
-        gpu_bytes=share.each_bytes if share else 0,
-        gpu_names=share.names if share else (),
     )
 
 

@@ -5,31 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from datetime import datetime
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
-from rollouts.adapters.gpus import measured_gpus
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.errors import CapacityError, EngineDidNotStart, Unreachable
+from rollouts.errors import EngineDidNotStart, Unreachable
 from rollouts.local.machine import Admission, Ticket
 from rollouts.local.xds import LOOPBACK
 from rollouts.model import PORT, REGION, Engine
 from tidegate.core.children import Child
 from tidegate.core.clock import Clock
-from tidegate.core.threads import call_in_thread
 
 START_SECONDS = 600.0
 """A compile without any cache takes 105 s of a 135M model on two cores."""
 
 STOP_SECONDS = 50.0
 """Above the 30 s that an engine gives to open answers, and the 15 s that it may then take to end."""
-
-GPU_SECONDS = 10.0
-"""For which a start waits until a GPU has room: what an engine that has just ended held is given back by its driver."""
-
-GPU_POLL_SECONDS = 0.5
 
 POLL_SECONDS = 0.1
 """Between two looks at the health of an engine that starts."""
@@ -54,13 +46,17 @@ log = logging.getLogger(__name__)
 class EngineProcess:
     """A `RunningEngine`: one process that listens on the loopback."""
 
-    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http) -> None:
-        """`child` is the process as it was started, healthy or not yet."""
+    def __init__(
+        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
+    ) -> None:
+        """`child` is the process as it was started, healthy or not yet; its place on the machine ends with it."""
         self.engine = engine
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
         self._child = child
         self._http = http
+        self._ticket = ticket
+        self._admission = admission
 
     @property
     def alive(self) -> bool:
@@ -84,11 +80,15 @@ class EngineProcess:
         return int(sum(float(count) for count in _BUSY.findall(reply.text)))
 
     async def stop(self) -> None:
-        await self._child.stop(grace_seconds=STOP_SECONDS)
+        try:
+            await self._child.stop(grace_seconds=STOP_SECONDS)
+        finally:
+            self._admission.release(self._ticket)
 
     async def abandon(self) -> None:
         """End it at once: no user waits for an answer of it."""
         self._child.kill()
+        self._admission.release(self._ticket)
 
     async def healthy(self) -> bool:
         """Whether it says so itself."""
@@ -132,31 +132,6 @@ class EngineProcess:
         )
 
 
-class AdmittedEngine(EngineProcess):
-    """An engine that gives its place on the machine back when it is stopped."""
-
-    def __init__(
-        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
-    ) -> None:
-        super().__init__(engine, port, child, http)
-        self._ticket = ticket
-        self._admission = admission
-
-    def settle(self) -> None:
-        """Its memory is taken now; the machine's own numbers show it."""
-        self._ticket.settled = True
-
-    async def stop(self) -> None:
-        try:
-            await super().stop()
-        finally:
-            self._admission.release(self._ticket)
-
-    async def abandon(self) -> None:
-        await super().abandon()
-        self._admission.release(self._ticket)
-
-
 class EngineProcesses:
     """The `Engines` of one region."""
 
@@ -169,25 +144,20 @@ class EngineProcesses:
         admission: Admission,
         clock: Clock,
         start_seconds: float = START_SECONDS,
-        gpu_seconds: float = GPU_SECONDS,
     ) -> None:
-        """`admission` is shared by all regions of the machine.
-
-        `start_seconds` is the deadline for health, `gpu_seconds` the one for room on GPUs.
-        """
+        """`admission` is shared by all regions of the machine; `start_seconds` is the deadline for health."""
         self._region = region
         self._logs = logs
         self._http = http
         self._admission = admission
         self._clock = clock
         self._start_seconds = start_seconds
-        self._gpu_seconds = gpu_seconds
 
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
         # Before the process is there: two regions that start at once must not both see the same free memory.
-        ticket = await self._admitted(engine)
-        running = self._spawn(ticket, port or sockets.free_port(), log_file)
+        ticket = self._admission.admit(engine)
         begun = self._clock.monotonic()
+        running = self._spawn(ticket, port or sockets.free_port(), log_file)
         try:
             await self._until_healthy(running)
             await running.warm_up()
@@ -196,42 +166,23 @@ class EngineProcesses:
             await running.abandon()
             raise
         # Only now: while it loads, the machine's numbers show less than it will need.
-        running.settle()
+        ticket.settled = True
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
 
-    async def _admitted(self, engine: Engine) -> Ticket:
-        """Its place on the machine; one on GPUs is waited for."""
-        if not engine.gpus:
-            return self._admission.admit(engine)
-        deadline: float | None = None
-        while True:
-            gpus = await call_in_thread(measured_gpus)
-            try:
-                return self._admission.admit(engine, gpus)
-            except CapacityError as error:
-                if deadline is None:
-                    deadline = self._clock.monotonic() + self._gpu_seconds
-                    log.info("%s: waiting %g s for room: %s", self._region, self._gpu_seconds, error.message)
-                if self._clock.monotonic() >= deadline:
-                    raise
-            await self._clock.sleep(GPU_POLL_SECONDS)
-
-    def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> AdmittedEngine:
+    def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> EngineProcess:
         engine = ticket.engine
         command = [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command]
-        file = log_file or self._log_file(engine, self._clock.now())
+        started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
+        file = log_file or self._logs / f"{self._region}-{engine.version}-{started}.log"
         child = process.start(
             command,
             kind=Child.ENGINE,
             log=file,
             workdir=Path(engine.workdir),
-            environment={**engine.environment, **ticket.environment},
+            environment=engine.environment,
         )
-        return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
-
-    def _log_file(self, engine: Engine, started: datetime) -> Path:
-        return self._logs / f"{self._region}-{engine.version}-{started:%Y%m%dT%H%M%S%f}.log"
+        return EngineProcess(engine, port, child, self._http, ticket=ticket, admission=self._admission)
 
     async def _until_healthy(self, running: EngineProcess) -> None:
         deadline = self._clock.monotonic() + self._start_seconds

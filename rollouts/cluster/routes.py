@@ -7,10 +7,11 @@ it did (rollouts-plugin-trafficrouter-gatewayapi#32), and with Istio it removes 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
@@ -18,58 +19,47 @@ from rollouts.manifests.conventions import SERVICE_PORT, TrafficRouter
 from tidegate.core.model import Json
 
 
-class RouteKind(Protocol):
+@dataclass(frozen=True)
+class RouteKind(ABC):
     """One kind of such an object, for the Services of a delivery. Pure: manifests in, manifests out."""
 
-    @property
-    def resource(self) -> Resource:
-        """What it is for the API server."""
-        ...
+    resource: ClassVar[Resource]
+    """What it is for the API server."""
+    stable: str
+    """The Service of the stable's users."""
+    canary: str
 
+    @abstractmethod
     def weight(self, route: Json) -> int:
         """Percent of users whom it sends to the canary's Service."""
-        ...
 
+    @abstractmethod
     def mirror(self, route: Json) -> int:
         """Percent of requests that it copies to the canary's Service."""
-        ...
 
+    @abstractmethod
     def mirrored(self, route: Json, percent: int) -> Json:
         """The same route with that percent of requests copied, 0 for none; all else stays."""
-        ...
 
+    @abstractmethod
     def weighted(self, route: Json, percent: int) -> Json:
         """The same route with that percent of users on the canary and the rest on the stable; all else stays."""
-        ...
 
+    def _share(self, weights: Mapping[str, int]) -> int:
+        """The canary's percent of what both get."""
+        stable, canary = weights.get(self.stable, 0), weights.get(self.canary, 0)
+        return round(100 * canary / (stable + canary)) if canary else 0
 
-def route_kind(traffic: TrafficRouter, stable: str, canary: str) -> RouteKind:
-    """The router's object; `stable` and `canary` are Services."""
-    return VirtualServices(stable, canary) if traffic is TrafficRouter.ISTIO else HttpRoutes(stable, canary)
+    def _split(self, percent: int) -> Mapping[str, int]:
+        """Weights by which the canary has that percent."""
+        return {self.stable: 100 - percent, self.canary: percent}
 
 
 MIRROR = "RequestMirror"
 
 
-@dataclass(frozen=True)
-class _Services:
-    """Whom users of the stable reach, and those of the canary."""
-
-    stable: str
-    canary: str
-
-    def share(self, weights: Mapping[str, int]) -> int:
-        """The canary's percent of what both get."""
-        stable, canary = weights.get(self.stable, 0), weights.get(self.canary, 0)
-        return round(100 * canary / (stable + canary)) if canary else 0
-
-    def split(self, percent: int) -> Mapping[str, int]:
-        """Weights by which the canary has that percent."""
-        return {self.stable: 100 - percent, self.canary: percent}
-
-
-class HttpRoutes(_Services):
-    """A `RouteKind`: in every rule that sends users to the stable, as Argo Rollouts' plugin has it."""
+class HttpRoutes(RouteKind):
+    """In every rule that sends users to the stable, as Argo Rollouts' plugin has it."""
 
     resource = HTTP_ROUTES
 
@@ -98,7 +88,7 @@ class HttpRoutes(_Services):
         return changed
 
     def weighted(self, route: Json, percent: int) -> Json:
-        changed, weights = deepcopy(route), self.split(percent)
+        changed, weights = deepcopy(route), self._split(percent)
         for rule in self._users(changed):
             for ref in rule["backendRefs"]:
                 ref["weight"] = weights.get(ref["name"], 0)
@@ -106,7 +96,7 @@ class HttpRoutes(_Services):
 
     def _weight(self, rule: Json) -> int:
         # A weight that is missing is 1 (Gateway API, HTTPBackendRef).
-        return self.share({ref["name"]: int(ref.get("weight", 1)) for ref in rule["backendRefs"]})
+        return self._share({ref["name"]: int(ref.get("weight", 1)) for ref in rule["backendRefs"]})
 
     def _users(self, route: Json) -> list[Json]:
         """The rules that send users to stable and canary; others are not ours."""
@@ -119,14 +109,14 @@ class HttpRoutes(_Services):
         return found.get("type") == MIRROR and backend.get("name") == self.canary
 
 
-class VirtualServices(_Services):
-    """A `RouteKind`."""
+class VirtualServices(RouteKind):
+    """In the one route that has both Services."""
 
     resource = VIRTUAL_SERVICES
 
     def weight(self, route: Json) -> int:
         targets = self._users(route).get("route") or []
-        return self.share({_service(each.get("destination")): int(each.get("weight") or 0) for each in targets})
+        return self._share({_service(each.get("destination")): int(each.get("weight") or 0) for each in targets})
 
     def mirror(self, route: Json) -> int:
         users = self._users(route)
@@ -146,7 +136,7 @@ class VirtualServices(_Services):
         return changed
 
     def weighted(self, route: Json, percent: int) -> Json:
-        changed, weights = deepcopy(route), self.split(percent)
+        changed, weights = deepcopy(route), self._split(percent)
         for target in self._users(changed).get("route") or []:
             target["weight"] = weights.get(_service(target.get("destination")), 0)
         return changed
@@ -164,3 +154,7 @@ class VirtualServices(_Services):
 def _service(destination: Json | None) -> str:
     """The Service's name; Istio takes a short name for one of its own namespace."""
     return str((destination or {}).get("host", "")).partition(".")[0]
+
+
+ROUTERS = {TrafficRouter.GATEWAY_API: HttpRoutes, TrafficRouter.ISTIO: VirtualServices}
+"""The kind of each, which is made with the Services of stable and canary."""

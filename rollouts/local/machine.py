@@ -1,12 +1,9 @@
-"""The capacity of this machine, and whether one more engine fits. Checked before a start, or the kernel decides.
-
-Engines share GPUs by memory: each is given those on which most is free.
-"""
+"""The capacity of this machine, and whether one more engine fits. Checked before a start, or the kernel decides."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,16 +31,6 @@ class Machine:
     """Those that this process may run on."""
 
 
-@dataclass(frozen=True)
-class GpuMemory:
-    """A GPU of this machine."""
-
-    index: int
-    """Its place among all GPUs in the order of the PCI bus."""
-    name: str
-    free_bytes: int
-
-
 @dataclass
 class Ticket:
     """An engine's place on the machine."""
@@ -51,16 +38,6 @@ class Ticket:
     engine: Engine
     settled: bool = False
     """Its memory is taken, so that the machine's own numbers show it."""
-    gpus: tuple[int, ...] = ()
-    """The indices of those that it is given."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Variables with which a process sees its GPUs and no others."""
-        if not self.gpus:
-            return {}
-        # Without the first CUDA counts from the fastest GPU, and the driver's tool does not.
-        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, self.gpus))}
 
 
 class Admission:
@@ -71,17 +48,15 @@ class Admission:
         self._measure = measure
         self._tickets: list[Ticket] = []
 
-    def admit(self, engine: Engine, gpus: Sequence[GpuMemory] = ()) -> Ticket:
-        """Reserve what `engine` needs; `gpus` are those of the machine, measured just now.
+    def admit(self, engine: Engine) -> Ticket:
+        """Reserve what `engine` needs.
 
         Raises:
             CapacityError: when it does not fit; nothing is reserved.
         """
-        starting = [ticket for ticket in self._tickets if not ticket.settled]
-        taken = sum(ticket.engine.memory_bytes for ticket in starting)
+        taken = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
         check(engine, self._measure(), starting_bytes=taken, engines=len(self._tickets))
-        promised = {gpu.index: _promised(gpu, starting) for gpu in gpus}
-        ticket = Ticket(engine, gpus=place(engine, gpus, promised))
+        ticket = Ticket(engine)
         self._tickets.append(ticket)
         return ticket
 
@@ -116,42 +91,6 @@ def check(engine: Engine, machine: Machine, *, starting_bytes: int, engines: int
             f"{engines} engines run on {machine.cores} cores; at most {most} may",
             hint="use fewer regions, or a machine with more cores",
         )
-
-
-def _promised(gpu: GpuMemory, starting: Sequence[Ticket]) -> int:
-    return sum(ticket.engine.gpu_bytes for ticket in starting if gpu.index in ticket.gpus)
-
-
-def place(engine: Engine, gpus: Sequence[GpuMemory], promised: Mapping[int, int]) -> tuple[int, ...]:
-    """The GPUs that `engine` is given, those with most free memory first.
-
-    Args:
-        engine: what shall be started.
-        gpus: of this machine, as measured.
-        promised: by index, bytes of engines that are starting and not yet seen in `gpus`.
-
-    Raises:
-        CapacityError: too few have as much memory free as it needs; with the numbers.
-    """
-    if not engine.gpus:
-        return ()
-    free = {gpu.index: gpu.free_bytes - promised.get(gpu.index, 0) for gpu in gpus if gpu.name in engine.gpu_names}
-    best = sorted(free, key=lambda index: (-free[index], index))[: engine.gpus]
-    if len(best) == engine.gpus and all(free[index] >= engine.gpu_bytes for index in best):
-        return tuple(best)
-    most = ", ".join(_gib(max(free[index], 0)) for index in best)
-    each = f"GPU memory on each of {engine.gpus} GPUs" if engine.gpus > 1 else "GPU memory"
-    there = f"{most} are free" if most else f"no {' or '.join(engine.gpu_names)} is here"
-    raise CapacityError(
-        f"version {engine.version} needs {_gib(engine.gpu_bytes)} of {each} and {there}",
-        hint="stop something, or give the engine less memory: engine.vllm.args.kv-cache-memory-bytes",
-        detail="; ".join(
-            f"GPU {gpu.index} ({gpu.name}): free {_gib(gpu.free_bytes)}, promised to starting engines "
-            f"{_gib(promised.get(gpu.index, 0))}"
-            for gpu in gpus
-        )
-        or "no GPU was found",
-    )
 
 
 def _gib(size: int) -> str:

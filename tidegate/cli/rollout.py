@@ -23,6 +23,8 @@ from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
+    from rollouts.cluster.carrier import Carrier
+    from rollouts.cluster.region import AnyRegion
     from rollouts.kube.client import KubeClient
     from rollouts.manifests.diff import ObjectDiff
     from rollouts.manifests.manifest import Release
@@ -91,7 +93,7 @@ def render(
     parts = [each for each in RenderPart if not part or each in part]
     fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
     if against:
-        from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+        from rollouts.cluster.region import foreign_objects, refuse_foreign
 
         others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
         refuse_foreign(release.region, *others)
@@ -275,10 +277,12 @@ def guard(
       tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --place '{"traffic": "istio"}'
     """
     from pipelines.adapters.fleets import cluster_client, probed
+    from rollouts.cluster.fleet import ArgoFleet
     from rollouts.cluster.guard import Guard, GuardLoop
-    from rollouts.cluster.guarded import GuardedRollout, GuardedRoute
     from rollouts.cluster.model import RegionConfig
     from rollouts.cluster.peers import RoutePlace
+    from rollouts.cluster.referenced import ReferencedFleet
+    from rollouts.cluster.route import RouteFleet
     from tidegate.core.clock import SystemClock
     from tidegate.core.process import cancelled_by_signals
 
@@ -291,9 +295,13 @@ def guard(
     context, clock = given().context, SystemClock()
 
     def guarding(cluster: KubeClient) -> Guard:
-        if isinstance(there, RoutePlace):
-            return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
-        return Guard(there, GuardedRollout(there, cluster, clock), cluster, clock)
+        def opened(carrier: Carrier | None) -> AnyRegion:
+            if isinstance(there, RoutePlace):
+                return RouteFleet(there, cluster=cluster, clock=clock, carrier=carrier)
+            kind = ReferencedFleet if there.theirs else ArgoFleet
+            return kind(there, cluster=cluster, clock=clock, carrier=carrier)
+
+        return Guard(there, opened, cluster, clock)
 
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.

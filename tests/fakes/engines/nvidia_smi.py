@@ -1,15 +1,12 @@
 """Stands in for the tool of NVIDIA's driver: it answers `--query-gpu=FIELDS --format=csv,noheader,nounits [-i IDS]`.
 
-It prints what the tool's manual shows. What the GPUs are stands in a file next to it, a line for each, so that a test
-can change what is free while something waits.
+It prints what the tool's manual shows. What the GPUs are stands in a file next to it, a line for each.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -30,31 +27,12 @@ END
 """
 
 
-@dataclass(frozen=True)
-class DriverTool:
-    """The program, and the folder to put first on PATH."""
-
-    folder: Path
-
-    @property
-    def path(self) -> str:
-        """A value for PATH."""
-        return f"{self.folder}:{os.environ['PATH']}"
-
-    def shows(self, gpus: Iterable[tuple[str, int]]) -> None:
-        """From now on it tells of these GPUs: name, and MiB that are free."""
-        lines = [f"{index}|{name}|{free}\n" for index, (name, free) in enumerate(gpus)]
-        table = self.folder / "nvidia-smi.gpus"
-        table.with_suffix(".new").write_text("".join(lines), encoding="ascii")
-        table.with_suffix(".new").replace(table)
-
-
-def driver_tool(folder: Path, *gpus: tuple[str, int]) -> DriverTool:
-    """Write the program into `folder`, for a machine with these GPUs."""
+def driver_tool(folder: Path, *gpus: tuple[str, int]) -> str:
+    """A value for PATH by which the program is found, for a machine with these GPUs: name, and MiB that are free."""
     folder.mkdir(parents=True, exist_ok=True)
-    tool = DriverTool(folder)
-    tool.shows(gpus)
+    lines = [f"{index}|{name}|{free}\n" for index, (name, free) in enumerate(gpus)]
+    (folder / "nvidia-smi.gpus").write_text("".join(lines), encoding="ascii")
     program = folder / "nvidia-smi"
     program.write_text(SCRIPT.format(python=sys.executable), encoding="ascii")
     program.chmod(0o755)
-    return tool
+    return f"{folder}:{os.environ['PATH']}"

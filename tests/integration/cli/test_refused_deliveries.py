@@ -90,7 +90,7 @@ def test_a_gpu_that_this_machine_does_not_have(
     machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
-    monkeypatch.setenv("PATH", driver_tool(tmp_path, ("NVIDIA L4", 23_000)).path)
+    monkeypatch.setenv("PATH", driver_tool(tmp_path, ("NVIDIA L4", 23_000)))
     expected = (
         "the engine is for 1 of nvidia-h100-80gb; this machine has NVIDIA L4 (nvidia-smi); "
         "deliver where the accelerator is, or set engine.accelerator to cpu"
@@ -107,7 +107,7 @@ def test_an_engine_environment_for_cpus_where_the_gpu_is(
     machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
-    monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)).path)
+    monkeypatch.setenv("PATH", driver_tool(tmp_path, (H100, 80_000)))
     line = refused(tidegate("deliver"), 4)
     assert line.startswith("tidegate: the engine environment at ") and "is for cpu; expected one for cuda" in line
     planned = tidegate("deliver", "--dry-run")

@@ -191,15 +191,13 @@ GPU = {"accelerator": "nvidia-h100-80gb", "vllm": {"version": "0.32.0", "args": 
 async def test_engines_of_this_machine_share_its_gpus_and_are_built_as_any_other(machine: Machine) -> None:
     alone = replace(machine.engines(), settings=EngineSettings.model_validate(GPU | {"compile": {"mode": "none"}}))
     engine = await replace(alone, shares_gpus=True).prepare(machine.first, machine.said.append)
-    assert engine.gpus == 1 and engine.gpu_bytes > machine.first.size_bytes
-    assert engine.gpu_names == ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")
     told = engine.command[engine.command.index("--") + 1 :]
     assert [argument.partition("=")[0] for argument in told] == ["--gpu-memory-utilization", "--kv-cache-memory-bytes"]
     # Not in the manifest: the same engine, packed into an image, has its GPU for itself.
     shared = manifest_of(engine)
     assert not {"--gpu-memory-utilization", "--kv-cache-memory-bytes"} & set(shared["launch"]["arguments"])
     own = await alone.prepare(machine.first, machine.said.append)
-    assert (own.gpus, "--" in own.command) == (0, False)
+    assert "--" not in own.command
     assert manifest_of(own)["engine"] == shared["engine"]
 
 

@@ -12,7 +12,6 @@ from fakes.clusters.their_region import NAME, NAMESPACE, ONE, STEPS, THEIRS, TWO
 from fakes.kube.store import Event
 
 from rollouts.cluster.guard import Guard
-from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.referenced import TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
@@ -212,7 +211,7 @@ async def test_another_deliverys_rollout_is_not_theirs(region: TheirRegion) -> N
 async def test_the_guard_takes_their_trial_back(region: TheirRegion) -> None:
     await region.fleet.deploy(TWO)
     client = region.client()
-    guard = Guard(region.place, GuardedRollout(region.place, client, region.time), client, region.time)
+    guard = Guard(region.place, lambda carrier: region.open(carrier=carrier), client, region.time)
     for _ in range(200):
         if taken := await guard.check():
             break
