@@ -30,8 +30,12 @@ from rollouts.cluster.carrier import (
     released_lease,
     taken_lease,
 )
-from rollouts.cluster.model import Place
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.model import Place, RegionConfig
+from rollouts.cluster.peers import RoutePlace
+from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.region import AnyRegion, GuardedTrial
+from rollouts.cluster.route import RouteFleet
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
@@ -149,13 +153,9 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(
-        self, config: Place, opened: Callable[[Carrier | None], AnyRegion], cluster: KubeClient, clock: Clock
-    ) -> None:
-        """`opened` gives the region for a carrier, or to look at."""
+    def __init__(self, config: Place, cluster: KubeClient, clock: Clock) -> None:
         self._config = config
-        self._opened = opened
-        self._region = opened(None)
+        self._region = _region(config, cluster, clock)
         self._cluster = cluster
         self._clock = clock
         self._vigil = SilenceTracker()
@@ -240,7 +240,7 @@ class Guard:
 
     async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
         """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
-        fleet = self._opened(carrier)
+        fleet = _region(self._config, self._cluster, self._clock, carrier)
         beats = asyncio.create_task(keep_renewing(fleet, self._clock))
         try:
             state = await fleet.rollback(stable)
@@ -281,6 +281,14 @@ class Guard:
 
     async def _lease(self) -> Json | None:
         return await self._cluster.find(LEASES, conventions.lease(self._config.name))
+
+
+def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:
+    if isinstance(place, RoutePlace):
+        return RouteFleet(place, cluster=cluster, clock=clock, carrier=carrier)
+    assert isinstance(place, RegionConfig), "a region is one of a Rollout, or of two backends of a route"
+    kind = ReferencedFleet if place.theirs else ArgoFleet
+    return kind(place, cluster=cluster, clock=clock, carrier=carrier)
 
 
 def _event(namespace: str, subject: tuple[Resource, str], uid: str, taken: GuardRollback) -> Json:

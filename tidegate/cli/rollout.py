@@ -23,8 +23,6 @@ from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
-    from rollouts.cluster.carrier import Carrier
-    from rollouts.cluster.region import AnyRegion
     from rollouts.kube.client import KubeClient
     from rollouts.manifests.diff import ObjectDiff
     from rollouts.manifests.manifest import Release
@@ -277,12 +275,9 @@ def guard(
       tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --place '{"traffic": "istio"}'
     """
     from pipelines.adapters.fleets import cluster_client, probed
-    from rollouts.cluster.fleet import ArgoFleet
     from rollouts.cluster.guard import Guard, GuardLoop
     from rollouts.cluster.model import RegionConfig
     from rollouts.cluster.peers import RoutePlace
-    from rollouts.cluster.referenced import ReferencedFleet
-    from rollouts.cluster.route import RouteFleet
     from tidegate.core.clock import SystemClock
     from tidegate.core.process import cancelled_by_signals
 
@@ -294,19 +289,10 @@ def guard(
         raise UsageError(f"--place: {failure_line(error)}", hint="as `tidegate rollout render` prints it") from error
     context, clock = given().context, SystemClock()
 
-    def guarding(cluster: KubeClient) -> Guard:
-        def opened(carrier: Carrier | None) -> AnyRegion:
-            if isinstance(there, RoutePlace):
-                return RouteFleet(there, cluster=cluster, clock=clock, carrier=carrier)
-            kind = ReferencedFleet if there.theirs else ArgoFleet
-            return kind(there, cluster=cluster, clock=clock, carrier=carrier)
-
-        return Guard(there, opened, cluster, clock)
-
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
         async with cluster_client(context, namespace, retry_seconds=0) as cluster:
-            loop = GuardLoop(guarding(cluster), clock, say)
+            loop = GuardLoop(Guard(there, cluster, clock), clock, say)
             async with (
                 probed(probes, lambda: loop.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),

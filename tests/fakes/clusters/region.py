@@ -196,7 +196,7 @@ class ClusterRegion:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
         client = self.client(transport, retry_seconds=0)
         place, time = self.place(60.0), clock or self.time
-        return Guard(place, lambda who: ArgoFleet(place, cluster=client, clock=time, carrier=who), client, time)
+        return Guard(place, client, time)
 
     def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]

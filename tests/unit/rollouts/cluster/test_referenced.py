@@ -211,7 +211,7 @@ async def test_another_deliverys_rollout_is_not_theirs(region: TheirRegion) -> N
 async def test_the_guard_takes_their_trial_back(region: TheirRegion) -> None:
     await region.fleet.deploy(TWO)
     client = region.client()
-    guard = Guard(region.place, lambda carrier: region.open(carrier=carrier), client, region.time)
+    guard = Guard(region.place, client, region.time)
     for _ in range(200):
         if taken := await guard.check():
             break

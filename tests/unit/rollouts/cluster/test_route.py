@@ -209,7 +209,7 @@ async def test_the_guard_takes_back_what_nobody_carries(region: RouteRegion) -> 
     await region.fleet.deploy(TWO)
     await region.fleet.shift(50)
     client = region.client()
-    guard = Guard(region.place, lambda carrier: region.open(carrier=carrier), client, region.time)
+    guard = Guard(region.place, client, region.time)
     for _ in range(200):
         if taken := await guard.check():
             break
