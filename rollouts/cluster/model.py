@@ -9,7 +9,6 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
-from rollouts.cluster.routes import ROUTERS, RouteKind
 from rollouts.manifests.conventions import (
     ATTEMPT,
     DIGEST,
@@ -21,6 +20,7 @@ from rollouts.manifests.conventions import (
 )
 from rollouts.manifests.ownership import foreign_object
 from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.manifests.routers import ROUTERS, RouteKind
 from rollouts.model import Engine, ForeignObject, GuardRollback, ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, VERSION

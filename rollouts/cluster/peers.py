@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from rollouts.base import RegionReading, RegionSplit, ServingVersion
 from rollouts.cluster.model import Place
-from rollouts.cluster.routes import HttpRoutes
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference
+from rollouts.manifests.routers import HttpRoutes
 from rollouts.model import Engine, ForeignChange, ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.text import one_line, shortened

@@ -18,10 +18,10 @@ from rollouts.argo.state import (
 )
 from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
 from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
-from rollouts.cluster.routes import RouteKind
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
+from rollouts.manifests.routers import RouteKind
 from rollouts.model import ForeignChange, ForeignObject, GuardRollback
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION

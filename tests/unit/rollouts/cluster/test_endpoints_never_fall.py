@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.routes import ROUTERS, RouteKind
 from rollouts.kube.resources import SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
+from rollouts.manifests.routers import ROUTERS, RouteKind
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY

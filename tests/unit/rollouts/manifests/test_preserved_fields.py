@@ -9,9 +9,9 @@ import pytest
 from fakes.fleet import fleet_spec, release
 
 from rollouts.cluster.desired_objects import tried
-from rollouts.cluster.routes import HttpRoutes, VirtualServices
 from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
+from rollouts.manifests.routers import HttpRoutes, VirtualServices
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
