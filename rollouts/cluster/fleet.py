@@ -21,7 +21,7 @@ from rollouts.cluster.operations import RegionOperations
 from rollouts.cluster.reference import template_writers
 from rollouts.cluster.region import GuardedTrial, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.told import how_to_continue, region_state, require_canary, unfinished_rollback
+from rollouts.cluster.state import how_to_continue, region_state, require_canary, unfinished_rollback
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
 from rollouts.kube.client import KubeClient

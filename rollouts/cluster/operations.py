@@ -22,7 +22,7 @@ from rollouts.cluster.model import RegionConfig, Revision
 from rollouts.cluster.reference import RegionNotes, with_workload
 from rollouts.cluster.region import CarriedRegion, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.told import refuse_hopeless, refuse_overruled, refuse_stuck, require_canary, timeout_error
+from rollouts.cluster.state import refuse_hopeless, refuse_overruled, refuse_stuck, require_canary, timeout_error
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.client import KubeClient

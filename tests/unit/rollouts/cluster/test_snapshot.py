@@ -8,7 +8,7 @@ import pytest
 
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.told import region_state
+from rollouts.cluster.state import region_state
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
