@@ -1,20 +1,18 @@
 """A fleet of one's own: who brings `start`, `route` and `read` gets every operation of a fleet, in the safe order.
 
-The rules are those of the fleet on this machine (`rollouts.arms`). Nothing is kept between two calls: what serves is
-read each time, so that a process that resumes a delivery finds what the last one left.
+The fleet on this machine is one (`rollouts.local.region`), and that of two backends of a route (`cluster.route`).
+Nothing is kept between two calls: what serves is read each time, so that a process that resumes a delivery finds what
+the last one left.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 
-from rollouts.arms import Arms, state
-from rollouts.errors import NotConfirmed
-from rollouts.model import Engine, RegionState, Role
-from rollouts.starting import CancellableStart
+from rollouts.errors import NotConfirmed, NotPossible
+from rollouts.model import Engine, EngineSet, RegionPhase, RegionState, Role, require_percent
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.model import Value
 
@@ -38,9 +36,10 @@ class RegionSplit(Value):
     """Percent of users' requests copied to the canary."""
 
     @property
-    def versions(self) -> frozenset[str]:
+    def versions(self) -> Mapping[Role, str]:
         """Those that have a role; any other serves nobody."""
-        return frozenset(filter(None, (self.stable, self.canary, self.previous)))
+        found = {Role.STABLE: self.stable, Role.CANARY: self.canary, Role.PREVIOUS: self.previous}
+        return {role: version for role, version in found.items() if version is not None}
 
 
 class ServingVersion(Value):
@@ -57,7 +56,7 @@ class ServingVersion(Value):
 
 
 class RegionReading(Value):
-    """What `BaseFleet.read` found."""
+    """What `BaseFleet.read` found, and what each operation makes of it."""
 
     split: RegionSplit = RegionSplit()
     """As it is in force now, with the roles that `route` was given last."""
@@ -66,26 +65,177 @@ class RegionReading(Value):
     entry_up: bool = True
     """Whether the address that users talk to answers."""
 
-
-@dataclass(frozen=True)
-class _ReadEngine:
-    """An engine as it was read, for the rules."""
-
-    engine: ServingVersion
+    def engine(self, version: str) -> ServingVersion:
+        """That of a version with a role: one that is down where nothing of it runs."""
+        gone = ServingVersion(version=version, ready=False, problem="nothing of it runs")
+        return next((each for each in self.engines if each.version == version), gone)
 
     @property
-    def url(self) -> str:
-        return self.engine.url
+    def by_role(self) -> Mapping[Role, ServingVersion]:
+        """The engines that have one."""
+        return {role: self.engine(version) for role, version in self.split.versions.items()}
+
+    def serves(self, engine: Engine) -> bool:
+        """Whether the engine serves as stable or canary already, so that a deploy of it changes nothing.
+
+        Raises:
+            NotPossible: its version serves other files here.
+        """
+        role = next((role for role, each in self.split.versions.items() if each == engine.version), None)
+        if role is None:
+            return False
+        here = self.engine(engine.version)
+        if here.digest not in {"", engine.digest}:
+            raise NotPossible(
+                f"version {engine.version} runs here already, with other files", hint="register a new version"
+            )
+        # The warm previous runs, but not in the role that is asked for: it must become the canary.
+        return here.ready and role is not Role.PREVIOUS
+
+    def promoted(self) -> RegionSplit:
+        """The canary serves everybody; the old stable waits, and who waited before it goes. Idempotent.
+
+        Raises:
+            NotPossible: when there is no canary, or it is dead.
+        """
+        # A deploy retires the warm previous; one that is here without a canary means: promoted already.
+        if self.split.previous and not self.split.canary:
+            return self.split
+        return RegionSplit(stable=self._trial("promote"), previous=self.split.stable)
+
+    def shifted(self, weight: int) -> RegionSplit:
+        """That percent of users on the canary.
+
+        Raises:
+            NotPossible: when there is no canary to take them.
+        """
+        # Taking users away from a canary is always possible, also from one that is dead.
+        if weight:
+            self._trial(f"shift {weight} % of users to")
+        require_percent(weight)
+        return self.split.model_copy(update={"weight": weight})
+
+    def mirrored(self, percent: int) -> RegionSplit:
+        """That percent of requests copied to the canary.
+
+        Raises:
+            NotPossible: when there is no canary to take them.
+        """
+        if percent:
+            self._trial(f"mirror {percent} % of requests to")
+        require_percent(percent)
+        return self.split.model_copy(update={"mirror": percent})
+
+    def rolled_back(self, to: str | None) -> RegionSplit:
+        """All users on version `to`, which is the stable one (None) or the one before it.
+
+        Raises:
+            NotPossible: when no engine of that version is warm.
+        """
+        stable, previous = self.split.stable, self.split.previous
+        if to is None or stable == to:
+            return RegionSplit(stable=stable, previous=previous)
+        # The canary is not asked: going back to what is on trial is no way back.
+        if previous == to:
+            if not (waiting := self.engine(to)).ready:
+                raise NotPossible(
+                    f"version {to} is down, being restarted",
+                    hint="wait until it is up again: `tidegate status`",
+                    detail=waiting.problem,
+                )
+            return RegionSplit(stable=previous)
+        warm = " and ".join(filter(None, (stable, previous)))
+        raise NotPossible(
+            f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
+        )
+
+    def _trial(self, operation: str) -> str:
+        version = self.split.canary
+        if version is None:
+            raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
+        if not (canary := self.engine(version)).ready:
+            raise NotPossible(
+                f"the canary, version {version}, died: cannot {operation} it",
+                hint="roll it back: `tidegate rollback`; --debug shows the end of its log",
+                detail=canary.problem,
+            )
+        return version
+
+    def state(self, region: str, entry: str) -> RegionState:
+        """The region as an outsider sees it."""
+        seen = {role: _arm(role, each) for role, each in self.by_role.items()}
+        problems = [f"{arm.role} (version {arm.version}) is down" for arm in seen.values() if not arm.ready]
+        if not self.entry_up:
+            problems.insert(0, "the proxy is down")
+        previous = seen.get(Role.PREVIOUS)
+        return RegionState(
+            region=region,
+            phase=self._phase(healthy=not problems),
+            entry=entry,
+            stable=seen.get(Role.STABLE),
+            canary=seen.get(Role.CANARY),
+            previous=previous,
+            warm=(previous.version,) if previous and previous.ready else (),
+            weight=self.split.weight,
+            mirror=self.split.mirror,
+            problem="; ".join(problems) or None,
+        )
+
+    def _phase(self, *, healthy: bool) -> RegionPhase:
+        if self.split.stable is None:
+            return RegionPhase.EMPTY
+        # Before the trial: the one who waits for a region to be well need not poll each engine.
+        if not healthy:
+            return RegionPhase.DEGRADED
+        return RegionPhase.TRIAL if self.split.canary else RegionPhase.STEADY
+
+
+def _arm(role: Role, which: ServingVersion) -> EngineSet:
+    problem = None if which.ready else which.problem or "it died without a word"
+    return EngineSet(
+        role=role,
+        version=which.version,
+        digest=which.digest,
+        url=which.url,
+        ready=which.ready,
+        problem=problem,
+    )
+
+
+class CancellableStart:
+    """The start of an engine, which takes minutes: one at a time. Who cancels it ends it, and not its caller."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
 
     @property
-    def alive(self) -> bool:
-        return self.engine.ready
+    def under_way(self) -> bool:
+        """Whether an engine comes up now."""
+        return self._task is not None
 
-    def tail(self) -> str:
-        return self.engine.problem or ""
+    def cancel(self) -> None:
+        """End the start, if there is one."""
+        if self._task is not None:
+            self._task.cancel()
 
+    async def run(self, version: str, start: Coroutine[object, object, None]) -> None:
+        """Start it.
 
-_Arms = Arms[_ReadEngine]
+        Raises:
+            NotPossible: a rollback came first.
+        """
+        task = self._task = asyncio.create_task(start)
+        try:
+            await task
+        except asyncio.CancelledError as error:
+            caller = asyncio.current_task()
+            if task.cancelled() and not (caller and caller.cancelling()):
+                raise NotPossible(
+                    f"version {version} was rolled back while it started", hint="deliver it again"
+                ) from error
+            raise
+        finally:
+            self._task = None
 
 
 class BaseFleet(ABC):
@@ -99,8 +249,8 @@ class BaseFleet(ABC):
         self.entry = entry
         self._clock = clock or SystemClock()
         self._operation = asyncio.Lock()
-        """Held while an operation runs: one at a time."""
-        self._start: CancellableStart[None] = CancellableStart()
+        """Held while an operation runs: one at a time, up to minutes."""
+        self._start = CancellableStart()
 
     @abstractmethod
     async def start(self, engine: Engine) -> None:
@@ -123,74 +273,70 @@ class BaseFleet(ABC):
 
     async def observe(self) -> RegionState:
         """What the region is doing."""
-        return await self._seen()
+        return self._told(await self.read())
 
     async def deploy(self, engine: Engine) -> RegionState:
         """Bring the engine up at weight 0; in an empty region it becomes stable at once."""
         async with self._operation:
-            arms = arms_of(await self.read())
-            if not arms.serves(engine):
-                await self._bring_up(arms, engine)
-            return await self._seen()
+            reading = await self.read()
+            if not reading.serves(engine):
+                await self._bring_up(reading, engine)
+            return self._told(await self.read())
 
     async def mirror(self, percent: int) -> RegionState:
         """Copy that share of users' requests to the canary."""
-        return await self._change(lambda arms: arms.mirrored(percent=percent))
+        return await self._change(lambda reading: reading.mirrored(percent))
 
     async def shift(self, weight: int) -> RegionState:
         """Give that percent of users to the canary."""
-        return await self._change(lambda arms: arms.shifted(weight=weight))
+        return await self._change(lambda reading: reading.shifted(weight))
 
     async def promote(self) -> RegionState:
         """Make the canary stable; the old stable stays warm."""
-        return await self._change(lambda arms: arms.promoted())
+        return await self._change(RegionReading.promoted)
 
     async def rollback(self, to: str | None) -> RegionState:
         """All users on version `to`, or on the stable one; an engine that is starting is given up."""
+        # Before the lock: a deploy holds it for as long as its engine takes to start.
         self._start.cancel()
-        return await self._change(lambda arms: arms.rolled_back(to))
+        return await self._change(lambda reading: reading.rolled_back(to))
 
-    async def _change(self, change: Callable[[_Arms], _Arms]) -> RegionState:
+    async def _change(self, rule: Callable[[RegionReading], RegionSplit]) -> RegionState:
         async with self._operation:
-            await self._become(change(arms_of(await self.read())))
-            return await self._seen()
-
-    async def _seen(self) -> RegionState:
-        return self._told(await self.read())
+            await self._become(rule(await self.read()))
+            return self._told(await self.read())
 
     def _told(self, reading: RegionReading) -> RegionState:
-        return state(self.region, arms_of(reading), entry=self.entry, proxy_alive=reading.entry_up)
+        return reading.state(self.region, self.entry)
 
-    async def _bring_up(self, arms: _Arms, engine: Engine) -> None:
+    async def _bring_up(self, reading: RegionReading, engine: Engine) -> None:
         """From the warm previous, or by a start: what users shall reach is up before they are moved."""
-        if warm := arms.reusing(engine):
-            await self._become(warm)
+        split, version = reading.split, engine.version
+        trial = RegionSplit(stable=split.stable, canary=version)
+        if split.previous == version and reading.engine(version).ready:
+            await self._become(trial)
             return
-        is_stable = arms.stable is not None and arms.stable.engine.version == engine.version
-        if arms.stable is not None and not is_stable:
-            await self._become(arms.making_room())
-        await self._start.run(engine.version, self.start(engine))
-        reading = await self.read()
-        running = _by_version(reading).get(engine.version)
-        if running is None or not running.alive:
+        if split.stable not in {None, version}:
+            # Memory suffices for two engines per region, rarely for three.
+            await self._become(RegionSplit(stable=split.stable))
+        await self._start.run(version, self.start(engine))
+        if not (await self.read()).engine(version).ready:
             raise NotConfirmed(
-                f"{self.region}: version {engine.version} was started, and `read` does not find it ready",
+                f"{self.region}: version {version} was started, and `read` does not find it ready",
                 hint="see its log",
             )
         # A stable that had died has its role still.
-        if not is_stable:
-            await self._become(arms_of(reading).started(running))
+        if split.stable != version:
+            await self._become(trial if split.stable else RegionSplit(stable=version))
 
-    async def _become(self, arms: _Arms) -> None:
+    async def _become(self, wanted: RegionSplit) -> None:
         """Traffic first and confirmed; then every engine without a role stops."""
-        wanted = _split_of(arms)
         reading = await self.read()
         if reading.split != wanted:
             await self.route(wanted)
             reading = await self._confirmed(wanted)
-        for each in reading.engines:
-            if each.version not in wanted.versions:
-                await self.stop(each.version)
+        gone = [each.version for each in reading.engines if each.version not in wanted.versions.values()]
+        await asyncio.gather(*map(self.stop, gone))
 
     async def _confirmed(self, wanted: RegionSplit) -> RegionReading:
         deadline = self._clock.monotonic() + self.confirm_seconds
@@ -205,37 +351,3 @@ class BaseFleet(ABC):
                     hint="see `tidegate doctor`, or the log of the proxy",
                 )
             await self._clock.sleep(CONFIRM_POLL_SECONDS)
-
-
-def _by_version(reading: RegionReading) -> Mapping[str, _ReadEngine]:
-    return {each.version: _ReadEngine(each) for each in reading.engines}
-
-
-def arms_of(reading: RegionReading) -> _Arms:
-    """The engines by role; a version with a role and without an engine is one that is down."""
-    found, split = _by_version(reading), reading.split
-
-    def engine(version: str | None) -> _ReadEngine | None:
-        if version is None:
-            return None
-        gone = ServingVersion(version=version, ready=False, problem="nothing of it runs")
-        return found.get(version) or _ReadEngine(gone)
-
-    return Arms(
-        stable=engine(split.stable),
-        canary=engine(split.canary),
-        previous=engine(split.previous),
-        weight=split.weight,
-        mirror=split.mirror,
-    )
-
-
-def _split_of(arms: _Arms) -> RegionSplit:
-    versions = {role: running.engine.version for role, running in arms}
-    return RegionSplit(
-        stable=versions.get(Role.STABLE),
-        canary=versions.get(Role.CANARY),
-        previous=versions.get(Role.PREVIOUS),
-        weight=arms.weight,
-        mirror=arms.mirror,
-    )

@@ -10,7 +10,9 @@ from rollouts.argo.model import Rollout, pause_points
 from rollouts.cluster.reference import with_workload
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, containers_of
-from rollouts.kube.resources import ANALYSIS_TEMPLATES, DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES
+from rollouts.kube.resources import ANALYSIS_TEMPLATES, DEPLOYMENTS, ROLLOUTS
+from rollouts.manifests.conventions import TrafficRouter
+from rollouts.manifests.routers import ROUTERS
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.spec import NAME
@@ -73,8 +75,8 @@ async def drafted(
         raise UsageError(f"Rollout {rollout}: found workloadRef to a {kind}; expected a Deployment")
     if workload:
         found = with_workload(found, await cluster.get(DEPLOYMENTS, workload))
-    resource, route = _route_of(found)
-    live = await cluster.find(resource, route) if route else None
+    traffic, route = _route_of(found)
+    live = await cluster.find(ROUTERS[traffic].resource, route) if route else None
     prometheus = await _prometheus(cluster, found)
     delivery = name or rollout
     if not re.fullmatch(NAME, delivery):
@@ -84,7 +86,7 @@ async def drafted(
     fleet: dict[str, Any] = {
         "kind": "argo",
         "namespace": cluster.namespace,
-        **({"traffic": "istio"} if resource is VIRTUAL_SERVICES else {}),
+        **({} if traffic is TrafficRouter.GATEWAY_API else {"traffic": str(traffic)}),
         "rollout": {
             "name": rollout,
             "container": str(serving["name"]),
@@ -117,18 +119,11 @@ async def drafted(
     )
 
 
-def _route_of(rollout: Json) -> tuple[Any, str]:
-    """What splits its users: the kind, and the name; empty where nothing does."""
+def _route_of(rollout: Json) -> tuple[TrafficRouter, str]:
+    """What splits its users: whose object, and its name; empty where nothing does."""
     routing = at(rollout, "spec", "strategy", "canary", "trafficRouting", default={})
-    if istio := at(routing, "istio", "virtualService", "name"):
-        return VIRTUAL_SERVICES, str(istio)
-    return HTTP_ROUTES, next(_http_routes(at(routing, "plugins", default={})), "")
-
-
-def _http_routes(plugins: Json) -> Iterator[str]:
-    for said in plugins.values():
-        if isinstance(said, dict) and (name := said.get("httpRoute") or at(said, "httpRoutes", 0, "name")):
-            yield str(name)
+    found = ((traffic, name) for traffic, router in ROUTERS.items() for name in router.named_in(routing))
+    return next(found, (TrafficRouter.GATEWAY_API, ""))
 
 
 def _container(rollout: Json, wanted: str | None) -> Json:

@@ -1,34 +1,4 @@
-"""What a fleet can fail at.
-
-FleetError (OutsideError)
-├── EngineDidNotStart     died or stayed unhealthy; carries the tail of its log
-├── Unreachable           the fleet itself did not answer; what was asked may have been done
-│   ├── NoConnection          nothing was sent, so nothing was done
-│   ├── PrometheusCredentialMissing      what proves to Prometheus who asks is not where the spec says
-│   ├── PrometheusCredentialRefused      Prometheus does not take it, or wants some
-│   └── PrometheusCertificateUntrusted   nobody whom we trust signed Prometheus' certificate
-├── QueryRefused          Prometheus cannot evaluate a query
-├── HostGone              the host of a local fleet has ended, and with it everything that it served
-├── NoAccess              no credentials for a cluster were found, or they could not be got
-│   └── KubeconfigWrong       there is no kubeconfig, it cannot be read, or it lacks the context (exit code 2)
-├── ApiError              a Kubernetes API server said no; carries its status and reason
-│   ├── Invalid               400, 422, and 500 for an apply that fits no schema: it is wrong
-│   ├── Unauthorized          401: it does not know who asks
-│   ├── Forbidden             403: it knows, and does not allow it
-│   ├── NotFound              404
-│   ├── Conflict              409: somebody was faster, or owns a field
-│   ├── Gone                  410: too old a resource version or continue token
-│   └── TooManyRequests       429: not now; says when
-├── NotTheCarrier         another process carries the delivery in this region; nothing was written
-├── NotConfirmed          it was sent, and its effect did not show in time
-└── NotPossible           the operation contradicts the region's state (promote without a canary)
-    └── Overruled             somebody else asks for another version meanwhile, or ends the trial
-CapacityError (Refused)   too little memory or too few cores; nothing was started
-NotOurs (Refused)         an object of that name is somebody else's; nothing was written to it
-WouldTakeDown (Refused)   a write would have left users with fewer engines; it was not sent
-PortInUse (Refused)       a port the spec asks for is taken; nothing was started
-RulesRefused (Refused)    Prometheus does not take the rules; those of before stay
-"""
+"""What a fleet can fail at, and how that goes over a wire."""
 
 from __future__ import annotations
 
@@ -103,24 +73,8 @@ class PortInUse(Refused):
     """Another process listens on a port that the spec asks for."""
 
 
-class PrometheusCredentialMissing(Unreachable):
-    """What proves to Prometheus who asks is not where the spec says that it is; nothing was asked."""
-
-
-class PrometheusCredentialRefused(Unreachable):
-    """Prometheus does not take the one who asks, or wants to know who it is; `detail` has its own words."""
-
-
-class PrometheusCertificateUntrusted(Unreachable):
-    """The certificate of Prometheus is signed by nobody whom we trust, or is another's; nothing was asked."""
-
-
 class RulesRefused(Refused):
     """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""
-
-
-class QueryRefused(FleetError):
-    """Prometheus cannot evaluate the query; the message has its own words."""
 
 
 class ApiError(FleetError):
@@ -172,42 +126,10 @@ class TooManyRequests(ApiError):
     """Nothing was done; `retry_after_seconds` says when to ask again (429)."""
 
 
-_BY_NAME: dict[str, type[TidegateError]] = {
-    kind.__name__: kind
-    for kind in (
-        Unfit,
-        EngineDidNotStart,
-        Unreachable,
-        NoConnection,
-        PrometheusCredentialMissing,
-        PrometheusCredentialRefused,
-        PrometheusCertificateUntrusted,
-        HostGone,
-        NotConfirmed,
-        NotPossible,
-        Overruled,
-        NotOurs,
-        NotTheCarrier,
-        WouldTakeDown,
-        NoAccess,
-        KubeconfigWrong,
-        ApiError,
-        Invalid,
-        Unauthorized,
-        Forbidden,
-        NotFound,
-        Conflict,
-        Gone,
-        TooManyRequests,
-        FleetError,
-        CapacityError,
-        PortInUse,
-        RulesRefused,
-        QueryRefused,
-        OutsideError,
-        Refused,
-        UsageError,
-    )
+_BY_NAME = {
+    each.__name__: each
+    for each in (UsageError, *globals().values())
+    if isinstance(each, type) and issubclass(each, TidegateError)
 }
 
 

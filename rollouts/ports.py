@@ -83,23 +83,3 @@ class Proxy(Protocol):
     async def stop(self) -> None:
         """Close the endpoint."""
         ...
-
-
-class Metrics(Protocol):
-    """What measures all regions of a fleet, and evaluates rules on what it measured."""
-
-    async def load_rules(self, text: str) -> None:
-        """Return once the rules of this rule file, and no others, are evaluated; saying it again costs nothing.
-
-        Raises:
-            RulesRefused: when they are no rules; those of before stay.
-        """
-        ...
-
-    def scrape_also(self, name: str, address: str) -> None:
-        """Read the numbers at `address` too, until `name` is forgotten or is at another address."""
-        ...
-
-    def forget(self, name: str) -> None:
-        """Read them no longer; also right for what was never read."""
-        ...

@@ -15,10 +15,10 @@ from pipelines.plan.region_objects import place_of, rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery
-from rollouts.cluster.carried import CarriedRegion
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.referenced import ReferencedFleet
+from rollouts.cluster.region import AnyRegion
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit
@@ -48,7 +48,7 @@ def cluster_fleet(
     carrier: Carrier | None = None,
     public_keys: str = "",
     engines: Sequence[Engine] = (),
-) -> CarriedRegion:
+) -> AnyRegion:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
     With `counted`, arrivals are proven by what Prometheus counts. One of `public_keys` (PEM) has to have signed the
@@ -104,7 +104,7 @@ async def open_clusters(
     public_keys: str = "",
     glance: bool = False,
     engines: Sequence[Engine] = (),
-) -> AsyncIterator[Mapping[str, CarriedRegion]]:
+) -> AsyncIterator[Mapping[str, AnyRegion]]:
     """The fleet of each region. Nobody is asked anything yet.
 
     Args:
@@ -123,7 +123,7 @@ async def open_clusters(
     clock = SystemClock()
     retries = GLANCE_SECONDS if glance else RETRY_SECONDS
     async with AsyncExitStack() as stack:
-        fleets: dict[str, CarriedRegion] = {}
+        fleets: dict[str, AnyRegion] = {}
         for region in spec.regions.names:
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
@@ -144,7 +144,7 @@ async def open_clusters(
             yield fleets
 
 
-def series_of(fleets: Mapping[str, CarriedRegion]) -> KnownAs | None:
+def series_of(fleets: Mapping[str, AnyRegion]) -> KnownAs | None:
     """By which value of their label series of an arm are found; None where it names versions."""
 
     def named(arm: ArmKey) -> ArmKey:
@@ -160,7 +160,7 @@ async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator
         yield None
         return
     from pipelines.adapters.samples.clusters import ClusterSamples
-    from rollouts.sampling.region import RegionSamples
+    from rollouts.cluster.samples import RegionSamples
 
     clock, name, patience = SystemClock(), spec.metadata.name, spec.patience.api.total_seconds()
     async with AsyncExitStack() as stack:
@@ -174,7 +174,7 @@ async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _renewed_leases(fleets: Mapping[str, CarriedRegion], carrier: Carrier | None) -> AsyncIterator[None]:
+async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | None) -> AsyncIterator[None]:
     if carrier is None:
         yield
         return
@@ -251,7 +251,7 @@ async def _foreign_objects_by_region(
     return {region: others for region, others in zip(fleets, looked, strict=True) if others}
 
 
-async def _foreign_objects_of(fleet: CarriedRegion) -> Sequence[ForeignObject]:
+async def _foreign_objects_of(fleet: AnyRegion) -> Sequence[ForeignObject]:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             return await foreign_objects_in(fleet)

@@ -188,7 +188,7 @@ async def engine_before(
         UntrustedImage: the region has never run it, and the trust file does not allow what MLflow names.
         TidegateError: neither the region's history nor MLflow knows it.
     """
-    from rollouts.cluster.carried import CarriedRegion
+    from rollouts.cluster.region import CarriedRegion
 
     if isinstance(fleet, CarriedRegion):
         return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from datetime import datetime
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
@@ -47,13 +46,17 @@ log = logging.getLogger(__name__)
 class EngineProcess:
     """A `RunningEngine`: one process that listens on the loopback."""
 
-    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http) -> None:
-        """`child` is the process as it was started, healthy or not yet."""
+    def __init__(
+        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
+    ) -> None:
+        """`child` is the process as it was started, healthy or not yet; its place on the machine ends with it."""
         self.engine = engine
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
         self._child = child
         self._http = http
+        self._ticket = ticket
+        self._admission = admission
 
     @property
     def alive(self) -> bool:
@@ -77,11 +80,15 @@ class EngineProcess:
         return int(sum(float(count) for count in _BUSY.findall(reply.text)))
 
     async def stop(self) -> None:
-        await self._child.stop(grace_seconds=STOP_SECONDS)
+        try:
+            await self._child.stop(grace_seconds=STOP_SECONDS)
+        finally:
+            self._admission.release(self._ticket)
 
     async def abandon(self) -> None:
         """End it at once: no user waits for an answer of it."""
         self._child.kill()
+        self._admission.release(self._ticket)
 
     async def healthy(self) -> bool:
         """Whether it says so itself."""
@@ -125,31 +132,6 @@ class EngineProcess:
         )
 
 
-class AdmittedEngine(EngineProcess):
-    """An engine that gives its place on the machine back when it is stopped."""
-
-    def __init__(
-        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
-    ) -> None:
-        super().__init__(engine, port, child, http)
-        self._ticket = ticket
-        self._admission = admission
-
-    def settle(self) -> None:
-        """Its memory is taken now; the machine's own numbers show it."""
-        self._ticket.settled = True
-
-    async def stop(self) -> None:
-        try:
-            await super().stop()
-        finally:
-            self._admission.release(self._ticket)
-
-    async def abandon(self) -> None:
-        await super().abandon()
-        self._admission.release(self._ticket)
-
-
 class EngineProcesses:
     """The `Engines` of one region."""
 
@@ -174,8 +156,8 @@ class EngineProcesses:
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
         # Before the process is there: two regions that start at once must not both see the same free memory.
         ticket = self._admission.admit(engine)
-        running = self._spawn(ticket, port or sockets.free_port(), log_file)
         begun = self._clock.monotonic()
+        running = self._spawn(ticket, port or sockets.free_port(), log_file)
         try:
             await self._until_healthy(running)
             await running.warm_up()
@@ -184,14 +166,15 @@ class EngineProcesses:
             await running.abandon()
             raise
         # Only now: while it loads, the machine's numbers show less than it will need.
-        running.settle()
+        ticket.settled = True
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
 
-    def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> AdmittedEngine:
+    def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> EngineProcess:
         engine = ticket.engine
         command = [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command]
-        file = log_file or self._log_file(engine, self._clock.now())
+        started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
+        file = log_file or self._logs / f"{self._region}-{engine.version}-{started}.log"
         child = process.start(
             command,
             kind=Child.ENGINE,
@@ -199,10 +182,7 @@ class EngineProcesses:
             workdir=Path(engine.workdir),
             environment=engine.environment,
         )
-        return AdmittedEngine(engine, port, child, self._http, ticket=ticket, admission=self._admission)
-
-    def _log_file(self, engine: Engine, started: datetime) -> Path:
-        return self._logs / f"{self._region}-{engine.version}-{started:%Y%m%dT%H%M%S%f}.log"
+        return EngineProcess(engine, port, child, self._http, ticket=ticket, admission=self._admission)
 
     async def _until_healthy(self, running: EngineProcess) -> None:
         deadline = self._clock.monotonic() + self._start_seconds

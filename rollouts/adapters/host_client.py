@@ -30,6 +30,9 @@ START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 """For a host to end: streams drain, then engines get the 40 s that they may take."""
 
+LOOK_SECONDS = 10.0
+"""For an answer that waits for nothing."""
+
 POLL_SECONDS = 0.05
 ENDING_POLLS = 10
 """Looks at a host that does not answer, until it counts as alive."""
@@ -46,56 +49,45 @@ class LocalRegionClient:
         self._layout = layout
 
     async def deploy(self, engine: Engine) -> RegionState:
-        return await self._operate("deploy", engine.model_dump(mode="json"))
+        return await self._operate("deploy", engine=engine.model_dump(mode="json"))
 
     async def mirror(self, percent: int) -> RegionState:
-        return await self._operate("mirror", {"percent": percent})
+        return await self._operate("mirror", percent=percent)
 
     async def shift(self, weight: int) -> RegionState:
-        return await self._operate("shift", {"weight": weight})
+        return await self._operate("shift", weight=weight)
 
     async def promote(self) -> RegionState:
-        return await self._operate("promote", {})
+        return await self._operate("promote")
 
     async def rollback(self, to: str | None) -> RegionState:
-        return await self._operate("rollback", {"to": to})
-
-    async def observe(self) -> RegionState:
-        async with _host_lives(self._layout):
-            reply = await self._http.get(f"{BASE}/regions/{self.region}", timeout_seconds=10)
-        return _state(reply.status, reply.json())
-
-    async def way_back(self) -> str:
-        """The version that served before the delivery that is open here; empty where none is."""
-        async with _host_lives(self._layout):
-            reply = await self._http.get(f"{BASE}/regions/{self.region}/way-back", timeout_seconds=10)
-        if not reply.ok:
-            raise error_from_json(reply.json())
-        return str(reply.json()["version"])
-
-    async def settle(self) -> None:
-        """The delivery is over, and what serves stays."""
-        await self._operate("settle", {})
+        return await self._operate("rollback", to=to)
 
     async def restart(self, version: str) -> RegionState:
         """All users to the version of before the delivery, which is no longer warm."""
-        return await self._operate("restart", {"version": version})
+        return await self._operate("restart", version=version)
+
+    async def observe(self) -> RegionState:
+        return await self._operate("observe", LOOK_SECONDS)
+
+    async def way_back(self) -> str:
+        """The version that served before the delivery that is open here; empty where none is."""
+        return str(await self._ask(f"regions/{self.region}/way_back", LOOK_SECONDS))
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays."""
+        await self._ask(f"regions/{self.region}/settle")
 
     async def carried(self) -> CarrierHeartbeat | None:
         """Who carries the delivery on this machine; None when nobody does."""
-        async with _host_lives(self._layout):
-            reply = await self._http.get(f"{BASE}/carried", timeout_seconds=10)
-        return CarrierHeartbeat.model_validate(reply.json()) if reply.ok and reply.json() else None
+        found = await self._ask("carried", LOOK_SECONDS)
+        return CarrierHeartbeat.model_validate(found) if found else None
 
-    async def _operate(self, operation: str, body: dict[str, Any]) -> RegionState:
-        # No deadline here: the host has one for everything it does, and its death closes the socket.
-        async with _host_lives(self._layout):
-            reply = await self._http.post(f"{BASE}/regions/{self.region}/{operation}", body, timeout_seconds=None)
-        if reply.status >= 500:
-            raise FleetError(
-                f"the fleet host failed at {operation} in {self.region}", hint="see its log", detail=reply.text
-            )
-        return _state(reply.status, reply.json())
+    async def _operate(self, operation: str, seconds: float | None = None, **arguments: object) -> RegionState:
+        return RegionState.model_validate(await self._ask(f"regions/{self.region}/{operation}", seconds, **arguments))
+
+    async def _ask(self, path: str, seconds: float | None = None, **arguments: object) -> Any:
+        return await _ask(self._http, self._layout, path, seconds, **arguments)
 
 
 class FleetHost:
@@ -126,31 +118,26 @@ class FleetHost:
         Raises:
             RulesRefused: in Prometheus' words; the rules of before stay.
         """
-        await self._tell("rules", {"text": text})
+        await self._ask("load_rules", text=text)
 
     async def scrape_also(self, name: str, address: str) -> None:
         """Let its Prometheus read the numbers at `address`/metrics too; `name` is at one address at a time."""
-        await self._tell("scrape", {"name": name, "address": address})
+        await self._ask("scrape_also", name=name, address=address)
 
     async def forget(self, name: str) -> None:
         """Undo `scrape_also`; also right when that was never said."""
-        await self._tell("forget", {"name": name})
+        await self._ask("forget", name=name)
 
     async def attend(self, who: str, *, unattended_seconds: float) -> None:
         """Say that this process, `who`, carries a delivery here; trials end once it was silent for so long."""
-        body = {"who": who, "process": os.getpid(), "unattended_seconds": unattended_seconds}
-        await self._tell("carried", body, timeout_seconds=10)
+        await self._ask("attend", LOOK_SECONDS, who=who, process=os.getpid(), unattended_seconds=unattended_seconds)
 
     async def leave(self) -> None:
         """Say that nobody carries a delivery any more."""
-        await self._tell("carried", {"who": ""}, timeout_seconds=10)
+        await self._ask("leave", LOOK_SECONDS)
 
-    async def _tell(self, what: str, body: dict[str, Any], *, timeout_seconds: float | None = None) -> None:
-        reply = await self._http.post(f"{BASE}/{what}", body, timeout_seconds=timeout_seconds)
-        if reply.status >= 500:
-            raise FleetError(f"the fleet host failed at {what}", hint="see its log", detail=reply.text)
-        if not reply.ok:
-            raise error_from_json(reply.json())
+    async def _ask(self, path: str, seconds: float | None = None, **arguments: object) -> Any:
+        return await _ask(self._http, self._layout, path, seconds, **arguments)
 
     async def stop(self) -> None:
         """End it and everything it runs; returns when nothing is left. Also right when it is gone."""
@@ -164,7 +151,7 @@ class FleetHost:
     async def _ask_to_end(self) -> None:
         async with Http(self._socket) as http:
             try:
-                await http.post(f"{BASE}/stop", timeout_seconds=10)
+                await http.post(f"{BASE}/end", {}, timeout_seconds=LOOK_SECONDS)
             except Unreachable:
                 # It may have ended between the two looks; then there is nothing to ask.
                 if is_up(self._layout):
@@ -222,6 +209,24 @@ def is_up(layout: Layout) -> bool:
     return is_locked(layout.lock)
 
 
+async def _ask(http: Http, layout: Layout, path: str, seconds: float | None, **arguments: object) -> Any:
+    """What a method of the host answers.
+
+    Without `seconds` there is no deadline: the host has one for everything it does, and its death closes the socket.
+
+    Raises:
+        HostGone: it has ended.
+        FleetError: as it says itself, or a bug of it.
+    """
+    async with _host_lives(layout):
+        reply = await http.post(f"{BASE}/{path}", arguments, timeout_seconds=seconds)
+    if reply.status >= 500:
+        raise FleetError(f"the fleet host failed at {path}", hint="see its log", detail=reply.text)
+    if not reply.ok:
+        raise error_from_json(reply.json())
+    return reply.json()
+
+
 @asynccontextmanager
 async def _host_lives(layout: Layout) -> AsyncIterator[None]:
     """Tell a host that does not answer from one that has ended: then nobody is served by it, and nothing on trial.
@@ -271,9 +276,3 @@ async def _until_gone(layout: Layout) -> None:
         if loop.time() > deadline:
             raise FleetError("the fleet host does not end", hint=f"see {layout.log}")
         await asyncio.sleep(POLL_SECONDS)
-
-
-def _state(status: int, body: Any) -> RegionState:
-    if status >= 400:
-        raise error_from_json(body)
-    return RegionState.model_validate(body)

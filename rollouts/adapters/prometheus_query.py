@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from rollouts.errors import (
-    PrometheusCertificateUntrusted,
-    PrometheusCredentialMissing,
-    PrometheusCredentialRefused,
-    QueryRefused,
-    Unreachable,
-)
-from tidegate.core.access import CredentialMissing, PrometheusEndpoint
-from tidegate.core.adapters.prometheus import (
-    PrometheusClient,
-    PrometheusDenied,
-    PrometheusRefused,
-    PrometheusUnreachable,
-    PrometheusUntrusted,
-)
+from tidegate.core.access import PrometheusEndpoint
+from tidegate.core.adapters.prometheus import PrometheusClient
 from tidegate.core.threads import call_in_thread
 
 TIMEOUT_SECONDS = 10.0
@@ -24,7 +11,7 @@ TIMEOUT_SECONDS = 10.0
 
 
 class PrometheusQuery:
-    """A `Prometheus` of the doctor."""
+    """A `PrometheusReader` of the doctor."""
 
     def __init__(self, at: str | PrometheusEndpoint) -> None:
         """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked yet."""
@@ -32,19 +19,7 @@ class PrometheusQuery:
 
     async def ask(self, query: str) -> tuple[float, ...]:
         """The samples of a query now: of a scalar its value, of a range the last of each series."""
-        try:
-            answer = await call_in_thread(self._client.query, query)
-        except PrometheusRefused as error:
-            # Without the query, which is longer than what a person wants to know.
-            raise QueryRefused(error.detail or error.message) from error
-        except CredentialMissing as error:
-            raise PrometheusCredentialMissing(error.message, hint=error.hint, detail=error.detail) from error
-        except PrometheusDenied as error:
-            raise PrometheusCredentialRefused(error.message, hint=error.hint, detail=error.detail) from error
-        except PrometheusUntrusted as error:
-            raise PrometheusCertificateUntrusted(error.message, hint=error.hint, detail=error.detail) from error
-        except PrometheusUnreachable as error:
-            raise Unreachable(error.message, detail=error.detail) from error
+        answer = await call_in_thread(self._client.query, query)
         if answer.scalar is not None:
             return (answer.scalar[1],)
         last = (series.value or next(reversed(series.values), None) for series in answer.series)

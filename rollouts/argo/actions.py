@@ -1,28 +1,39 @@
-"""What a delivery does to a Rollout of one cluster: read, decide, send, and read back until the controller has done it.
+"""What a delivery does to a Rollout, as compare-and-set: decided, sent, and read back until the controller has done it.
 
-A conflict is decided again, an answer that was lost is looked up, and the action is complete once the controller has
-processed it. A patch of the status moves no generation, so that `observedGeneration` says nothing about it: what the
-controller made of it has to show in the fields that it writes.
+The bodies are those of kubectl's Argo Rollouts plugin; file names are those below `pkg/kubectl-argo-rollouts/cmd/` of
+argo-rollouts. Every request carries the `resourceVersion` of the object that was decided on, so that the API server
+answers 409 when anything happened in between. Then it is read and decided again, for the same version on trial.
+
+An answer that was lost is looked up, and the action is complete once the controller has processed it. A patch of the
+status moves no generation, so that `observedGeneration` says nothing about it: what the controller made of it has to
+show in the fields that it writes.
+
+Argo Rollouts up to 1.9.1 puts its own older copy of a Rollout over a newer one in its cache: what others write within
+50 ms after its own write is stored and shown, and half of it never acted upon (argo-rollouts#3316, #4073, #4694; mended
+by #4786, first in v1.10.0-rc1). Any later write to the object wakes it (`Waker`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import json
+import logging
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from rollouts.argo import compare_and_set
-from rollouts.argo.compare_and_set import ANY_STATE, Precondition, Requests, with_resource_version
-from rollouts.argo.model import Rollout
+from rollouts.argo.model import Rollout, replica_set_of
 from rollouts.argo.state import is_abort_confirmed, is_pause_stale, likely_cause, waiting_for_controller
-from rollouts.argo.waking import Waker
-from rollouts.errors import ApiError, Conflict, Invalid, NotConfirmed, NotPossible, Unreachable
+from rollouts.errors import ApiError, Conflict, FleetError, Invalid, NotConfirmed, NotPossible, Unreachable
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Request
+from rollouts.kube.model import STRICT, PatchKind, Request, Resource
 from rollouts.kube.resources import ROLLOUTS
 from rollouts.kube.retry import Attempts, Backoff, RetryPolicy, time_left
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
+from tidegate.core.names import POD_TEMPLATE_HASH, WOKEN
 
 REACT_SECONDS = 30.0
 """A controller that is well answers within a second or two; the queue of a large cluster takes longer."""
@@ -30,86 +41,257 @@ REACT_SECONDS = 30.0
 BACKOFF = Backoff(first_seconds=0.1, most_seconds=1.0)
 """Between looks at a controller's reaction, and after a conflict with its own writes."""
 
-Decide = Callable[[Json, Precondition], Requests]
-"""One of `rollouts.argo.compare_and_set`: the requests for a Rollout in this state, none when nothing has to change."""
+SILENT_SECONDS = 1.0
+"""A controller that has heard writes within this; one that has much to do is asked for no more than a look."""
+
+WAKER = "tidegate-waker"
+"""Its own field manager: the time at which tidegate wrote the template says since when the controller is silent."""
+
+INJECTED = "rollout.argoproj.io/ephemeral-metadata"
+"""Annotation of a ReplicaSet: what the controller put into its template, such as the role."""
+
+log = logging.getLogger(__name__)
+
+Requests = tuple[Request, ...]
+"""In the order in which they are sent; none when all is as desired."""
+
+Decide = Callable[[Json], Requests]
+"""The requests for a Rollout in this state, none when nothing has to change."""
 
 Converged = Callable[[Json, Json], bool]
-"""Whether an action had its effect, by the Rollout before and now: one of the predicates below."""
+"""Whether an action had its effect, by the Rollout before and now; raises `NotPossible` when it was overtaken."""
 
 
-def _always(_: Json) -> None:
-    """Nothing is refused."""
+def promote_full(rollout: Json) -> Requests:
+    """Past all steps, pauses and analyses; nothing when that was said already, or when it is the stable version.
+
+    Raises:
+        NotPossible: when it is aborted: the controller would take the abort back.
+    """
+    ro = Rollout(rollout)
+    _refuse_aborted(ro, "promote")
+    if ro.promoting_in_full and not ro.paused_by_spec:
+        return ()
+    # The plugin patches the status first; a controller that still sees `spec.paused` may then pause the step again.
+    return (*resume(rollout), *([_patch_status(ro, {"promoteFull": True})] if ro.in_progress else []))
+
+
+def to_step(rollout: Json, index: int) -> Requests:
+    """To the step with this index, up or down; nothing when it is there.
+
+    Takes its pause away together with the controller's memory of it: else a pause at the new step would count as one
+    that somebody ended (`CompletedCanaryPauseStep`), and users would move on at once.
+
+    Raises:
+        NotPossible: when it has no such step, or nothing is in progress.
+    """
+    ro = Rollout(rollout)
+    if not 0 <= index <= len(ro.steps):
+        raise NotPossible(f"{ro.name} has no step {index}", hint=f"0 to {len(ro.steps)}, the last for past all")
+    _require_progress(ro, "move")
+    _refuse_aborted(ro, "move")
+    if ro.promoting_in_full:
+        raise NotPossible(
+            f"{ro.name} is being promoted in full: its steps do not count any more",
+            hint=f"wait for it: kubectl argo rollouts status {ro.name}",
+        )
+    if ro.step_index == index:
+        return ()
+    return (_patch_status(ro, {"pauseConditions": None, "controllerPause": False, "currentStepIndex": index}),)
+
+
+def abort(rollout: Json) -> Requests:
+    """All users back to the stable version (`abort/abort.go`); nothing when it was aborted already.
+
+    Raises:
+        NotPossible: when nothing is in progress: then there is nothing to go back to, and controllers before 1.0
+            scaled the stable version to 0 (argo-rollouts#1292).
+    """
+    ro = Rollout(rollout)
+    if ro.aborted:
+        return ()
+    if not ro.stable_hash:
+        raise NotPossible(
+            f"{ro.name} was never promoted: there is no stable version to go back to",
+            hint="wait for its first version, or delete the Rollout",
+        )
+    _require_progress(ro, "abort")
+    # A controller that promotes in full forgets an abort (`rollout/canary.go`, `syncRolloutStatusCanary`).
+    forgets = {"promoteFull": False} if ro.promoting_in_full else {}
+    return (_patch_status(ro, {"abort": True, **forgets}),)
+
+
+def resume(rollout: Json) -> Requests:
+    """Let go what a person holds by `spec.paused`; the pauses of steps stay."""
+    ro = Rollout(rollout)
+    return (_patch(ro, {"spec": {"paused": False}}, PatchKind.MERGE),) if ro.paused_by_spec else ()
+
+
+def undo(rollout: Json, replica_sets: Sequence[Json], revision: int) -> list[Json]:
+    """The JSON patch to the pod template of an earlier revision, as of `undo/undo.go`; empty when it is there still.
+
+    Raises:
+        NotPossible: there is no such revision.
+    """
+    template = original_template(replica_set_of(rollout, replica_sets, revision))
+    if templates_match(rollout["spec"]["template"], template):
+        return []
+    return [{"op": "replace", "path": "/spec/template", "value": template}]
+
+
+def change(resource: Resource, live: Json, operations: Sequence[Json]) -> Requests:
+    """These operations of a JSON patch on a Rollout or its workload; nothing when there are none."""
+    return (_patch(Rollout(live), list(operations), PatchKind.JSON, resource=resource),) if operations else ()
+
+
+def original_template(replica_set: Json) -> Json:
+    """The pod template that somebody once asked for, without anything that the controller put into it.
+
+    Restored with a role in it, the template would be a new one with new pods: the role is the controller's, and
+    `undo` of kubectl's plugin takes nothing but the hash away.
+    """
+    template: Json = deepcopy(replica_set["spec"]["template"])
+    injected = json.loads((replica_set["metadata"].get("annotations") or {}).get(INJECTED) or "{}")
+    metadata = template.get("metadata") or {}
+    (metadata.get("labels") or {}).pop(POD_TEMPLATE_HASH, None)
+    for part in ("labels", "annotations"):
+        for key in injected.get(part) or {}:
+            (metadata.get(part) or {}).pop(key, None)
+    return template
+
+
+def templates_match(now: object, desired: object) -> bool:
+    """Whether all that stands in `now` stands in `desired` too (`Semantic.DeepDerivative`).
+
+    What is empty in `now` does not count: the API server filled it into the ReplicaSet's. Quantities are compared as
+    they are written, so that `1` and `1000m` differ; then a template is restored that was there already.
+    """
+    if now is None or now in ("", [], {}):
+        return True
+    if isinstance(now, dict) and isinstance(desired, dict):
+        without_hash = {key: value for key, value in now.items() if key != POD_TEMPLATE_HASH}
+        return all(templates_match(value, desired.get(key)) for key, value in without_hash.items())
+    if isinstance(now, list) and isinstance(desired, list):
+        return len(now) <= len(desired) and all(map(templates_match, now, desired))
+    return now == desired
+
+
+def _patch_status(ro: Rollout, status: Json) -> Request:
+    return _patch(ro, {"status": status}, PatchKind.MERGE, subresource="status")
+
+
+def _patch(
+    ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "", resource: Resource = ROLLOUTS
+) -> Request:
+    held, namespace = _held(body, ro.resource_version), ro.metadata.get("namespace")
+    return Request("PATCH", resource, ro.name, namespace, subresource, patch=kind, body=held, query=STRICT)
+
+
+def _held(body: Json | list[Any] | None, resource_version: str) -> Json | list[Any] | None:
+    """The same patch, valid only while the object has this resource version."""
+    if isinstance(body, dict):
+        metadata = {**body.get("metadata", {}), "resourceVersion": resource_version}
+        return {"metadata": metadata, **{key: value for key, value in body.items() if key != "metadata"}}
+    # `replace` and not `test`: a failed test is a 422, and a resource version that is not the newest a 409.
+    lock = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
+    return [lock, *(item for item in body or [] if item.get("path") != lock["path"])]
+
+
+def _require_progress(ro: Rollout, verb: str) -> None:
+    if not ro.in_progress:
+        raise NotPossible(
+            f"nothing is in progress in {ro.name}: there is nothing to {verb}",
+            hint=f"see: kubectl argo rollouts get rollout {ro.name}",
+        )
+
+
+def _refuse_aborted(ro: Rollout, verb: str) -> None:
+    if ro.aborted:
+        raise NotPossible(f"{ro.name} was aborted: there is nothing to {verb}", hint="retry it, or undo it")
+
+
+class Waker:
+    """For the Rollouts of one namespace that wait for their controller, one at a time."""
+
+    def __init__(self, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None]) -> None:
+        """`allows` checks each Rollout before it is written, and raises to refuse the write."""
+        self._cluster = cluster
+        self._clock = clock
+        self._allows = allows
+        self._version, self._since, self._woken = "", 0.0, False
+
+    async def look(self, rollout: Json) -> None:
+        """Write an annotation where the Rollout, for whose controller somebody waits, did not change for a second."""
+        ro, now = Rollout(rollout), self._clock.monotonic()
+        if ro.resource_version != self._version:
+            self._version, self._since = ro.resource_version, now
+        if now - self._since < SILENT_SECONDS:
+            return
+        self._allows(rollout)
+        annotations = {WOKEN: self._clock.now().isoformat()}
+        woken = _patch(ro, {"metadata": {"annotations": annotations}}, PatchKind.MERGE)
+        self._since = now
+        try:
+            written = await self._cluster.send(replace(woken, query=STRICT | {"fieldManager": WAKER}))
+        except FleetError as error:
+            # Somebody else's write wakes it as well; whoever waits meets everything else.
+            log.info("%s: its controller was not woken: %s", ro.name, error)
+            return
+        self._version, self._woken = Rollout(written).resource_version, True
+
+    def told(self) -> str:
+        """What has come of it since it was told last; empty when no controller had to be woken."""
+        woken, self._woken = self._woken, False
+        if not woken:
+            return ""
+        return "its controller had not reacted, and was woken by another write (Argo Rollouts up to 1.9.1 loses some)"
 
 
 class RolloutClient:
-    """The Rollouts of one cluster's namespace.
+    """One Rollout.
 
-    Each action raises `NotPossible` when it is refused or overtaken, `NotConfirmed` when its effect does not show in
-    time, and what `KubeClient` raises. `expected` is where the rollout is thought to be; by default, where it is
-    found.
+    Each action is for the version whose pod template hash is `trial`, at whatever step it is by now. It raises
+    `NotPossible` when it is refused or overtaken, `NotConfirmed` when its effect does not show in time, and what
+    `KubeClient` raises.
     """
 
     def __init__(
-        self,
-        cluster: KubeClient,
-        clock: Clock,
-        *,
-        react_seconds: float = REACT_SECONDS,
-        allows: Callable[[Json], None] = _always,
-        waker: Waker | None = None,
+        self, name: str, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None], waker: Waker
     ) -> None:
-        """`allows` checks each Rollout before it is written, and raises to refuse the write."""
-        self._allows = allows
-        self._waker = waker or Waker(cluster, clock, allows=allows)
-        self._cluster = cluster
-        self._clock = clock
-        self._react_seconds = react_seconds
-        self._retries = RetryPolicy(clock, seconds=react_seconds, backoff=BACKOFF)
+        """`allows` checks the Rollout before it is written, and raises to refuse the write."""
+        self._name, self._cluster, self._clock, self._allows, self._waker = name, cluster, clock, allows, waker
+        self._retries = RetryPolicy(clock, seconds=REACT_SECONDS, backoff=BACKOFF)
 
-    async def get(self, name: str) -> Json:
-        return await self._cluster.get(ROLLOUTS, name)
-
-    async def promote_full(self, name: str, expected: Precondition | None = None) -> ActionResult:
+    async def promote_full(self, trial: str) -> None:
         """Past all steps; returns once none holds it, which is before every pod is up."""
-        return await self._carry_out(name, compare_and_set.promote_full, is_past_all_steps, expected, at=_version)
+        await self._carry_out(promote_full, is_past_all_steps, trial)
 
-    async def to_step(self, name: str, index: int, expected: Precondition | None = None) -> ActionResult:
+    async def to_step(self, index: int, trial: str) -> None:
         """To the step with this index, up or down."""
+        await self._carry_out(partial(to_step, index=index), partial(is_at_step, index=index), trial)
 
-        def decide(rollout: Json, expected: Precondition) -> Requests:
-            return compare_and_set.to_step(rollout, index, expected)
+    async def abort(self, trial: str) -> None:
+        """All users back to the stable version."""
+        await self._carry_out(abort, is_aborted, trial)
 
-        return await self._carry_out(name, decide, partial(is_at_step, index=index), expected)
-
-    async def abort(self, name: str, expected: Precondition | None = None) -> ActionResult:
-        """All users back to the stable version, at whatever step the other one is by now."""
-        return await self._carry_out(name, compare_and_set.abort, is_aborted, expected, at=_version)
-
-    async def resume(self, name: str, expected: Precondition = ANY_STATE) -> ActionResult:
+    async def resume(self) -> None:
         """Let go what a person holds by `spec.paused`, and nothing else."""
-        return await self._carry_out(name, compare_and_set.resume, is_resumed, expected)
+        await self._carry_out(resume, is_resumed, None)
 
-    async def _carry_out(
-        self,
-        name: str,
-        decide: Decide,
-        converged: Converged,
-        expected: Precondition | None,
-        *,
-        at: Callable[[Json], Precondition] = Precondition.of,
-    ) -> ActionResult:
-        """Decide and send until it is sent, then wait; `at` is what is expected of the Rollout that is found."""
+    async def _carry_out(self, decide: Decide, converged: Converged, trial: str | None) -> None:
+        """Decide and send until it is sent, then wait."""
         attempts = self._retries.attempts()
-        rollout = before = await self.get(name)
-        precondition, lost = expected or at(before), False
+        rollout = before = await self._get()
+        lost = False
         while True:
             sent: list[Request] = []
             version = ""
             try:
                 self._allows(rollout)
-                for request in decide(rollout, precondition):
+                _require_version(rollout, trial)
+                for request in decide(rollout):
                     # Each after the first holds for the object as the one before left it.
-                    sent += with_resource_version((request,), version) if sent else (request,)
+                    sent.append(replace(request, body=_held(request.body, version)) if sent else request)
                     version = Rollout(await self._cluster.send(sent[-1])).resource_version
                 break
             except NotPossible:
@@ -122,42 +304,39 @@ class RolloutClient:
                 lost = lost or _may_be_done(error)
                 if not (isinstance(error, Conflict) or _may_be_done(error)) or not await attempts.pause():
                     raise
-            rollout = await self.get(name)
-        return ActionResult(sent=tuple(sent), rollout=await self._wait(before, converged, attempts, sent=bool(sent)))
+            rollout = await self._get()
+        await self._wait(before, converged, attempts, sent=bool(sent))
 
-    async def _wait(self, before: Json, converged: Converged, attempts: Attempts, *, sent: bool) -> Json:
-        """The Rollout once the controller has processed what was sent; one that is silent is woken.
+    async def _wait(self, before: Json, converged: Converged, attempts: Attempts, *, sent: bool) -> None:
+        """Until the controller has processed what was sent; one that is silent is woken.
 
         Raises:
             NotConfirmed: it has not in time.
         """
-        name = Rollout(before).name
         for looks in itertools.count(1):
-            rollout = await self.get(name)
+            rollout = await self._get()
             if converged(before, rollout):
-                return rollout
-            left = min(self._react_seconds - attempts.elapsed, time_left())
+                return
+            left = min(REACT_SECONDS - attempts.elapsed, time_left())
             # What is left of a difference of two clocks' floats may be too little for either to move on.
             if left < 1e-6:
                 waited = f"nothing came of it in {attempts.elapsed:.0f} s"
-                said = f"{name}: sent, and {waited}" if sent else f"{name}: said before, and {waited}"
+                said = f"{self._name}: sent, and {waited}" if sent else f"{self._name}: said before, and {waited}"
                 raise NotConfirmed(said, hint=likely_cause(Rollout(rollout)))
             await self._waker.look(rollout)
             await self._clock.sleep(min(BACKOFF.pause(looks, 1.0), left))
-        raise AssertionError("it waits until there is an end")
+
+    async def _get(self) -> Json:
+        return await self._cluster.get(ROLLOUTS, self._name)
 
 
-def _version(rollout: Json) -> Precondition:
-    return Precondition(pod_hash=Rollout(rollout).pod_hash)
-
-
-class ActionResult(Value):
-    """What an action did."""
-
-    sent: tuple[Request, ...]
-    """What was sent and accepted; empty when nothing had to change."""
-    rollout: Json
-    """As it was read back, after the controller reacted."""
+def _require_version(rollout: Json, trial: str | None) -> None:
+    ro = Rollout(rollout)
+    if trial is not None and trial != ro.pod_hash:
+        raise NotPossible(
+            f"{ro.name} moved on: its version is {ro.pod_hash or 'none'}, and {trial} was meant",
+            hint="the Rollout changed meanwhile: check its status and retry",
+        )
 
 
 def _may_be_done(error: ApiError | Unreachable) -> bool:

@@ -17,9 +17,10 @@ from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
 REVISION = "rollout.argoproj.io/revision"
+"""The annotation that numbers a ReplicaSet among those of its Rollout."""
+
 WORKLOAD_GENERATION = "rollout.argoproj.io/workload-generation"
 """Annotation of a Rollout: the generation of its `workloadRef`."""
-"""The annotation that numbers a ReplicaSet, an AnalysisRun or an Experiment among those of its Rollout."""
 
 
 class PauseReason(StrEnum):
@@ -28,16 +29,6 @@ class PauseReason(StrEnum):
     STEP = "CanaryPauseStep"
     ANALYSIS = "InconclusiveAnalysisRun"
     EXPERIMENT = "InconclusiveExperiment"
-
-
-@dataclass(frozen=True)
-class AnalysisStatus:
-    """What a Rollout's status says of one of its analysis runs."""
-
-    run: str
-    phase: str
-    """Pending, Running, Successful, Failed, Error or Inconclusive."""
-    message: str
 
 
 @dataclass(frozen=True)
@@ -167,17 +158,6 @@ class Rollout:
     def conditions(self) -> list[Json]:
         return self.status.get("conditions") or []
 
-    @property
-    def analyses(self) -> list[AnalysisStatus]:
-        """The analysis runs that can stop it now: of the step, and in the background."""
-        canary = self.status.get("canary") or {}
-        found = (canary.get("currentStepAnalysisRunStatus"), canary.get("currentBackgroundAnalysisRunStatus"))
-        return [
-            AnalysisStatus(str(run.get("name", "")), str(run.get("status", "")), str(run.get("message") or ""))
-            for run in found
-            if run
-        ]
-
 
 def parse_time(text: str | None) -> datetime | None:
     """A Kubernetes time (RFC 3339) as a moment; None when there is none."""
@@ -185,7 +165,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def revision_of(thing: Json) -> int:
-    """The revision that a ReplicaSet, AnalysisRun or Experiment belongs to; 0 when it does not say."""
+    """The revision that a ReplicaSet belongs to; 0 when it does not say."""
     text = str(((thing.get("metadata") or {}).get("annotations") or {}).get(REVISION, ""))
     return int(text) if text.isdecimal() else 0
 
@@ -224,31 +204,9 @@ def _owners(thing: Json) -> list[Json]:
 
 
 def step_text(step: Json) -> str:
-    """One step as kubectl prints it (`CanaryStepString`); routes and plugins, which upstream leaves out, by name."""
-    if step.get("setWeight") is not None:
-        return f"setWeight: {step['setWeight']}"
-    if step.get("pause") is not None:
-        duration = step["pause"].get("duration")
-        return "pause" if duration is None else f"pause: {duration}"
-    for kind in ("experiment", "analysis"):
-        if step.get(kind) is not None:
-            return kind
-    if step.get("setCanaryScale") is not None:
-        return _scale_text(step["setCanaryScale"])
-    for kind in ("setHeaderRoute", "setMirrorRoute", "plugin"):
-        if step.get(kind) is not None:
-            return f"{kind}: {step[kind].get('name', '')}"
-    return "invalid"
-
-
-def _scale_text(scale: Json) -> str:
-    if scale.get("weight") is not None:
-        return f"setCanaryScale{{weight: {scale['weight']}}}"
-    if scale.get("matchTrafficWeight"):
-        return "setCanaryScale{matchTrafficWeight: true}"
-    if scale.get("replicas") is not None:
-        return f"setCanaryScale{{replicas: {scale['replicas']}}}"
-    return "invalid"
+    """One step as kubectl prints it (`CanaryStepString`), as far as a delivery has such; any other by its kind."""
+    kind = next(iter(step), "invalid")
+    return f"setWeight: {step[kind]}" if kind == "setWeight" else kind
 
 
 @dataclass(frozen=True)

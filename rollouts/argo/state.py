@@ -1,13 +1,9 @@
-"""The state of a Rollout: its phase, what its controller has not processed yet, its health, and the reasons. Pure.
+"""The state of a Rollout: what its controller has not processed yet, its health, and the reasons. Pure.
 
-The phase is `utils/rollout/rolloututil.go` of argo-rollouts, rule by rule and word by word: clients ask `phase_of`, the
-controller asks `calculated_phase` and keeps the answer in `status.phase`; the first rule that applies decides.
-
-The health adds what the phase does not tell apart. Argo Rollouts calls three things by one name each that need
-different actions: a rollout whose controller does not process it looks like progress for ever; one that waits for a
-person looks like one whose analysis could not decide; and Degraded says nothing of why. A healthy controller reacts
-within seconds. One whose traffic plugin does not start reconciles for ever and says so in no condition
-(argo-rollouts#3918), and Progressing is all that kubectl shows.
+Argo Rollouts' own phase calls three things by one name each that need different actions: a rollout whose controller
+does not process it looks like progress for ever; one that waits for a person looks like one whose analysis could not
+decide; and Degraded says nothing of why. A healthy controller reacts within seconds. One whose traffic plugin does not
+start reconciles for ever and says so in no condition (argo-rollouts#3918), and Progressing is all that kubectl shows.
 """
 
 from __future__ import annotations
@@ -29,34 +25,6 @@ WORKLOAD_UNOBSERVED = f"{SPEC_UNOBSERVED} for the reference workload"
 UNPAUSING = "waiting for rollout to unpause"
 
 
-class RolloutPhase(StrEnum):
-    """What Argo Rollouts says that a rollout is doing."""
-
-    HEALTHY = "Healthy"
-    DEGRADED = "Degraded"
-    PROGRESSING = "Progressing"
-    PAUSED = "Paused"
-
-
-class PhaseStatus(Value):
-    """A phase and its reason, as kubectl prints them."""
-
-    phase: RolloutPhase
-    message: str = ""
-
-
-def phase_of(rollout: Json) -> PhaseStatus:
-    """`GetRolloutPhase`."""
-    waiting = waiting_for_controller(rollout)
-    if waiting:
-        return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=waiting)
-    status = Rollout(rollout).status
-    # A word that a newer controller may have is no answer here; the rules are.
-    if status.get("phase") in set(RolloutPhase):
-        return PhaseStatus(phase=RolloutPhase(status["phase"]), message=status.get("message") or "")
-    return calculated_phase(rollout)
-
-
 def waiting_for_controller(rollout: Json) -> str:
     """What the controller has not reacted to yet, in upstream's words; empty when it has seen everything."""
     ro = Rollout(rollout)
@@ -70,81 +38,24 @@ def waiting_for_controller(rollout: Json) -> str:
     return ""
 
 
-def has_aborted_condition(ro: Rollout) -> bool:
-    """Whether the controller has written that it aborted, and not yet that it goes on."""
-    return any(condition.get("reason") == ABORTED for condition in ro.conditions)
-
-
 def is_abort_confirmed(ro: Rollout) -> bool:
     """Whether the controller itself has aborted it.
 
     `status.abort` is only a request until the controller has written when it aborted (CalculatePauseStatus).
     """
-    return ro.aborted and (bool(ro.status.get("abortedAt")) or has_aborted_condition(ro))
+    written = any(condition.get("reason") == ABORTED for condition in ro.conditions)
+    return ro.aborted and (bool(ro.status.get("abortedAt")) or written)
 
 
 def is_pause_stale(ro: Rollout) -> bool:
     """Whether the phase that the controller wrote is a pause that somebody has taken away since."""
-    return ro.status.get("phase") == RolloutPhase.PAUSED and not (ro.pause_conditions or ro.paused_by_spec)
-
-
-def calculated_phase(rollout: Json) -> PhaseStatus:
-    """`CalculateRolloutPhase`: of spec and status alone, as if the controller had seen everything."""
-    ro = Rollout(rollout)
-    problem = _problem(ro)
-    if problem:
-        return PhaseStatus(phase=RolloutPhase.DEGRADED, message=problem)
-    if ro.paused_by_spec:
-        return PhaseStatus(phase=RolloutPhase.PAUSED, message="manually paused")
-    if ro.pause_conditions:
-        return PhaseStatus(phase=RolloutPhase.PAUSED, message=str(ro.pause_conditions[0].get("reason", "")))
-    pending = _pending_replicas(ro) or _pending_canary(ro)
-    if pending:
-        return PhaseStatus(phase=RolloutPhase.PROGRESSING, message=pending)
-    return PhaseStatus(phase=RolloutPhase.HEALTHY)
+    return ro.status.get("phase") == "Paused" and not (ro.pause_conditions or ro.paused_by_spec)
 
 
 def _observed(observed: object, generation: int) -> bool:
-    """`isGenerationObserved`: a number below the generation is behind; anything else is an answer.
-
-    Rollouts before 0.10 wrote a hash there, which may happen to consist of digits and is then a large number.
-    """
+    """`isGenerationObserved`: a number below the generation is behind; anything else is an answer."""
     text = str(observed or "")
-    return not re.fullmatch(r"[+-]?[0-9]+", text) or int(text) >= generation
-
-
-def _problem(ro: Rollout) -> str:
-    for condition in ro.conditions:
-        message = condition.get("message") or ""
-        if condition.get("type") == INVALID_SPEC:
-            return f"{INVALID_SPEC}: {message}"
-        if condition.get("reason") in {ABORTED, TIMED_OUT}:
-            return f"{condition['reason']}: {message}"
-    return ""
-
-
-def _pending_replicas(ro: Rollout) -> str:
-    restart_at = parse_time(ro.spec.get("restartAt"))
-    if restart_at and restart_at != parse_time(ro.status.get("restartedAt")):
-        return "rollout is restarting"
-    updated, available = ro.status.get("updatedReplicas") or 0, ro.status.get("availableReplicas") or 0
-    if updated < ro.replicas:
-        return "more replicas need to be updated"
-    if available < updated:
-        return "updated replicas are still becoming available"
-    return ""
-
-
-def _pending_canary(ro: Rollout) -> str:
-    if ro.canary is None:
-        return ""
-    # With traffic routing, old pods stay for scaleDownDelaySeconds without being waited for.
-    replicas, updated = ro.status.get("replicas") or 0, ro.status.get("updatedReplicas") or 0
-    if ro.canary.get("trafficRouting") is None and replicas > updated:
-        return "old replicas are pending termination"
-    if not ro.stable_hash or ro.in_progress:
-        return "waiting for all steps to complete"
-    return ""
+    return not text.isdecimal() or int(text) >= generation
 
 
 NEVER_OBSERVED = "waiting for a controller to see it"
@@ -248,21 +159,6 @@ _WITHOUT_A_REASON = re.compile(r"Rollout aborted update to revision \d+")
 """`RolloutAbortedMessage` of argo-rollouts; behind it stands, after a colon, why the controller did it."""
 
 
-def is_inconclusive(ro: Rollout) -> bool:
-    """Whether it is held because an analysis or an experiment could not decide."""
-    return any(condition.get("reason") in UNDECIDED for condition in ro.pause_conditions)
-
-
-def inconclusive_cause(ro: Rollout) -> str:
-    """The analysis runs that could not decide, with their messages."""
-    return _analysis_causes(ro, "Inconclusive")
-
-
-def pause_cause(ro: Rollout) -> str:
-    """The step that holds it, or the hand."""
-    return "spec.paused is set" if ro.paused_by_spec and not ro.pause_conditions else current_step(ro)
-
-
 def degraded_cause(ro: Rollout, message: str) -> str:
     """What failed: the spec, an analysis, or pods that did not come up."""
     kind = message.partition(":")[0]
@@ -292,8 +188,14 @@ def current_step(ro: Rollout) -> str:
 
 
 def _analysis_causes(ro: Rollout, *phases: str) -> str:
-    runs = [run for run in ro.analyses if run.phase in phases]
-    return "; ".join(f"analysis run {run.run} ended {run.phase}: {run.message or 'no message'}" for run in runs)
+    """The analysis runs that can stop it now, of the step and in the background, as far as they ended so."""
+    canary = ro.status.get("canary") or {}
+    found = (canary.get(f"current{kind}AnalysisRunStatus") or {} for kind in ("Step", "Background"))
+    return "; ".join(
+        f"analysis run {run.get('name', '')} ended {run['status']}: {run.get('message') or 'no message'}"
+        for run in found
+        if run.get("status") in phases
+    )
 
 
 STUCK_AFTER_SECONDS = 60.0
@@ -329,7 +231,7 @@ def health_of(rollout: Json, *, now: datetime) -> RolloutHealth:
     """How it is at `now`."""
     ro, pending = Rollout(rollout), pending_reaction(rollout)
     if pending is None:
-        return _as_phase(ro, phase_of(rollout))
+        return _as_phase(ro)
     since = pending.since or now
     if now - since > timedelta(seconds=STUCK_AFTER_SECONDS):
         message = f"{pending.text} since {since.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
@@ -337,17 +239,19 @@ def health_of(rollout: Json, *, now: datetime) -> RolloutHealth:
     return RolloutHealth(state=HealthState.PROGRESSING, message=pending.text, cause=current_step(ro))
 
 
-def _as_phase(ro: Rollout, phase: PhaseStatus) -> RolloutHealth:
-    match phase.phase:
-        case RolloutPhase.DEGRADED:
-            return RolloutHealth(
-                state=HealthState.DEGRADED, message=phase.message, cause=degraded_cause(ro, phase.message)
-            )
-        case RolloutPhase.PAUSED if is_inconclusive(ro):
-            return RolloutHealth(state=HealthState.INCONCLUSIVE, message=phase.message, cause=inconclusive_cause(ro))
-        case RolloutPhase.PAUSED:
-            return RolloutHealth(state=HealthState.PAUSED, message=phase.message, cause=pause_cause(ro))
-        case RolloutPhase.PROGRESSING:
-            return RolloutHealth(state=HealthState.PROGRESSING, message=phase.message, cause=current_step(ro))
-        case RolloutPhase.HEALTHY:
-            return RolloutHealth(state=HealthState.HEALTHY, message=phase.message)
+def _as_phase(ro: Rollout) -> RolloutHealth:
+    """By the phase that the controller wrote, once it has processed everything."""
+    message = str(ro.status.get("message") or "")
+    match ro.status.get("phase"):
+        case "Degraded":
+            state, cause = HealthState.DEGRADED, degraded_cause(ro, message)
+        case "Paused" if any(condition.get("reason") in UNDECIDED for condition in ro.pause_conditions):
+            state, cause = HealthState.INCONCLUSIVE, _analysis_causes(ro, "Inconclusive")
+        case "Paused":
+            by_hand = ro.paused_by_spec and not ro.pause_conditions
+            state, cause = HealthState.PAUSED, "spec.paused is set" if by_hand else current_step(ro)
+        case "Healthy":
+            state, cause = HealthState.HEALTHY, ""
+        case _:
+            state, cause = HealthState.PROGRESSING, current_step(ro)
+    return RolloutHealth(state=state, message=message, cause=cause)

@@ -134,44 +134,31 @@ def released_lease(found: Json) -> Json:
     return {**found, "spec": spec}
 
 
-def lease_saying(found: Json, annotations: Mapping[str, str]) -> Json:
-    """The same Lease with these annotations; without those that are empty."""
-    metadata = found["metadata"]
-    said = {**(metadata.get("annotations") or {}), **annotations}
-    return {**found, "metadata": {**metadata, "annotations": {key: value for key, value in said.items() if value}}}
-
-
 def carrier_number(found: Json | None) -> int:
     """The number of the carrier whose an object is; 0 when nobody marked it."""
     said = str((((found or {}).get("metadata") or {}).get("annotations") or {}).get(CARRIER) or "")
     return int(said) if said.isdecimal() else 0
 
 
-def carrier_patch(found: Json, number: int) -> Json:
-    """A merge patch that says whose the object is, onto what was looked at."""
-    metadata = {"resourceVersion": found["metadata"]["resourceVersion"], "annotations": {CARRIER: str(number)}}
-    return {"metadata": metadata}
+def _annotated(found: Json, annotations: Mapping[str, str]) -> Json:
+    """The same Lease with these annotations; without those that are empty."""
+    metadata = found["metadata"]
+    said = {**(metadata.get("annotations") or {}), **annotations}
+    return {**found, "metadata": {**metadata, "annotations": {key: value for key, value in said.items() if value}}}
 
 
 def _given(found: Json, carrier: Carrier, *, number: int, at: datetime, since: datetime) -> Json:
-    metadata = found["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), CARRIED_BY: carrier.who, CARRIED_FOR: carrier.key}
-    if not carrier.key:
-        del annotations[CARRIED_FOR]
+    # A MicroTime always has six digits after the second.
+    renewed, acquired = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in (at, since))
     spec = {
         **(found.get("spec") or {}),
         "holderIdentity": carrier.token,
         "leaseTransitions": number,
-        "acquireTime": _micro(since),
-        "renewTime": _micro(at),
+        "acquireTime": acquired,
+        "renewTime": renewed,
         "leaseDurationSeconds": max(1, round(carrier.unattended_seconds)),
     }
-    return {**found, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
-
-
-def _micro(moment: datetime) -> str:
-    """A MicroTime, which always has six digits after the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {**_annotated(found, {CARRIED_BY: carrier.who, CARRIED_FOR: carrier.key}), "spec": spec}
 
 
 def _said(lease: Json, key: str) -> str:
@@ -202,7 +189,8 @@ class Fence:
         self._clock = clock
         self._carrier = carrier
         self._lease: Json | None = None
-        self._inside = False
+        self.inside = False
+        """Whether the Lease was taken, and what is there marked."""
         self._has_succeeded = False
         self._lost: LeaseRecord | None = None
         self._noted: dict[str, str] = {}
@@ -210,12 +198,7 @@ class Fence:
     @property
     def insists(self) -> bool:
         """Whether going back must not wait for the right to do so."""
-        return not self._inside and self._who.insists
-
-    @property
-    def inside(self) -> bool:
-        """Whether the Lease was taken, and what is there marked."""
-        return self._inside
+        return not self.inside and self._who.insists
 
     async def enter(self) -> None:
         """Take the Lease, and mark what is there; nothing when it was taken before.
@@ -224,12 +207,12 @@ class Fence:
             NotTheCarrier: somebody else carries the delivery here, and lives.
             FleetError: the API server does not answer, or does not let us.
         """
-        if self._inside:
+        if self.inside:
             return
         number = read_lease(await self.take()).number
         for kind in dict.fromkeys(kind for kind, _ in self._marked):
             await self.mark(kind, number)
-        self._inside = True
+        self.inside = True
 
     async def succeed(self) -> None:
         """Where somebody was who is replaced by us, enter; nothing elsewhere, and nothing the second time.
@@ -242,16 +225,19 @@ class Fence:
         """
         if self._has_succeeded or self._carrier is None or not self._carrier.over:
             return
-        if await self._cluster.find(LEASES, conventions.lease(self._config.name)) is not None:
+        if await self._found() is not None:
             await self.enter()
         self._has_succeeded = True
 
     async def take(self) -> Json:
         """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
         if self._lease is None:
-            there = [await self._cluster.find(kind, name) for kind, name in self._marked]
-            self._lease = await self._take(above=max(map(carrier_number, there)))
+            self._lease = await self._take(above=await self.highest())
         return self._lease
+
+    async def highest(self) -> int:
+        """The highest number of a carrier on the objects."""
+        return max([carrier_number(await self._cluster.find(kind, name)) for kind, name in self._marked])
 
     def allows(self, found: Json | None) -> None:
         """Return unless the object, as it was just read, is somebody else's by now.
@@ -282,7 +268,8 @@ class Fence:
             if carrier_number(found) >= ours or self._config.foreign(found):
                 return
             try:
-                await self._cluster.patch(kind, name, carrier_patch(found, ours))
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                await self._cluster.patch(kind, name, {"metadata": {**version, "annotations": {CARRIER: str(ours)}}})
             except Conflict:
                 continue
             return
@@ -301,17 +288,13 @@ class Fence:
         except (Conflict, NotFound):
             await self._look_again(self._lease)
 
-    async def note_way_back(self, version: str) -> None:
-        """Say on our Lease where users go back to as long as the delivery is open; empty once it is over.
+    async def note(self, key: str, text: str) -> None:
+        """Say something on our Lease, as an annotation; nothing where it is empty.
 
         Raises:
             NotTheCarrier: somebody took it.
             FleetError: the API server does not answer, or does not let us.
         """
-        await self.note(WAY_BACK, version)
-
-    async def note(self, key: str, text: str) -> None:
-        """Say something on our Lease, as an annotation; as `note_way_back`."""
         self._noted[key] = text
         while True:
             lease = await self.take()
@@ -320,21 +303,13 @@ class Fence:
             if _said(lease, key) == text:
                 return
             try:
-                self._lease = await self._cluster.replace(LEASES, lease_saying(lease, {key: text}))
+                self._lease = await self._cluster.replace(LEASES, _annotated(lease, {key: text}))
             except (Conflict, NotFound):
                 await self._look_again(lease)
 
-    async def way_back(self) -> str:
-        """What the Lease says of it, no matter who holds it; empty where it says nothing.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
-        return await self.said(WAY_BACK)
-
     async def said(self, key: str) -> str:
-        """What the Lease says by an annotation; as `way_back`."""
-        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
+        """What the Lease says by an annotation, no matter who holds it; empty where it says nothing."""
+        found = await self._found()
         return _said(found, key) if found else ""
 
     async def leave(self) -> None:
@@ -353,7 +328,7 @@ class Fence:
         Raises:
             FleetError: the API server does not answer, or does not let us.
         """
-        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
+        found = await self._found()
         record = read_lease(found) if found else None
         if record is None or not record.token:
             return None
@@ -362,11 +337,14 @@ class Fence:
             who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds(), key=record.key
         )
 
+    async def _found(self) -> Json | None:
+        return await self._cluster.find(LEASES, conventions.lease(self._config.name))
+
     async def _handed_on(self) -> Json | None:
         """The Lease that an earlier process of the delivery left to us, which had nothing left to do here."""
         if not self._who.continues:
             return None
-        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
+        found = await self._found()
         return found if found is not None and read_lease(found).token == self._who.token else None
 
     async def _take(self, *, above: int) -> Json:
@@ -375,12 +353,12 @@ class Fence:
         A guard has it until the trial is taken back, and no other part in the delivery: it is waited for as long as the
         operation may take.
         """
-        name, met, watch = self._config.name, None, Watch()
+        met, watch = None, Watch()
         while True:
-            found, now = await self._cluster.find(LEASES, conventions.lease(name)), self._clock.now()
+            found, now = await self._found(), self._clock.now()
             try:
                 if found is None:
-                    made = new_lease(name, self._cluster.namespace, self._who, now, above=above)
+                    made = new_lease(self._config.name, self._cluster.namespace, self._who, now, above=above)
                     return await self._cluster.create(LEASES, made)
                 record = read_lease(found)
                 if may_take_lease(record, self._who, record.life(watch, self._clock)):
@@ -398,10 +376,10 @@ class Fence:
 
     async def _look_again(self, before: Json) -> None:
         """Somebody wrote the Lease: another process of ours, or one that took it."""
-        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
+        found = await self._found()
         if found is None:
             # Somebody deleted it; our number is on the objects still.
-            self._lease, self._inside = None, False
+            self._lease, self.inside = None, False
             await self.enter()
             for key, text in self._noted.items():
                 await self.note(key, text)

@@ -15,18 +15,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from rollouts.argo.model import controlled_by
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, launch_of, revision_of_replica_set, version_labels
-from rollouts.cluster.ownership import live_object, live_objects, refuse_foreign
+from rollouts.cluster.region import live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import MANAGER, PatchKind, Request
+from rollouts.kube.model import MANAGER, PatchKind
 from rollouts.kube.objects import is_ready, written
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
@@ -36,6 +36,8 @@ from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
+
+LIMIT = "scaleDownDelayRevisionLimit"
 
 KEPT = ("replicas", "paused", "restartAt")
 """Parts of a Rollout's spec that are others': the autoscaler's, and those of people at night."""
@@ -49,28 +51,17 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     Raises:
         NotPossible: when it is, with other files, from another image, or started in another way.
     """
-    version, digest, _ = snapshot.asked
-    asked_now = snapshot.rollout and not snapshot.argo.aborted and version == engine.version
-    if asked_now and snapshot.stable is not None and _image(snapshot) != engine.image:
-        raise NotPossible(
-            f"version {engine.version} is here already, from another image: {_image(snapshot)}",
-            hint="roll it back first, or register a new version",
-        )
-    if asked_now and snapshot.stable is not None and launch_of(_template(snapshot)) != engine.launch:
-        raise NotPossible(
-            f"version {engine.version} is here already, started with other arguments",
-            hint="take it back first: `tidegate rollback`",
-        )
-    known = [(version, digest)] if snapshot.rollout and not snapshot.argo.aborted else []
-    if snapshot.stable:
-        known.append((snapshot.stable.version, snapshot.stable.digest))
-    for theirs, files in known:
-        if theirs == engine.version and files != engine.digest:
-            raise NotPossible(
-                f"version {engine.version} is here already, with other files", hint="register a new version"
-            )
-    here = [theirs for theirs, _ in known]
-    return engine.version in here and (snapshot.stable is not None or _is_asked(snapshot, engine))
+    asked = snapshot.asked[:2] if snapshot.rollout and not snapshot.argo.aborted else None
+    stable = (snapshot.stable.version, snapshot.stable.digest) if snapshot.stable else None
+    known = [each for each in (asked, stable) if each and each[0] == engine.version]
+    again, hint = f"version {engine.version} is here already", "roll it back first, or register a new version"
+    if asked in known and stable and _image(snapshot) != engine.image:
+        raise NotPossible(f"{again}, from another image: {_image(snapshot)}", hint=hint)
+    if asked in known and stable and launch_of(_template(snapshot)) != engine.launch:
+        raise NotPossible(f"{again}, started with other arguments", hint="take it back first: `tidegate rollback`")
+    if any(digest != engine.digest for _, digest in known):
+        raise NotPossible(f"{again}, with other files", hint="register a new version")
+    return bool(known) and (stable is not None or _is_asked(snapshot, engine))
 
 
 def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
@@ -110,11 +101,15 @@ def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
     )
 
 
-def with_attempt(rollout: Json, attempt: int) -> Json:
-    """The Rollout with the attempt number in its pod template: a retried version gets a new template hash."""
+def tried(rollout: Json, attempt: int, limit: int | None) -> Json:
+    """The Rollout with that attempt number in its pod template, so that a retried version gets a new hash, and with
+    that many versions kept warm.
+    """
     changed = deepcopy(rollout)
     metadata = changed["spec"]["template"].setdefault("metadata", {})
     metadata["annotations"] = {**(metadata.get("annotations") or {}), ATTEMPT: str(attempt)}
+    if limit is not None:
+        changed["spec"]["strategy"]["canary"][LIMIT] = limit
     return changed
 
 
@@ -144,12 +139,6 @@ def reapplied(manifest: Json, live: Json | None) -> Json:
     return {**with_preserved_fields(manifest, live), "metadata": {**manifest["metadata"], **version}}
 
 
-def previous_patch(snapshot: RegionSnapshot, version: str | None) -> Json:
-    """A merge patch that notes which version was stable before; None forgets it."""
-    metadata = {"resourceVersion": snapshot.argo.resource_version, "annotations": {PREVIOUS: version}}
-    return {"metadata": metadata}
-
-
 def _template(snapshot: RegionSnapshot) -> Json:
     return snapshot.argo.spec.get("template") or {}
 
@@ -157,9 +146,6 @@ def _template(snapshot: RegionSnapshot) -> Json:
 def _image(snapshot: RegionSnapshot) -> str:
     containers = (_template(snapshot).get("spec") or {}).get("containers") or [{}]
     return str(containers[0].get("image", ""))
-
-
-LIMIT = "scaleDownDelayRevisionLimit"
 
 
 def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool) -> int | None:
@@ -179,29 +165,6 @@ def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool)
         if each.wanted and each not in (snapshot.stable, snapshot.trial) and each.ends is not None and each.ends <= soon
     ]
     return config.warm_versions + len(going) + (1 if leaving and snapshot.trial and snapshot.trial.wanted else 0)
-
-
-def with_warm_limit(rollout: Json, limit: int | None) -> Json:
-    """The same Rollout with that limit."""
-    changed = deepcopy(rollout)
-    if limit is not None:
-        changed["spec"]["strategy"]["canary"][LIMIT] = limit
-    return changed
-
-
-def patch_with_warm_limit(request: Request, limit: int | None) -> Request:
-    """The same JSON patch of a Rollout, which sets the limit too."""
-    if limit is None or request.patch is not PatchKind.JSON or not isinstance(request.body, list):
-        return request
-    operation = {"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit}
-    return replace(request, body=[*request.body, operation])
-
-
-def warm_limit_patch(rollout: Json, limit: int | None) -> Json:
-    """The limit as a part of a merge patch; empty when it is that already, or none is set."""
-    if limit is None or rollout["spec"]["strategy"]["canary"].get(LIMIT) == limit:
-        return {}
-    return {"spec": {"strategy": {"canary": {LIMIT: limit}}}}
 
 
 PUT_BACK_SECONDS = 60.0
@@ -312,7 +275,7 @@ class ApplyTransaction:
 
     async def _back(self, applied: AppliedObject) -> bool:
         """Put one object back; true when it shows that all was said although no answer came."""
-        now = await live_object(self._cluster, applied.wanted)
+        (now,) = await live_objects(self._cluster, [applied.wanted])
         self._fence.allows(now)
         if now is None or foreign_object(now, self._config.name):
             return False

@@ -1,44 +1,41 @@
-"""The port `Fleet` on Kubernetes: each operation is read, decided, sent as a compare-and-set, and read back.
-
-Nothing is kept between operations: what one needs to know is in the cluster, so that a delivery that died resumes by
-repeating its operation, from another machine too.
-"""
+"""The port `Fleet` on a Rollout: what each operation makes of its region."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from datetime import datetime
 
-from rollouts.argo.model import path_to_weight
-from rollouts.argo.waking import Waker
+from rollouts.argo.model import parse_time, path_to_weight
 from rollouts.cluster.capacity import require_headroom
-from rollouts.cluster.carried import CarriedRegion
-from rollouts.cluster.carrier import Carrier, Fence
-from rollouts.cluster.desired_objects import ApplyTransaction, engine_of, is_deployed, refuse_other_engine
-from rollouts.cluster.model import RegionConfig, Render, Revision
-from rollouts.cluster.observer import (
-    RegionObserver,
-    how_to_continue,
-    moving_users,
-    region_state,
-    rollback_reason,
-    unfinished_rollback,
+from rollouts.cluster.carrier import Carrier
+from rollouts.cluster.desired_objects import (
+    ApplyTransaction,
+    engine_of,
+    is_deployed,
+    refuse_other_engine,
+    tried,
+    warm_limit,
 )
+from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.operations import RegionOperations
-from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+from rollouts.cluster.reference import template_writers
+from rollouts.cluster.region import GuardedTrial, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
+from rollouts.cluster.state import how_to_continue, region_state, require_canary, unfinished_rollback
+from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
 from rollouts.kube.client import KubeClient
-from rollouts.kube.retry import deadline, urgent
-from rollouts.model import Engine, ForeignObject, RegionState, require_percent
+from rollouts.kube.resources import ROLLOUTS
+from rollouts.manifests.objects.access import Right, guard_rights
+from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
+from tidegate.core.model import Json
 
 log = logging.getLogger(__name__)
 
 
-class ArgoFleet(CarriedRegion):
+class ArgoFleet(RegionOperations):
     """A `Fleet` of pods behind one Rollout."""
 
     def __init__(
@@ -46,44 +43,27 @@ class ArgoFleet(CarriedRegion):
         config: RegionConfig,
         *,
         cluster: KubeClient,
-        render: Render,
         clock: Clock,
+        render: Render = lambda _: (),
         served: RequestCounter | None = None,
         carrier: Carrier | None = None,
-        engines: Sequence[Engine] = (),
     ) -> None:
         """`render` makes what the region needs for an engine; without `served` traffic is not verified.
 
-        Without a `carrier` the fleet is read-only. `engines` are those of a plan, for a Rollout of others.
+        Without a `carrier` the fleet is read-only.
         """
-        self.region = config.region
-        self._config = config
-        self._cluster = cluster
+        super().__init__(config, cluster=cluster, clock=clock, served=served, carrier=carrier)
         self._render = render
-        self._clock = clock
-        super().__init__(config, Fence(config, cluster, moving_users(config), clock, carrier), clock)
-        self._waker = Waker(cluster, clock, allows=self._fence.allows)
-        self._observer = RegionObserver(config, cluster, clock, self._fence, waker=self._waker, engines=engines)
-        self._operations = RegionOperations(
-            config, cluster, self._observer, clock=clock, fence=self._fence, waker=self._waker
-        )
-        self._verifier = TrafficVerifier(config.region, served, clock)
-
-    async def observe(self) -> RegionState:
-        return region_state(self._config, await self._retries.run(self._observed))
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         # Which engine it is changes no name.
         manifests = self._render(Engine(version="0", digest="", model=self._config.name, image="none"))
         return await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
 
-    async def restart(self, version: str) -> RegionState:
-        return self._state(await self._retries.run(lambda: self._restart(version)))
-
     async def deploy(self, engine: Engine) -> RegionState:
         transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self._fence)
         try:
-            return self._state(await self._retries.run(lambda: self._deploy(engine, transaction)))
+            return await self._operate(lambda: self._bring_up(engine, transaction))
         except TidegateError as error:
             # After the operation's deadline: what is left behind is cleared up all the same.
             await transaction.put_back(error)
@@ -91,35 +71,40 @@ class ArgoFleet(CarriedRegion):
                 await self._give_up(engine, error)
             raise
 
-    async def mirror(self, percent: int) -> RegionState:
-        return self._state(await self._retries.run(lambda: self._mirror(percent)))
+    async def engine_of(self, version: str) -> Engine | None:
+        return engine_of(await self._retries.run(self._look), version)
 
-    async def shift(self, weight: int) -> RegionState:
-        return self._state(await self._retries.run(lambda: self._shift(weight)))
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        config = self._config
+        pools = config.theirs.services if config.theirs else ()
+        return guard_rights(
+            config.name, config.rollout, self._routes.resource, config.route, config.workload, pools=pools
+        )
 
-    async def promote(self) -> RegionState:
-        return self._state(await self._retries.run(self._promote))
+    async def trial(self) -> GuardedTrial:
+        snapshot = await self._look()
+        stable, ours = snapshot.stable, snapshot.foreign_change is None and not snapshot.foreign_objects
+        return GuardedTrial(
+            asked=snapshot.asked,
+            step=snapshot.argo.step_index,
+            written=_written(snapshot.rollout),
+            stable=stable.version if stable else None,
+            trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
+            going_on=stable is not None and not snapshot.is_at_rest and ours,
+            unattended=snapshot.unattended,
+            uid=str(snapshot.argo.metadata.get("uid", "")),
+        )
 
-    async def rollback(self, to: str | None) -> RegionState:
-        with urgent():
-            return await self._taken_back(to)
+    def _state(self, seen: RegionSnapshot) -> RegionState:
+        return region_state(seen)
 
-    async def _taken_back(self, to: str | None) -> RegionState:
-        if to is not None:
-            return self._state(await self._retries.run(lambda: self._rollback(to)))
-        with deadline(self._clock, self._config.operation_seconds):
-            snapshot = await self._retries.run(self._observer.observe)
-            if snapshot.stable is None or snapshot.is_at_rest:
-                return self._state(snapshot)
-            # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
-            stable = snapshot.stable.version
-            return self._state(await self._retries.run(lambda: self._rollback(stable)))
+    def _done(self, seen: RegionSnapshot) -> RegionState:
+        state, woken = self._state(seen), self._waker.told()
+        # A controller that has not reacted was woken in vain, and is told as the problem.
+        return state if state.problem else state.model_copy(update={"note": woken})
 
-    async def _observed(self) -> RegionSnapshot:
-        await self._fence.succeed()
-        return await self._observer.observe()
-
-    async def _deploy(self, engine: Engine, transaction: ApplyTransaction) -> RegionSnapshot:
+    async def _bring_up(self, engine: Engine, transaction: ApplyTransaction) -> RegionSnapshot:
         if not self._fence.inside:
             # Entering writes too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, self._render(engine), self._config.name))
@@ -127,40 +112,13 @@ class ArgoFleet(CarriedRegion):
         if is_deployed(snapshot, engine):
             transaction.commit()
         else:
-            await self._bring_up(snapshot, engine, transaction)
-
-        def up(now: RegionSnapshot) -> bool:
-            if now.stable and now.stable.version == engine.version:
-                return now.stable.is_complete
-            return now.is_ready_for_users and now.trial is not None and now.trial.version == engine.version
-
-        snapshot = await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
+            await self._ask_for(snapshot, engine, transaction)
+        snapshot = await self._until_up(engine.version)
         refuse_other_engine(snapshot, engine)
         return snapshot
 
-    async def _entered(self) -> RegionSnapshot:
-        """The region once it is ours to write to, whose it is being looked at first.
-
-        Raises:
-            NotOurs: its Rollout, or what splits its users, is somebody else's.
-            NotTheCarrier: somebody else carries the delivery here.
-        """
-        if not self._fence.inside:
-            refuse_foreign(self.region, *(await self._observer.observe()).foreign_objects)
-            await self._fence.enter()
-        return await self._looked()
-
-    async def _looked(self) -> RegionSnapshot:
-        """The region before an operation.
-
-        Raises:
-            NotOurs: its Rollout is somebody else's: no operation is allowed there.
-        """
-        snapshot = await self._observer.observe()
-        refuse_foreign(self.region, snapshot.foreign_rollout)
-        return snapshot
-
-    async def _bring_up(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
+    async def _ask_for(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
+        """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
         if snapshot.argo.paused_by_spec:
             name = self._config.name
             raise NotPossible(f"{name} is paused by hand", hint=how_to_continue(name))
@@ -170,13 +128,79 @@ class ArgoFleet(CarriedRegion):
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
-            await self._operations.set_mirror(snapshot, 0)
-        await self._operations.deploy(manifests, engine.version, snapshot, transaction)
+            await self._set_mirror(snapshot, 0)
+        *others, rollout = manifests
+        await transaction.apply(others)
+        limit = warm_limit(self._config, snapshot, leaving=snapshot.argo.aborted)
+        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions), limit)
+        # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
+        await self._fence.mark(self._routes.resource)
+        await transaction.apply_rollout(rollout, snapshot.rollout)
+        if snapshot.rollout is None:
+            await self._fence.mark(ROLLOUTS)
+        transaction.commit()
         log.info("%s: version %s was asked for", self.region, engine.version)
 
-    async def _settle(self) -> None:
-        await self._entered()
-        await self._fence.note_way_back("")
+    async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
+        """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
+        try:
+            snapshot = await self._look()
+            if snapshot.stable and snapshot.stable.version != engine.version:
+                await self._without_trial(snapshot, snapshot.stable)
+        except FleetError as error:
+            log.warning("%s: version %s stays asked for (%s): %s", self.region, engine.version, why, error)
+
+    async def _set_weight(self, seen: RegionSnapshot, weight: int) -> RegionSnapshot:
+        if weight:
+            require_canary(seen, f"shift {weight} % of users to")
+        elif seen.trial is None or seen.argo.aborted:
+            return seen
+        for point in path_to_weight(seen.argo, weight):
+            seen = await self._move_to(seen, point)
+            if seen.is_canary_down:
+                break
+            log.info("%s: %s %% of users are on the canary", self.region, seen.weight)
+        return seen
+
+    async def _promote(self) -> RegionSnapshot:
+        snapshot = await self._entered()
+        if snapshot.trial is None:
+            if snapshot.previous:
+                return snapshot
+            raise NotPossible("there is no canary to promote", hint="deploy one first")
+        stable, version = require_canary(snapshot, "promote")
+        # Said first: a promotion without it would leave no way back.
+        await self._note_previous(snapshot, stable)
+        await self._set_mirror(snapshot, 0)
+        await self._rollout.promote_full(snapshot.argo.pod_hash)
+        return await self._until_stable(version)
+
+    def _way_back_of(self, seen: RegionSnapshot) -> str | None:
+        return None if seen.stable is None or seen.is_at_rest else seen.stable.version
+
+    async def _rollback(self, to: str) -> RegionSnapshot:
+        snapshot = await self._looked()
+        if snapshot.argo.paused_by_spec:
+            # Held by hand, nothing moves, and users come first.
+            await self._rollout.resume()
+            snapshot = await self._look()
+        if snapshot.stable and snapshot.stable.version == to:
+            return await self._without_trial(snapshot, snapshot.stable)
+        if snapshot.can_go_back_to(to):
+            if snapshot.remembered != to:
+                # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
+                await self._note_previous(snapshot, to)
+                snapshot = await self._look()
+            return await self._restored(snapshot, to)
+        warm = " and ".join([*([snapshot.stable.version] if snapshot.stable else []), *snapshot.warm])
+        raise NotPossible(
+            f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
+        )
+
+    async def _abort_at_once(self, to: str) -> None:
+        snapshot = await self._looked()
+        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.is_taken_back:
+            await self._abort(snapshot)
 
     async def _restart(self, version: str) -> RegionSnapshot:
         snapshot = await self._entered()
@@ -188,95 +212,8 @@ class ArgoFleet(CarriedRegion):
                 f"no ReplicaSet of {self._config.name} is of version {version}",
                 hint="start it by its image: `tidegate rollback --to VERSION --start`",
             )
-        await self._operations.undo(snapshot, kept)
-        return await self._restored(await self._observer.observe(), version)
-
-    async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
-        """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
-        try:
-            snapshot = await self._observer.observe()
-            if snapshot.stable and snapshot.stable.version != engine.version:
-                await self._without_trial(snapshot, snapshot.stable)
-        except FleetError as error:
-            log.warning("%s: version %s stays asked for (%s): %s", self.region, engine.version, why, error)
-
-    async def _mirror(self, percent: int) -> RegionSnapshot:
-        require_percent(percent)
-        snapshot = await self._entered()
-        versions = _both(snapshot, f"mirror {percent} % of requests to") if percent else None
-        before = await self._verifier.counts(versions)
-        snapshot = await self._operations.set_mirror(snapshot, percent)
-        if await self._verifier.check_mirror(percent, before, lambda: self._sends(lambda now: now.mirror == percent)):
-            return snapshot
-        return await self._observer.observe()
-
-    async def _shift(self, weight: int) -> RegionSnapshot:
-        require_percent(weight)
-        snapshot = await self._entered()
-        versions = _both(snapshot, f"shift {weight} % of users to") if weight else None
-        if snapshot.trial is None or snapshot.argo.aborted:
-            return snapshot
-        for point in path_to_weight(snapshot.argo, weight):
-            snapshot = await self._operations.move_to(snapshot, point)
-            if snapshot.is_canary_down:
-                return snapshot
-            log.info("%s: %s %% of users are on the canary", self.region, snapshot.weight)
-        before = await self._verifier.counts(versions)
-        if await self._verifier.check_share(weight, before, lambda: self._sends(lambda now: now.weight == weight)):
-            return snapshot
-        return await self._observer.observe()
-
-    async def _sends(self, as_set: Callable[[RegionSnapshot], bool]) -> bool:
-        """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
-        now = await self._observer.observe()
-        return as_set(now) and not now.is_canary_down
-
-    async def _promote(self) -> RegionSnapshot:
-        snapshot = await self._entered()
-        if snapshot.trial is None:
-            if snapshot.previous:
-                return snapshot
-            raise NotPossible("there is no canary to promote", hint="deploy one first")
-        stable, version = _both(snapshot, "promote")
-        # Said first: a promotion without it would leave no way back.
-        await self._operations.note_previous(snapshot, stable)
-        await self._operations.set_mirror(snapshot, 0)
-        await self._operations.promote_full(snapshot)
-        return await self._operations.wait_until_stable(version)
-
-    async def _rollback(self, to: str) -> RegionSnapshot:
-        await self._enter_going_back(to)
-        snapshot = await self._looked()
-        if snapshot.argo.paused_by_spec:
-            # Held by hand, nothing moves, and users come first.
-            await self._operations.resume()
-            snapshot = await self._observer.observe()
-        if snapshot.stable and snapshot.stable.version == to:
-            return await self._without_trial(snapshot, snapshot.stable)
-        if snapshot.can_go_back_to(to):
-            if snapshot.remembered != to:
-                # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
-                await self._operations.note_previous(snapshot, to)
-                snapshot = await self._observer.observe()
-            return await self._restored(snapshot, to)
-        warm = " and ".join([*([snapshot.stable.version] if snapshot.stable else []), *snapshot.warm])
-        raise NotPossible(
-            f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
-        )
-
-    async def _enter_going_back(self, to: str) -> None:
-        """Anyone who insists on going back sends users back while the Lease is taken, and does not need it for that."""
-        if not self._fence.insists:
-            if not self._fence.inside:
-                await self._looked()
-            await self._fence.enter()
-            return
-        await self._back_first(self._abort_at_once(to))
-
-    async def _abort_at_once(self, to: str) -> None:
-        snapshot = await self._looked()
-        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.is_taken_back:
-            await self._operations.abort(snapshot)
+        await self._undo(snapshot, kept)
+        return await self._restored(await self._look(), version)
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         """Users first; then the template, so that the Rollout asks for what it serves.
@@ -288,12 +225,12 @@ class ArgoFleet(CarriedRegion):
         """
         try:
             if snapshot.trial and not snapshot.is_taken_back:
-                await self._operations.abort(snapshot)
-            snapshot = await self._operations.set_mirror(await self._observer.observe(), 0)
-            await self._operations.undo(snapshot, stable)
-            return await self._operations.wait_until_stable(stable.version, going_back=True)
+                await self._abort(snapshot)
+            snapshot = await self._set_mirror(await self._look(), 0)
+            await self._undo(snapshot, stable)
+            return await self._until_stable(stable.version, going_back=True)
         except (NotConfirmed, NotPossible) as error:
-            snapshot = await self._observer.observe()
+            snapshot = await self._look()
             if (
                 snapshot.stable
                 and snapshot.stable.version != stable.version
@@ -311,47 +248,24 @@ class ArgoFleet(CarriedRegion):
 
     async def _restored(self, snapshot: RegionSnapshot, to: str) -> RegionSnapshot:
         """A warm version of before; past all steps as long as it is inside the Rollout's `rollbackWindow`."""
-        snapshot = await self._operations.set_mirror(snapshot, 0)
+        snapshot = await self._set_mirror(snapshot, 0)
         if warm := snapshot.warm.get(to):
-            await self._operations.undo(snapshot, warm)
+            await self._undo(snapshot, warm)
 
         def there(now: RegionSnapshot) -> bool:
             if now.is_settled:
                 return now.stable is not None and now.stable.version == to
             return now.is_ready_for_users
 
-        what = f"all users on version {to}"
-        snapshot = await self._observer.until(there, what, within=self._config.start_seconds, going_back=True)
+        snapshot = await self._until(there, f"all users on version {to}", going_back=True)
         if not snapshot.is_settled:
-            await self._operations.promote_full(snapshot)
-            snapshot = await self._operations.wait_until_stable(to, going_back=True)
-        await self._operations.note_previous(snapshot, None)
+            await self._rollout.promote_full(snapshot.argo.pod_hash)
+            snapshot = await self._until_stable(to, going_back=True)
+        await self._note_previous(snapshot, None)
         return snapshot
 
-    async def engine_of(self, version: str) -> Engine | None:
-        return engine_of(await self._retries.run(self._observer.observe), version)
 
-    def _state(self, snapshot: RegionSnapshot) -> RegionState:
-        state, woken = region_state(self._config, snapshot), self._waker.told()
-        # A controller that has not reacted was woken in vain, and is told as the problem.
-        return state if state.problem else state.model_copy(update={"note": woken})
-
-
-def _both(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
-    """Stable's and canary's versions, of a trial that can take traffic.
-
-    Raises:
-        NotPossible: when there is none.
-    """
-    if snapshot.trial is None or snapshot.stable is None:
-        raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
-    why = rollback_reason(snapshot) or (
-        "" if snapshot.trial.available else f"none of its {snapshot.trial.wanted} engines is ready"
-    )
-    if why:
-        raise NotPossible(
-            f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it",
-            hint="--debug shows why; roll it back with `tidegate rollback`",
-            detail=why,
-        )
-    return snapshot.stable.version, snapshot.trial.version
+def _written(rollout: Json | None) -> datetime | None:
+    """When somebody last wrote its pod template."""
+    entries = template_writers(rollout) if rollout else []
+    return max((at for each in entries if (at := parse_time(each.get("time")))), default=None)

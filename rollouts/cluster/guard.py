@@ -30,10 +30,15 @@ from rollouts.cluster.carrier import (
     released_lease,
     taken_lease,
 )
-from rollouts.cluster.guarded import GuardedRegion, GuardedTrial
-from rollouts.cluster.model import Place
+from rollouts.cluster.fleet import ArgoFleet
+from rollouts.cluster.model import Place, RegionConfig
+from rollouts.cluster.peers import RoutePlace
+from rollouts.cluster.referenced import ReferencedFleet
+from rollouts.cluster.region import AnyRegion, GuardedTrial
+from rollouts.cluster.route import RouteFleet
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
+from rollouts.kube.model import Resource
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
 from rollouts.model import GuardRollback, RegionState
@@ -148,9 +153,9 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: Place, region: GuardedRegion, cluster: KubeClient, clock: Clock) -> None:
+    def __init__(self, config: Place, cluster: KubeClient, clock: Clock) -> None:
         self._config = config
-        self._region = region
+        self._region = _region(config, cluster, clock)
         self._cluster = cluster
         self._clock = clock
         self._vigil = SilenceTracker()
@@ -178,7 +183,7 @@ class Guard:
 
     async def _check(self) -> GuardAction | None:
         found = await self._lease()
-        record, seen = read_lease(found) if found else None, await self._region.look()
+        record, seen = read_lease(found) if found else None, await self._region.trial()
         self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
         signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
@@ -196,12 +201,13 @@ class Guard:
         now = self._clock.now()
         assert seen.stable is not None, "without a stable nothing is on trial"
         carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=self._lasts.total_seconds())
+        above = await self._region.highest_carrier()
         try:
             if found is None:
-                made = new_lease(self._config.name, self._cluster.namespace, carrier, now, above=seen.carrier)
+                made = new_lease(self._config.name, self._cluster.namespace, carrier, now, above=above)
                 await self._cluster.create(LEASES, made)
             else:
-                await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=seen.carrier))
+                await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
         except (Conflict, NotFound):
             log.info("%s: somebody was heard of just now", self._config.region)
             return None
@@ -226,7 +232,7 @@ class Guard:
         who = record.who if record else "its Lease is gone"
         taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=who)
         try:
-            await self._region.note(taken)
+            await self._region.note_rollback(taken)
         except FleetError as error:
             # Users come first; without the note the one who comes back learns less.
             log.warning("%s: not noted in the region: %s", self._config.region, error)
@@ -234,7 +240,7 @@ class Guard:
 
     async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
         """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
-        fleet = self._region.fleet(carrier)
+        fleet = _region(self._config, self._cluster, self._clock, carrier)
         beats = asyncio.create_task(keep_renewing(fleet, self._clock))
         try:
             state = await fleet.rollback(stable)
@@ -253,7 +259,7 @@ class Guard:
 
     async def _tell(self, taken: GuardRollback, seen: GuardedTrial) -> None:
         try:
-            await self._cluster.create(EVENTS, _event(self._cluster.namespace, seen.subject, taken))
+            await self._cluster.create(EVENTS, _event(self._cluster.namespace, self._region.mover, seen.uid, taken))
         except Conflict:
             return  # A guard before this one told it; an Event is named after its moment.
         except FleetError as error:
@@ -277,22 +283,23 @@ class Guard:
         return await self._cluster.find(LEASES, conventions.lease(self._config.name))
 
 
-def _event(namespace: str, subject: Json, taken: GuardRollback) -> Json:
-    at = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    metadata = subject.get("metadata") or {}
-    name = str(metadata["name"])
+def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:
+    if isinstance(place, RoutePlace):
+        return RouteFleet(place, cluster=cluster, clock=clock, carrier=carrier)
+    assert isinstance(place, RegionConfig), "a region is one of a Rollout, or of two backends of a route"
+    kind = ReferencedFleet if place.theirs else ArgoFleet
+    return kind(place, cluster=cluster, clock=clock, carrier=carrier)
+
+
+def _event(namespace: str, subject: tuple[Resource, str], uid: str, taken: GuardRollback) -> Json:
+    at, (kind, name) = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"), subject
+    regarding = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": namespace, "uid": uid}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         # As Kubernetes' own components name theirs: after the object and the time.
         "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": subject["apiVersion"],
-            "kind": subject["kind"],
-            "name": name,
-            "namespace": namespace,
-            "uid": metadata.get("uid", ""),
-        },
+        "involvedObject": regarding,
         "type": "Warning",
         "reason": "Unattended",
         "message": str(taken),

@@ -9,7 +9,6 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
-from rollouts.cluster.routes import RouteKind, route_kind
 from rollouts.manifests.conventions import (
     ATTEMPT,
     DIGEST,
@@ -21,6 +20,7 @@ from rollouts.manifests.conventions import (
 )
 from rollouts.manifests.ownership import foreign_object
 from rollouts.manifests.reference_spec import RolloutReference
+from rollouts.manifests.routers import ROUTERS, RouteKind
 from rollouts.model import Engine, ForeignObject, GuardRollback, ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, VERSION
@@ -97,9 +97,8 @@ class RegionConfig(Place):
     @property
     def routes(self) -> RouteKind:
         """That object, for the Services of the Rollout."""
-        if self.theirs:
-            return route_kind(self.traffic, self.theirs.stable_service, self.theirs.canary_service)
-        return route_kind(self.traffic, stable_service(self.name), canary_service(self.name))
+        services = self.theirs.services if self.theirs else (stable_service(self.name), canary_service(self.name))
+        return ROUTERS[self.traffic](*services)
 
     @property
     def by_reference(self) -> bool:

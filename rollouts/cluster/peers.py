@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from rollouts.base import RegionReading, RegionSplit, ServingVersion
 from rollouts.cluster.model import Place
-from rollouts.cluster.routes import HttpRoutes
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference
-from rollouts.model import Engine, ForeignChange
+from rollouts.manifests.routers import HttpRoutes
+from rollouts.model import Engine, ForeignChange, ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.text import one_line, shortened
 
@@ -84,6 +84,16 @@ class PeersSnapshot:
     champion: Engine | None = None
     """What serves by the registry, where nothing was noted yet."""
     notes: PeerNotes = field(default_factory=PeerNotes)
+
+    @property
+    def foreign_mover(self) -> ForeignObject | None:
+        """The route, where it is there and another delivery's."""
+        return self.place.foreign(self.route) if self.route else None
+
+    @property
+    def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """That one, if it is there."""
+        return (self.foreign_mover,) if self.foreign_mover else ()
 
     @property
     def stable(self) -> str:

@@ -7,20 +7,30 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from rollouts.argo.model import Rollout, pause_points
+from rollouts.argo.actions import change, original_template, templates_match
+from rollouts.argo.model import Rollout, pause_points, replica_set_of
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision
-from rollouts.cluster.observer import region_state
-from rollouts.cluster.ownership import refuse_misfits
 from rollouts.cluster.peers import answers
-from rollouts.cluster.reference import missing_fields, wanted_fields, with_fields
+from rollouts.cluster.reference import (
+    RegionNotes,
+    field_patch,
+    missing_fields,
+    places,
+    template_digest,
+    wanted_fields,
+    with_fields,
+)
+from rollouts.cluster.region import refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.resources import INFERENCE_POOLS
+from rollouts.kube.objects import at, written
+from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
+from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
 from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
@@ -63,26 +73,14 @@ class ReferencedFleet(ArgoFleet):
         `engines` are those that a plan knows: what serves now, and what is delivered.
         """
         assert config.theirs is not None, "a Rollout of others is named"
-        self._scraped = scraped
-        self._theirs, self._needs, self._hashes = config.theirs, needs or TrialNeeds(), dict[str, str]()
-        super().__init__(
-            config,
-            cluster=cluster,
-            render=lambda _: (),
-            clock=clock,
-            served=served(self.series_of) if served else None,
-            carrier=carrier,
-            engines=engines,
-        )
+        self._theirs, self._needs, self._scraped, self._engines = config.theirs, needs or TrialNeeds(), scraped, engines
+        self._hashes = dict[str, str]()
+        counter = served(self.series_of) if served else None
+        super().__init__(config, cluster=cluster, clock=clock, served=counter, carrier=carrier)
 
     def series_of(self, version: str) -> str:
         """The pod template hash of a version, as the region was seen last; empty where it has none."""
         return self._hashes.get(version, "")
-
-    async def observe(self) -> RegionState:
-        snapshot = await self._retries.run(self._observed)
-        self._remember(snapshot)
-        return region_state(self._config, snapshot)
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         """The Rollout or its route, where another delivery has it.
@@ -90,7 +88,7 @@ class ReferencedFleet(ArgoFleet):
         Raises:
             Unfit: the Rollout is not as the spec says, or its steps are not what the stages need.
         """
-        snapshot = await self._retries.run(self._observed)
+        snapshot = await self._retries.run(self._look)
         refuse_misfits(self.region, misfits(snapshot, self._theirs, self._needs))
         if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
             raise Unfit(
@@ -102,12 +100,24 @@ class ReferencedFleet(ArgoFleet):
 
     async def deploy(self, engine: Engine) -> RegionState:
         try:
-            return self._state(await self._retries.run(lambda: self._ask_for(engine)))
+            return await self._operate(lambda: self._deploy(engine))
         except EngineDidNotStart as error:
             await self._give_up(engine, error)
             raise
 
-    async def _ask_for(self, engine: Engine) -> RegionSnapshot:
+    async def _look(self) -> RegionSnapshot:
+        snapshot = await super()._look()
+        self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
+        return snapshot
+
+    def _selector(self, rollout: Json | None) -> str:
+        return written(at(rollout, "spec", "selector", "matchLabels", default={}))
+
+    async def _noted(self) -> RegionNotes:
+        """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""
+        return RegionNotes.read(await self._fence.said(NOTES)).knowing(self._theirs, *self._engines)
+
+    async def _deploy(self, engine: Engine) -> RegionSnapshot:
         snapshot = await self._entered()
         asked = snapshot.asked[0] == engine.version and not snapshot.argo.aborted
         if not asked:
@@ -115,13 +125,7 @@ class ReferencedFleet(ArgoFleet):
             await self._change(snapshot, engine)
         # Before the first weight: by the hash, which its pods keep, and not by labels that change at a promotion.
         await self._select(await self._on_trial(engine), self._theirs.canary_service)
-
-        def up(now: RegionSnapshot) -> bool:
-            if now.stable and now.stable.version == engine.version:
-                return now.stable.is_complete
-            return now.is_ready_for_users and now.trial is not None and now.trial.version == engine.version
-
-        return await self._observer.until(up, f"version {engine.version}", within=self._config.start_seconds)
+        return await self._until_up(engine.version)
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
         theirs, rollout = self._theirs, snapshot.rollout
@@ -132,21 +136,53 @@ class ReferencedFleet(ArgoFleet):
         await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
         await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
-        await self._operations.note(snapshot.notes.knowing(theirs, engine))
-        await self._operations.ask(await self._observer.observe(), template)
+        await self._note(snapshot.notes.knowing(theirs, engine))
+        await self._ask(await self._look(), template)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
     async def _on_trial(self, engine: Engine) -> RegionSnapshot:
         def known(now: RegionSnapshot) -> bool:
             return any(each and each.version == engine.version for each in (now.stable, now.trial))
 
-        return await self._observer.until(known, f"version {engine.version}", within=self._config.start_seconds)
+        return await self._until(known, f"version {engine.version}")
+
+    async def _ask(self, snapshot: RegionSnapshot, template: Json) -> None:
+        """Ask for that pod template: by the fields that say its version, where that is all.
+
+        Raises:
+            NotPossible: the template that is there has not all of them.
+            FleetError: it was changed meanwhile, or nobody answers.
+        """
+        theirs, rollout = self._theirs, snapshot.rollout
+        assert rollout is not None, "there is no Rollout of others"
+        now = rollout["spec"].get("template") or {}
+        fields = {place.name: place.value for place in places(template, theirs)}
+        wanted, operations = with_fields(now, theirs, fields), field_patch(now, theirs, fields)
+        if not templates_match(wanted, template):
+            wanted, operations = template, [{"op": "replace", "path": "/spec/template", "value": template}]
+        # First: who reads it then knows whose the change is.
+        await self._note(snapshot.notes.model_copy(update={"template": template_digest(wanted)}))
+        resource, live = (DEPLOYMENTS, snapshot.workload) if snapshot.workload else (ROLLOUTS, rollout)
+        for request in change(resource, live, operations):
+            await self._cluster.send(request)
+
+    async def _undo(self, snapshot: RegionSnapshot, wanted: Revision) -> None:
+        assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
+        replica_set = replica_set_of(snapshot.rollout, snapshot.replica_sets, wanted.number)
+        await self._ask(snapshot, original_template(replica_set))
+
+    async def _note(self, notes: RegionNotes) -> None:
+        """Remember it on the Lease."""
+        await self._fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
+
+    async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
+        await self._note(snapshot.notes.model_copy(update={"previous": version or ""}))
 
     async def _promote(self) -> RegionSnapshot:
         """With pools the stable's has the new version's pods while the canary's still has everybody."""
         snapshot = await self._entered()
         if snapshot.trial and has_pools(snapshot):
-            snapshot = await self._operations.move_to(snapshot, pause_points(snapshot.argo.steps)[-1])
+            snapshot = await self._move_to(snapshot, pause_points(snapshot.argo.steps)[-1])
             if not snapshot.is_canary_down:
                 await self._select(snapshot, self._theirs.stable_service, snapshot.trial)
         return await super()._promote()
@@ -175,8 +211,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def _settle(self) -> None:
         await super()._settle()
-        snapshot = await self._observer.observe()
-        await self._operations.note(snapshot.notes.model_copy(update={"template": ""}))
+        await self._note((await self._look()).notes.model_copy(update={"template": ""}))
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         if snapshot.foreign_change:
@@ -191,13 +226,6 @@ class ReferencedFleet(ArgoFleet):
     async def _abort_at_once(self, to: str) -> None:
         if not (await self._looked()).foreign_change:
             await super()._abort_at_once(to)
-
-    def _state(self, snapshot: RegionSnapshot) -> RegionState:
-        self._remember(snapshot)
-        return super()._state(snapshot)
-
-    def _remember(self, snapshot: RegionSnapshot) -> None:
-        self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
 
 
 def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeeds) -> Iterator[str]:

@@ -10,24 +10,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from rollouts.argo import compare_and_set
+from rollouts.argo.actions import change
 from rollouts.base import BaseFleet, RegionReading, RegionSplit
-from rollouts.cluster.carried import CarriedRegion
-from rollouts.cluster.carrier import Carrier, Fence
+from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
 from rollouts.cluster.model import guard_note
-from rollouts.cluster.ownership import refuse_foreign, refuse_misfits
 from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
-from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
+from rollouts.cluster.region import CarriedRegion, GuardedTrial, refuse_misfits
+from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
 from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
-from rollouts.kube.retry import time_left, urgent
+from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import UNATTENDED
+from rollouts.manifests.objects.access import Right, route_rights
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
 from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
@@ -41,7 +40,7 @@ ANSWERS_WITHIN = 30.0
 log = logging.getLogger(__name__)
 
 
-class RouteFleet(BaseFleet, CarriedRegion):
+class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     """A `Fleet` of two backends of a route."""
 
     def __init__(
@@ -59,68 +58,57 @@ class RouteFleet(BaseFleet, CarriedRegion):
         `champion` is what serves by the registry. Without a `carrier` the fleet is read-only.
         """
         BaseFleet.__init__(self, place.region, entry=place.entry, clock=clock)
-        fence = Fence(place, cluster, moving_users(place), clock, carrier)
-        CarriedRegion.__init__(self, place, fence, clock)
-        self._place, self._cluster, self._champion = place, cluster, champion
-        self._series = {peer: spec.series for peer, spec in place.reference.peers.items()}
+        workloads = (each.workload for each in place.reference.peers.values() if each.workload)
+        moving = ((HTTP_ROUTES, place.reference.route), *((WORKLOADS[each.kind], each.name) for each in workloads))
+        counter = served(self.series_of) if served else None
+        CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=counter, carrier=carrier)
+        self._place, self._champion = place, champion
         self._by_version: dict[str, str] = {}
-        self._verifier = TrafficVerifier(place.region, served(self.series_of) if served else None, clock)
 
     def series_of(self, version: str) -> str:
         """Of the peer that served it when the region was seen last; empty where none did."""
         return self._by_version.get(version, "")
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        snapshot = await self._retries.run(self.snapshot)
+        snapshot = await self._retries.run(self._look)
         refuse_misfits(self.region, misfits(snapshot))
-        return self._foreign(snapshot)
-
-    async def observe(self) -> RegionState:
-        async def observed() -> RegionState:
-            await self._fence.succeed()
-            return await self._seen()
-
-        return await self._retries.run(observed)
+        return snapshot.foreign_objects
 
     async def deploy(self, engine: Engine) -> RegionState:
-        return await self._retries.run(lambda: self._deploy(engine))
-
-    async def mirror(self, percent: int) -> RegionState:
-        return await self._retries.run(lambda: self._mirror(percent))
-
-    async def shift(self, weight: int) -> RegionState:
-        return await self._retries.run(lambda: self._shift(weight))
-
-    async def promote(self) -> RegionState:
-        async def promoted() -> RegionState:
-            await self._trial()
-            return await BaseFleet.promote(self)
-
-        return await self._retries.run(promoted)
+        return await self._operate(lambda: self._deploy(engine))
 
     async def rollback(self, to: str | None) -> RegionState:
-        with urgent():
-            self._start.cancel()
-            if to is None:
-                # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
-                to = (await self._retries.run(self.snapshot)).split.stable
-            return await self._retries.run(lambda: self._taken_back(to))
+        self._start.cancel()
+        return await super().rollback(to)
 
     async def engine_of(self, version: str) -> Engine | None:
-        snapshot = await self._retries.run(self.snapshot)
+        snapshot = await self._retries.run(self._look)
         peer = snapshot.peer_of(version)
         if peer is None or self._place.reference.peers[peer].workload:
             return None
         digest = snapshot.version(peer)[1]
         return Engine(version=version, digest=digest, model=self._place.name, image=NOT_OURS_TO_START)
 
-    async def restart(self, version: str) -> RegionState:
-        raise NotPossible(
-            f"{self.region}: no backend serves version {version} any more", hint="deliver it: `tidegate deliver`"
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        return route_rights(self._place.name, self._place.reference)
+
+    async def trial(self) -> GuardedTrial:
+        snapshot = await self._look()
+        version, digest = snapshot.version(snapshot.other)
+        return GuardedTrial(
+            asked=(version, digest, 1),
+            step=snapshot.weight,
+            written=None,
+            stable=snapshot.split.stable,
+            trial=version,
+            going_on=snapshot.split.canary is not None and snapshot.route is not None and not snapshot.foreign_objects,
+            unattended=guard_note(snapshot.route),
+            uid=str(at(snapshot.route, "metadata", "uid", default="")),
         )
 
     async def start(self, engine: Engine) -> None:
-        snapshot = await self.snapshot()
+        snapshot = await self._look()
         peer = snapshot.other
         known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
         # Said before the world is touched: what the other peer is about to serve.
@@ -136,7 +124,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
             raise
 
     async def route(self, split: RegionSplit) -> None:
-        before = await self.snapshot()
+        before = await self._look()
         assert before.route is not None, "a route that is not there does not fit"
         stable, canary = (before.peer_of(each) if each else None for each in (split.stable, split.canary))
         assert stable is not None, "users are on one of the two, or go back to it"
@@ -144,7 +132,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         versions = {
             peer: before.version(peer)
             for peer in self._place.reference.peers
-            if before.version(peer)[0] in split.versions
+            if before.version(peer)[0] in split.versions.values()
         }
         notes = PeerNotes(
             versions=versions,
@@ -161,14 +149,9 @@ class RouteFleet(BaseFleet, CarriedRegion):
             await self._require_gateways(written, before.route)
 
     async def read(self) -> RegionReading:
-        return (await self.snapshot()).reading
+        return (await self._look()).reading
 
-    async def snapshot(self) -> PeersSnapshot:
-        """The region as it is now.
-
-        Raises:
-            NotTheCarrier: it is somebody else's by now, who replaced us.
-        """
+    async def _look(self) -> PeersSnapshot:
         route = await self._cluster.find(HTTP_ROUTES, self._place.reference.route)
         self._fence.allows(route)
         peers = self._place.reference.peers
@@ -180,13 +163,8 @@ class RouteFleet(BaseFleet, CarriedRegion):
             champion=self._champion,
             notes=PeerNotes.of(route),
         )
-        self._by_version = {snapshot.version(peer)[0]: series for peer, series in self._series.items()}
+        self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in peers.items()}
         return snapshot
-
-    async def workloads(self) -> tuple[Json | None, ...]:
-        """What runs the engines of the peers, as far as the spec names it and it is there."""
-        named = moving_users(self._place)[1:]
-        return tuple(await asyncio.gather(*(self._cluster.find(kind, name) for kind, name in named)))
 
     async def _backend(self, peer: PeerSpec) -> Backend:
         if peer.kind is BackendKind.SERVICE:
@@ -213,90 +191,70 @@ class RouteFleet(BaseFleet, CarriedRegion):
         labels = at(found, "spec", "selector", *(["matchLabels"] if pool else []), default={})
         return (await self._cluster.list(PODS, labels=written(labels))).items if labels else ()
 
-    def _foreign(self, snapshot: PeersSnapshot) -> tuple[ForeignObject, ...]:
-        other = self._place.foreign(snapshot.route) if snapshot.route else None
-        return (other,) if other else ()
-
-    async def _seen(self) -> RegionState:
-        snapshot = await self.snapshot()
-        state = self._told(snapshot.reading)
-        note = guard_note(snapshot.route)
-        problems = [each for each in (state.problem, snapshot.refusal) if each]
-        if snapshot.route is None:
+    def _state(self, seen: PeersSnapshot) -> RegionState:
+        state, note = BaseFleet._told(self, seen.reading), guard_note(seen.route)
+        problems = [each for each in (state.problem, seen.refusal) if each]
+        if seen.route is None:
             problems.append(f"HTTPRoute {self._place.reference.route} is gone")
         return state.model_copy(
             update={
                 "problem": "; ".join(problems) or None,
-                "foreign_change": snapshot.foreign_change,
-                "route_writer": last_writer(snapshot.route) if snapshot.route else "",
-                "foreign_objects": self._foreign(snapshot),
+                "foreign_change": seen.foreign_change,
+                "route_writer": last_writer(seen.route) if seen.route else "",
+                "foreign_objects": seen.foreign_objects,
                 "taken_away": str(note) if note else "",
                 "unattended": note,
             }
         )
 
-    async def _entered(self, *, fits: bool = False) -> PeersSnapshot:
-        """The region once it is ours to write to; where `fits`, only one that is as the spec says becomes so."""
-        snapshot = await self.snapshot()
+    async def _deploy(self, engine: Engine) -> PeersSnapshot:
         if not self._fence.inside:
-            refuse_misfits(self.region, misfits(snapshot) if fits else ())
-            refuse_foreign(self.region, *self._foreign(snapshot))
-            await self._fence.enter()
-            snapshot = await self.snapshot()
-        return snapshot
+            refuse_misfits(self.region, misfits(await self._look()))
+        snapshot = await self._entered()
+        await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
+        await BaseFleet.deploy(self, engine)
+        return await self._look()
 
-    async def _trial(self, percent: int = 100) -> PeersSnapshot:
-        """The region before so many users, or copies, are moved to a trial.
+    async def _set_mirror(self, seen: PeersSnapshot, percent: int) -> PeersSnapshot:
+        return await self._move(seen, lambda reading: reading.mirrored(percent), forward=percent > 0)
+
+    async def _set_weight(self, seen: PeersSnapshot, weight: int) -> PeersSnapshot:
+        return await self._move(seen, lambda reading: reading.shifted(weight), forward=weight > 0)
+
+    async def _promote(self) -> PeersSnapshot:
+        return await self._move(await self._entered(), RegionReading.promoted, forward=True)
+
+    async def _rollback(self, to: str) -> PeersSnapshot:
+        return await self._move(await self._looked(), lambda reading: reading.rolled_back(to), forward=False)
+
+    async def _move(
+        self, seen: PeersSnapshot, rule: Callable[[RegionReading], RegionSplit], *, forward: bool
+    ) -> PeersSnapshot:
+        """By the rules of every fleet of three methods.
 
         Raises:
-            Overruled: somebody else has moved them meanwhile.
+            Overruled: somebody else has moved users meanwhile, and is not to be moved on.
         """
-        snapshot = await self._entered()
-        if percent and snapshot.foreign_change:
-            raise Overruled(snapshot.foreign_change.reason)
-        return snapshot
+        if forward and seen.foreign_change:
+            raise Overruled(seen.foreign_change.reason)
+        await self._change(rule)
+        return await self._look()
 
-    async def _deploy(self, engine: Engine) -> RegionState:
-        snapshot = await self._entered(fits=True)
-        await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
-        return await BaseFleet.deploy(self, engine)
+    async def _restart(self, version: str) -> PeersSnapshot:
+        raise NotPossible(
+            f"{self.region}: no backend serves version {version} any more", hint="deliver it: `tidegate deliver`"
+        )
 
-    async def _mirror(self, percent: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._trial(percent), percent))
-        state = await BaseFleet.mirror(self, percent)
-        sends = await self._verifier.check_mirror(percent, before, lambda: self._sends(mirror=percent))
-        return state if sends else await self._seen()
+    def _way_back_of(self, seen: PeersSnapshot) -> str | None:
+        return seen.split.stable
 
-    async def _shift(self, weight: int) -> RegionState:
-        before = await self._verifier.counts(self._both(await self._trial(weight), weight))
-        state = await BaseFleet.shift(self, weight)
-        sends = await self._verifier.check_share(weight, before, lambda: self._sends(weight=weight))
-        return state if sends else await self._seen()
-
-    def _both(self, snapshot: PeersSnapshot, percent: int) -> tuple[str, str] | None:
-        split = snapshot.split
-        return (split.stable, split.canary) if percent and split.stable and split.canary else None
-
-    async def _sends(self, *, weight: int | None = None, mirror: int | None = None) -> bool:
-        """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
-        now = await self.snapshot()
-        same = weight in {None, now.weight} and mirror in {None, now.mirror}
-        return same and now.backends[now.other].ready > 0
-
-    async def _taken_back(self, to: str | None) -> RegionState:
-        if self._fence.insists:
-            await self._back_first(self._back_at_once(to))
-        await self._entered()
-        return await BaseFleet.rollback(self, to)
-
-    async def _back_at_once(self, to: str | None) -> None:
-        """The weights alone: who has insisted on going back takes the Lease meanwhile."""
-        snapshot = await self.snapshot()
-        split, stable = snapshot.split, snapshot.stable
-        if snapshot.route is None or split.canary is None or split.stable != to:
+    async def _abort_at_once(self, to: str) -> None:
+        """The weights alone."""
+        snapshot = await self._looked()
+        if snapshot.route is None or snapshot.split.canary is None or snapshot.split.stable != to:
             return
-        self._refuse_nobody(snapshot, stable, 0)
-        changed = snapshot.routed(stable, snapshot.notes.model_copy(update={"weight": 0, "mirror": 0}))
+        self._refuse_nobody(snapshot, snapshot.stable, 0)
+        changed = snapshot.routed(snapshot.stable, snapshot.notes.model_copy(update={"weight": 0, "mirror": 0}))
         if changed != snapshot.route:
             await self._cluster.replace(HTTP_ROUTES, changed)
 
@@ -356,7 +314,7 @@ class RouteFleet(BaseFleet, CarriedRegion):
         resource = WORKLOADS[theirs.kind]
         found = onto or await self._cluster.get(resource, theirs.name)
         self._fence.allows(found)
-        for request in compare_and_set.change(resource, found, operations):
+        for request in change(resource, found, operations):
             await self._cluster.send(request)
 
     async def _until_ready(self, peer: str, engine: Engine) -> None:
@@ -386,13 +344,3 @@ class RouteFleet(BaseFleet, CarriedRegion):
             if missing := what_is_missing(found, theirs):
                 return missing
         return (await self._backend(spec)).problem
-
-    async def _settle(self) -> None:
-        await self._entered()
-        await self._fence.note_way_back("")
-
-
-def moving_users(place: RoutePlace) -> tuple[tuple[Resource, str], ...]:
-    """The objects by which users are moved, and versions started."""
-    workloads = (each.workload for each in place.reference.peers.values() if each.workload)
-    return (HTTP_ROUTES, place.reference.route), *((WORKLOADS[each.kind], each.name) for each in workloads)

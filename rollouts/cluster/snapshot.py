@@ -18,10 +18,10 @@ from rollouts.argo.state import (
 )
 from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
 from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
-from rollouts.cluster.routes import RouteKind
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
+from rollouts.manifests.routers import RouteKind
 from rollouts.model import ForeignChange, ForeignObject, GuardRollback
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
@@ -63,19 +63,15 @@ class RegionSnapshot:
         return Rollout(self.rollout or {"metadata": {}})
 
     @property
-    def foreign_rollout(self) -> ForeignObject | None:
+    def foreign_mover(self) -> ForeignObject | None:
         """The Rollout, when it is there and not this delivery's."""
         return self.config.foreign(self.rollout) if self.rollout else None
 
     @property
-    def foreign_route(self) -> ForeignObject | None:
-        """The object that splits users, when it is there and not this delivery's."""
-        return self.config.foreign(self.route) if self.route else None
-
-    @property
     def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Both, as far as they are somebody else's."""
-        return tuple(each for each in (self.foreign_rollout, self.foreign_route) if each)
+        """Rollout and route, as far as they are there and somebody else's."""
+        found = (self.config.foreign(each) for each in (self.rollout, self.route) if each)
+        return tuple(each for each in found if each)
 
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:

@@ -48,11 +48,6 @@ ENOUGH_COPIES = 20
 Sends = Callable[[], Awaitable[bool]]
 """Whether the route still sends requests as it was set, and to engines that are ready."""
 
-
-async def _always() -> bool:
-    return True
-
-
 Counts = Mapping[str, float]
 """Requests answered by each engine of a version since it started."""
 
@@ -73,7 +68,7 @@ def counted_between(before: Counts, after: Counts) -> float:
     )
 
 
-def verify_share(weight: int, canary: float, stable: float) -> Verification:
+def verify_share(weight: int, stable: float, canary: float) -> Verification:
     """Whether the canary got that percent of requests."""
     total = round(canary + stable)
     if total < ENOUGH_REQUESTS:
@@ -85,7 +80,7 @@ def verify_share(weight: int, canary: float, stable: float) -> Verification:
     return Verification.CONFIRMED if canary >= 1 else Verification.UNDECIDED
 
 
-def verify_mirror(percent: int, copies: float, stable: float) -> Verification:
+def verify_mirror(percent: int, stable: float, copies: float) -> Verification:
     """Whether copies of what the stable got arrived at the canary."""
     if copies >= 1:
         return Verification.CONFIRMED
@@ -115,8 +110,15 @@ class RequestCounts:
     by_canary: Counts
 
 
+Check = Callable[[int, RequestCounts | None, Sends], Awaitable[bool]]
+"""One of the checks of a `TrafficVerifier`: whether the route still sends that percent, as it was set."""
+
+Judge = Callable[[float, float], Verification]
+"""What requests say that came to stable and canary."""
+
+
 class TrafficVerifier:
-    """Compares request counts of one region before and after a change of the route."""
+    """Compares request counts of one region, from when its route was changed."""
 
     def __init__(self, region: str, served: RequestCounter | None, clock: Clock) -> None:
         """`served` is None where nobody counts; then nothing is proven, and nothing refused."""
@@ -124,11 +126,10 @@ class TrafficVerifier:
         self._served = served
         self._clock = clock
 
-    async def counts(self, versions: tuple[str, str] | None) -> RequestCounts | None:
-        """What stable and canary have answered until now; None when unknown."""
-        if self._served is None or versions is None:
+    async def counts(self, stable: str, canary: str) -> RequestCounts | None:
+        """What both have answered until now; None when unknown."""
+        if self._served is None:
             return None
-        stable, canary = versions
         try:
             by_stable, by_canary = await self._served.served(stable), await self._served.served(canary)
         except OutsideError as error:
@@ -136,7 +137,7 @@ class TrafficVerifier:
             return None
         return RequestCounts(stable, canary, by_stable, by_canary)
 
-    async def check_share(self, weight: int, before: RequestCounts | None, sends: Sends = _always) -> bool:
+    async def check_share(self, weight: int, before: RequestCounts | None, sends: Sends) -> bool:
         """Return once that percent of users is seen to reach the canary, or too few users come to see it.
 
         False when the route does not send them any more: what arrives then says nothing of the gateway.
@@ -144,64 +145,47 @@ class TrafficVerifier:
         Raises:
             FleetError: another share reaches it.
         """
-
-        def proof(stable: float, canary: float) -> Verification:
-            return verify_share(weight, canary, stable)
-
-        found = await self._watch(before, proof, sends)
-        if found is None:
-            return False
-        stable, canary, verification = found
-        if verification is Verification.CONTRADICTED:
-            snapshot = 100 * canary / (stable + canary)
+        stable, canary, found = await self._watch(before, lambda *came: verify_share(weight, *came), sends)
+        if found is Verification.CONTRADICTED:
             raise FleetError(
-                f"{self._region}: the route gives the canary {weight} % of users, and {snapshot:.0f} % of "
-                f"{stable + canary:.0f} requests reached it",
+                f"{self._region}: the route gives the canary {weight} % of users, and "
+                f"{100 * canary / (stable + canary):.0f} % of {stable + canary:.0f} requests reached it",
                 hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
             )
-        return True
+        return found is not None
 
-    async def check_mirror(self, percent: int, before: RequestCounts | None, sends: Sends = _always) -> bool:
+    async def check_mirror(self, percent: int, before: RequestCounts | None, sends: Sends) -> bool:
         """Return once a copy arrived at the canary, or too few requests come to expect one; false as `check_share`.
 
         Raises:
             FleetError: requests come, and no copy of them.
         """
-
-        def proof(stable: float, canary: float) -> Verification:
-            return verify_mirror(percent, canary, stable)
-
-        found = await self._watch(before if percent else None, proof, sends)
-        if found is None:
-            return False
-        stable, _, verification = found
-        if verification is Verification.CONTRADICTED:
+        stable, _, found = await self._watch(before, lambda *came: verify_mirror(percent, *came), sends)
+        if found is Verification.CONTRADICTED:
             raise FleetError(
                 f"{self._region}: the route mirrors {percent} % of requests, and of {stable:.0f} none reached the "
                 "canary",
                 hint="the gateway does not know this filter: see `tidegate doctor`",
             )
-        return True
+        return found is not None
 
     async def _watch(
-        self, before: RequestCounts | None, proof: Callable[[float, float], Verification], sends: Sends
-    ) -> tuple[float, float, Verification] | None:
-        """What both gained, and what that says; a contradiction counts once it stays. None once nothing is sent.
+        self, before: RequestCounts | None, judge: Judge, sends: Sends
+    ) -> tuple[float, float, Verification | None]:
+        """What both gained, and what that says; a contradiction counts once it stays. No word once nothing is sent.
 
         What was on its way when the route changed is counted where it went.
         """
-        snapshot = (0.0, 0.0, Verification.UNDECIDED)
+        stable, canary, said = 0.0, 0.0, Verification.UNDECIDED
         deadline = self._clock.monotonic() + min(LONGEST_SECONDS, time_left())
-        while before and snapshot[2] is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
+        while before and said is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
             await self._clock.sleep(POLL_SECONDS)
-            now = await self.counts((before.stable, before.canary))
+            now = await self.counts(before.stable, before.canary)
             if now is None:
                 return 0.0, 0.0, Verification.UNDECIDED
-            stable, canary = (
-                counted_between(before.by_stable, now.by_stable),
-                counted_between(before.by_canary, now.by_canary),
-            )
-            snapshot = stable, canary, proof(stable, canary)
-            if snapshot[2] is not Verification.CONFIRMED and not await sends():
-                return None
-        return snapshot
+            stable = counted_between(before.by_stable, now.by_stable)
+            canary = counted_between(before.by_canary, now.by_canary)
+            said = judge(stable, canary)
+            if said is not Verification.CONFIRMED and not await sends():
+                return stable, canary, None
+        return stable, canary, said

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from rollouts.cluster.ownership import foreign_objects
+from rollouts.cluster.region import foreign_objects
 from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
 from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
 from rollouts.doctor.strategy import ARGO_ROLLOUTS, http_routes, route_namespace, services, virtual_services
@@ -15,10 +15,6 @@ from rollouts.errors import (
     ApiError,
     Forbidden,
     NotFound,
-    PrometheusCredentialMissing,
-    PrometheusCredentialRefused,
-    QueryRefused,
-    Unreachable,
 )
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
@@ -45,6 +41,8 @@ from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import cluster_rights, rights
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ForeignObject
+from tidegate.core.access import CredentialMissing
+from tidegate.core.adapters.prometheus import PrometheusDenied, PrometheusRefused, PrometheusUnreachable
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 
@@ -197,8 +195,8 @@ async def _with_answers(seen: Snapshot, prometheus: PrometheusReader, target: Di
             # Some servers that speak PromQL have no subqueries, and refuse it.
             interval = await _answer(prometheus, EvidenceQuery(asked_by="the spec", query=target.scraping.query))
             told["scraped_every"] = target.scraping.seen(interval.samples)
-    except Unreachable as error:
-        is_credential = isinstance(error, PrometheusCredentialMissing | PrometheusCredentialRefused)
+    except (PrometheusUnreachable, CredentialMissing) as error:
+        is_credential = isinstance(error, CredentialMissing | PrometheusDenied)
         words = (str(error), *([error.detail] if error.detail and is_credential else ()))
         told["credential" if is_credential else "away"] = words
     return seen.model_copy(update={**told, "answers": tuple(answers)})
@@ -212,8 +210,9 @@ async def _answer(prometheus: PrometheusReader, question: EvidenceQuery) -> Quer
         any_series = {name: f'count({{__name__="{name}"}})' for name in metrics_of(question.query)}
         unknown = [name for name, query in any_series.items() if not await prometheus.ask(query)]
         return QueryResult(question=question, unknown=tuple(unknown))
-    except QueryRefused as error:
-        return QueryResult(question=question, refused=error.message)
+    except PrometheusRefused as error:
+        # Without the query, which is longer than what a person wants to know.
+        return QueryResult(question=question, refused=error.detail or error.message)
 
 
 def required_access(fleet: ArgoFleetSpec, release: Release) -> tuple[AccessReview, ...]:

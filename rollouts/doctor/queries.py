@@ -21,8 +21,8 @@ class PrometheusReader(Protocol):
         """The samples of an instant query now; none when no series answers it.
 
         Raises:
-            QueryRefused: when Prometheus cannot evaluate it.
-            Unreachable: when it does not answer.
+            PrometheusRefused: when Prometheus cannot evaluate it.
+            PrometheusUnreachable, CredentialMissing: when it does not answer, or cannot be asked.
         """
         ...
 

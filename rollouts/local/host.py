@@ -1,5 +1,7 @@
 """The fleet host: the process that owns a local fleet, so that users are served whatever becomes of a delivery.
 
+It answers HTTP on a Unix socket: one route for each method, JSON both ways, errors that keep their class.
+
 `python -P -m rollouts.local.host STATE REGION[=PORT]...` runs one.
 """
 
@@ -16,6 +18,10 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from rollouts.adapters import sockets
 from rollouts.adapters.engine_process import EngineProcesses
@@ -23,18 +29,18 @@ from rollouts.adapters.envoy import Envoy
 from rollouts.adapters.http import Http
 from rollouts.adapters.prometheus import PrometheusProcess
 from rollouts.adapters.sockets import socket_path
-from rollouts.errors import FleetError, error_to_json
+from rollouts.errors import FleetError, NotPossible, error_to_json
 from rollouts.local import machine, scrape_config
-from rollouts.local.host_api import HostApp
 from rollouts.local.machine import Admission
 from rollouts.local.region import LocalRegion
 from rollouts.local.state_folder import Layout, replace_json
 from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
+from rollouts.model import CarrierHeartbeat, Engine
 from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
-from tidegate.core.model import Json
+from tidegate.core.model import Json, Value
 
 RECONCILE_SECONDS = 0.1
 """Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
@@ -69,17 +75,54 @@ class Host:
         """Ask it to end."""
         self._stopping.set()
 
+    def app(self) -> Starlette:
+        """What answers: `POST /regions/REGION/METHOD` and `POST /METHOD`, with the method's arguments by name."""
+        routes = [
+            Route("/regions/{region}/{method}", self._of_region, methods=["POST"]),
+            Route("/{method}", self._of_host, methods=["POST"]),
+        ]
+        return Starlette(routes=routes, exception_handlers={TidegateError: _say_why})
+
+    async def _of_region(self, request: Request) -> Response:
+        name = request.path_params["region"]
+        if name not in self.regions:
+            raise NotPossible(f"there is no region {name} here", hint=f"there are: {', '.join(self.regions)}")
+        return await _called(self.regions[name], request, OF_REGION)
+
+    async def _of_host(self, request: Request) -> Response:
+        return await _called(self, request, OF_HOST)
+
     async def load_rules(self, text: str) -> None:
-        """As the port `Metrics`."""
+        """Return once the rules of this rule file, and no others, are evaluated; saying it again costs nothing.
+
+        Raises:
+            RulesRefused: when they are no rules; those of before stay.
+        """
         await self._prometheus.load_rules(text)
 
-    def scrape_also(self, name: str, address: str) -> None:
-        """As the port `Metrics`; Prometheus knows within a look."""
+    async def scrape_also(self, name: str, address: str) -> None:
+        """Read the numbers at `address` too, until `name` is forgotten or is at another address; within a look."""
         self._others[name] = address
 
-    def forget(self, name: str) -> None:
-        """As the port `Metrics`."""
+    async def forget(self, name: str) -> None:
+        """Read them no longer; also right for what was never read."""
         self._others.pop(name, None)
+
+    async def carried(self) -> CarrierHeartbeat | None:
+        """What was heard last of the one who carries a delivery."""
+        return self.heartbeat.last
+
+    async def attend(self, who: str, process: int, unattended_seconds: float) -> None:
+        """A sign of life of `who`, as that process."""
+        self.heartbeat.record(who, unattended_seconds, process=process)
+
+    async def leave(self) -> None:
+        """That sign was the last one."""
+        self.heartbeat.clear()
+
+    async def end(self) -> None:
+        """Only pass it on: the one who asked waits until the host's lock is free."""
+        self.stop()
 
     @asynccontextmanager
     async def up(self, entries: Mapping[str, int | None]) -> AsyncIterator[None]:
@@ -123,7 +166,7 @@ class Host:
         self._proxies[name] = proxy
         kept = self._layout.way_back(name)
         self.regions[name] = LocalRegion(name, proxy=proxy, engines=engines, clock=self._clock, kept=kept)
-        return self.regions[name].stop
+        return self.regions[name].close
 
     async def _reconcile(self, region: LocalRegion) -> None:
         """Start again what died. An error of one look is logged: the next one comes at once."""
@@ -186,6 +229,29 @@ class Host:
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
 
+OF_REGION = frozenset(("observe", "deploy", "mirror", "shift", "promote", "rollback", "settle", "restart", "way_back"))
+"""The methods of a region that may be called."""
+
+OF_HOST = frozenset(("load_rules", "scrape_also", "forget", "carried", "attend", "leave", "end"))
+
+
+async def _called(of: Host | LocalRegion, request: Request, methods: frozenset[str]) -> Response:
+    method = request.path_params["method"]
+    if method not in methods:
+        return Response(status_code=404)
+    arguments = await request.json()
+    if "engine" in arguments:
+        arguments["engine"] = Engine.model_validate(arguments["engine"])
+    done = await getattr(of, method)(**arguments)
+    return JSONResponse(done.model_dump(mode="json") if isinstance(done, Value) else done)
+
+
+async def _say_why(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TidegateError)
+    # A 500 is a bug.
+    return JSONResponse(error_to_json(error), status_code=409)
+
+
 async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
     """Run a fleet host until SIGTERM, SIGINT or its `/stop`; nothing is left running then.
 
@@ -218,8 +284,7 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
 
 @asynccontextmanager
 async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
-    app = HostApp(host.regions, host, heartbeat=host.heartbeat, stop=host.stop).build()
-    async with serving(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"), listener):
+    async with serving(uvicorn.Config(host.app(), log_level="warning", access_log=False, lifespan="off"), listener):
         yield
 
 

@@ -1,4 +1,4 @@
-"""One region of a local fleet: carries out an operation in the order that costs users nothing.
+"""One region of a local fleet: engines and a proxy of this machine, by the rules of every fleet (`rollouts.base`).
 
 The order is always the same: what users shall reach comes up first, then the routes change and the
 proxy confirms it, then what serves nobody any more drains, and only then does it stop.
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from rollouts.arms import Arms, state
+from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import FleetError, NotPossible
-from rollouts.local.routes import routes
 from rollouts.local.supervisor import RestartSupervisor
+from rollouts.local.xds import Routes, Upstream
 from rollouts.model import Engine, RegionState, Role
 from rollouts.ports import EngineRunner, Proxy, RunningEngine
-from rollouts.starting import CancellableStart
 from tidegate.core.clock import Clock
 from tidegate.core.files import replace_file
 
@@ -34,14 +32,14 @@ STOP_DRAIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class LocalRegion:
+class LocalRegion(BaseFleet):
     """A `Fleet` of processes on this machine."""
 
     def __init__(
         self, region: str, *, proxy: Proxy, engines: EngineRunner, clock: Clock, kept: Path | None = None
     ) -> None:
         """`proxy` is open already, with nothing behind it; `kept` is where the way back is noted, None for nowhere."""
-        self.region = region
+        super().__init__(region, entry=proxy.entry, clock=clock)
         self._kept = kept
         self._before = _noted(kept)
         """What served before the delivery that is open here; None while none is."""
@@ -49,66 +47,62 @@ class LocalRegion:
         """Whether what starts is the way back, which is no trial."""
         self._proxy = proxy
         self._engines = engines
-        self._clock = clock
-        self._arms: Arms[RunningEngine] = Arms()
-        self._operation = asyncio.Lock()
-        """Held while an operation runs: one at a time, up to minutes."""
-        self._change = asyncio.Lock()
-        """Held while the arms and the routes change: milliseconds."""
-        self._start: CancellableStart[RunningEngine] = CancellableStart()
+        self._running: dict[str, RunningEngine] = {}
+        """By version."""
+        self._split = RegionSplit()
+        self._changing = asyncio.Lock()
+        """Held while the routes change, or what died is started again: milliseconds."""
         self._supervisor = RestartSupervisor(engines, clock)
-        self._met: list[RunningEngine] = []
-        """The engines here that users have been sent to: their streams may be open."""
+        self._met: set[str] = set()
+        """The versions that users have been sent to: their streams may be open."""
         self._taken_away = ""
         """Why the last trial was ended here; empty when it was not, and once another one begins."""
 
     @property
     def on_trial(self) -> bool:
         """Whether a canary is up or coming up."""
-        starting = self._start.under_way and self._arms.stable is not None
-        return not self._returning and (self._arms.canary is not None or starting)
+        starting = self._start.under_way and self._split.stable is not None
+        return not self._returning and (self._split.canary is not None or starting)
 
     @property
     def service(self) -> str | None:
         """What users ask the region for, as the field `model` of their requests; None before its first engine."""
-        return self._arms.stable.engine.model if self._arms.stable else None
+        stable = self._running.get(self._split.stable or "")
+        return stable.engine.model if stable else None
 
-    async def observe(self) -> RegionState:
-        seen = state(self.region, self._arms, entry=self._proxy.entry, proxy_alive=self._proxy.alive)
-        return seen.model_copy(update={"taken_away": self._taken_away})
+    async def start(self, engine: Engine) -> None:
+        running = await self._engines.start(engine)
+        before, self._running[engine.version] = self._running.get(engine.version), running
+        if before:
+            # Of a stable that had died: users are still led to its port.
+            await self.route(self._split)
+            await before.stop()
 
-    async def deploy(self, engine: Engine) -> RegionState:
-        async with self._operation:
-            if not self._arms.serves(engine):
-                self._note_way_back(engine)
-                await self._bring_up(engine)
-            return await self.observe()
+    async def route(self, split: RegionSplit) -> None:
+        async with self._changing:
+            await self._swap(split)
 
-    async def mirror(self, percent: int) -> RegionState:
-        async with self._operation:
-            await self._become(lambda arms: arms.mirrored(percent=percent))
-            return await self.observe()
+    async def read(self) -> RegionReading:
+        engines = tuple(map(_serving, self._running.values()))
+        return RegionReading(split=self._split, engines=engines, entry_up=self._proxy.alive)
 
-    async def shift(self, weight: int) -> RegionState:
-        async with self._operation:
-            await self._become(lambda arms: arms.shifted(weight=weight))
-            return await self.observe()
-
-    async def promote(self) -> RegionState:
-        async with self._operation:
-            await self._become(Arms.promoted)
-            return await self.observe()
+    async def stop(self, version: str) -> None:
+        """Once its streams have ended, if users have met it."""
+        running, met = self._running.pop(version), version in self._met
+        self._met.discard(version)
+        if not met:
+            await running.abandon()
+            return
+        if not await self._drained(running, DRAIN_SECONDS):
+            log.warning("%s: version %s stops with streams in flight", self.region, version)
+        await running.stop()
 
     async def rollback(self, to: str | None) -> RegionState:
-        # Before the lock: a deploy holds it for as long as its engine takes to start.
-        self._start.cancel()
-        async with self._operation:
-            await self._become(lambda arms: arms.rolled_back(to))
-            stable = self._arms.stable
-            # A region that was promoted stays so where only its trial is taken away.
-            if to is not None or (self._before and stable and stable.engine.version == self._before.version):
-                self._note(None)
-            return await self.observe()
+        state = await super().rollback(to)
+        # A region that was promoted stays so where only its trial is taken away.
+        if to is not None or (self._before and self._split.stable == self._before.version):
+            self._note(None)
+        return state
 
     async def way_back(self) -> str:
         """The version that served before the delivery that is open here; empty where none is."""
@@ -137,8 +131,8 @@ class LocalRegion:
                 )
             self._returning = True
             try:
-                await self._bring_up(engine)
-                await self._become(Arms.promoted)
+                await self._bring_up(await self.read(), engine)
+                await self._become((await self.read()).promoted())
             finally:
                 self._returning = False
             self._note(None)
@@ -150,55 +144,53 @@ class LocalRegion:
         Raises:
             FleetError: it could not be done; it may be repeated.
         """
-        stable, canary = self._arms.stable, self._arms.canary
+        stable, canary = self._split.stable, self._split.canary
         if stable is None:
             return await self.observe()
-        what = f"version {canary.engine.version}" if canary else "a version that was starting"
+        what = f"version {canary}" if canary else "a version that was starting"
         # First: the one who finds the canary gone finds out why.
         self._taken_away = f"{what} was taken back here at {self._clock.now():%H:%M:%S} UTC: {why}"
-        return await self.rollback(stable.engine.version)
+        return await self.rollback(stable)
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Let streams in flight end for a few seconds, then leave nothing running."""
         self._start.cancel()
-        async with self._operation, self._change:
+        async with self._operation, self._changing:
             # First of all: it would start again what is stopped below.
             await self._supervisor.stop()
-            left, self._arms = self._arms, Arms()
-            await asyncio.gather(*(self._drained(running, STOP_DRAIN_SECONDS) for _, running in left))
+            left, self._running, self._split = list(self._running.values()), {}, RegionSplit()
+            await asyncio.gather(*(self._drained(running, STOP_DRAIN_SECONDS) for running in left))
             await self._proxy.stop()
-            await asyncio.gather(*(running.stop() for _, running in left))
+            await asyncio.gather(*(running.stop() for running in left))
 
     async def reconcile(self) -> None:
         """Restart what died, and take users off a dead canary; called by the host in a loop."""
-        async with self._change:
+        async with self._changing:
             if not self._proxy.alive:
                 log.warning("%s: the proxy died; starting it again", self.region)
                 await self._proxy.restart()
-            self._arms = await self._supervisor.reconcile(self._arms)
+            split = self._split
+            # A canary stays dead: it is on trial.
+            await self._supervisor.reconcile(self._running, list(filter(None, (split.stable, split.previous))))
             await self._proxy.prune()
-        canary = self._arms.canary
-        if canary and not canary.alive and (self._arms.weight or self._arms.mirror):
-            log.warning("%s: the canary, version %s, died; users are on the stable", self.region, canary.engine.version)
-            # It stays visible without traffic, so that the one who delivers learns why.
-            await self._become(lambda arms: arms.shifted(weight=0).mirrored(percent=0))
+            if split.canary and not self._lives(split.canary) and (split.weight or split.mirror):
+                log.warning("%s: the canary, version %s, died; users are on the stable", self.region, split.canary)
+                # It stays visible without traffic, so that the one who delivers learns why.
+                await self._swap(split.model_copy(update={"weight": 0, "mirror": 0}))
 
-    async def _bring_up(self, engine: Engine) -> None:
-        """First in an empty region, again from the warm previous, or as a new canary."""
+    def _told(self, reading: RegionReading) -> RegionState:
+        return super()._told(reading).model_copy(update={"taken_away": self._taken_away})
+
+    async def _confirmed(self, wanted: RegionSplit) -> RegionReading:  # noqa: ARG002  # the proxy has said so
+        return await self.read()
+
+    async def _bring_up(self, reading: RegionReading, engine: Engine) -> None:
         self._taken_away = ""
-        if self._arms.reusing(engine):
-            await self._become(lambda arms: arms.reusing(engine) or arms)
-            return
-        if self._arms.stable is not None:
-            await self._become(Arms.making_room)
-        running = await self._start.run(engine.version, self._start_engine(engine))
-        await self._become(lambda arms: arms.started(running))
-
-    def _note_way_back(self, engine: Engine) -> None:
-        """What serves now, unless `engine` is what a delivery that was left half done goes back to."""
-        stable = self._arms.stable.engine if self._arms.stable else None
-        if stable and engine.version not in {stable.version, (self._before or stable).version}:
-            self._note(stable)
+        stable = self._running.get(reading.split.stable or "")
+        # What serves now, unless `engine` is what a delivery that was left half done goes back to.
+        if stable and engine.version not in {stable.engine.version, (self._before or stable.engine).version}:
+            self._note(stable.engine)
+        await super()._bring_up(reading, engine)
 
     def _note(self, before: Engine | None) -> None:
         self._before = before
@@ -208,29 +200,33 @@ class LocalRegion:
         elif self._kept is not None:
             self._kept.unlink(missing_ok=True)
 
-    async def _start_engine(self, engine: Engine) -> RunningEngine:
-        return await self._engines.start(engine)
-
-    async def _become(self, change: Callable[[Arms[RunningEngine]], Arms[RunningEngine]]) -> None:
-        """Routes first and confirmed; then every engine without a role drains and stops, if users have met it."""
+    async def _swap(self, split: RegionSplit) -> None:
         begun = self._clock.monotonic()
-        async with self._change:
-            before, after = self._arms, change(self._arms)
-            # Before the routes change: who comes meanwhile counts.
-            met = self._met = [*self._met, *_with_users(before), *_with_users(after)]
-            await self._proxy.swap(routes(after))
-            self._arms = after
-            self._met = [running for _, running in after if running in met]
-        log.info("%s: %s in %.1f ms", self.region, _summary(after), (self._clock.monotonic() - begun) * 1000)
-        # Outside the lock: a drain takes up to a minute, and reconciling must go on.
-        kept = [running for _, running in after]
-        gone = [running for _, running in before if running not in kept]
-        await asyncio.gather(*(self._retire(running) if running in met else running.abandon() for running in gone))
+        # Before the routes change: who comes meanwhile counts. A canary without weight answers copies and probes, for
+        # which nobody waits.
+        for each in (self._split, split):
+            self._met |= {version for role, version in each.versions.items() if role is not Role.CANARY or each.weight}
+        await self._proxy.swap(self._routes(split))
+        self._split = split
+        log.info("%s: %s in %.1f ms", self.region, split, (self._clock.monotonic() - begun) * 1000)
 
-    async def _retire(self, running: RunningEngine) -> None:
-        if not await self._drained(running, DRAIN_SECONDS):
-            log.warning("%s: version %s stops with streams in flight", self.region, running.engine.version)
-        await running.stop()
+    def _routes(self, split: RegionSplit) -> Routes:
+        """What the proxy must do; a canary that is dead is not on the map."""
+        alive = split.canary is not None and self._lives(split.canary)
+        return Routes(
+            stable=self._upstream(Role.STABLE, split.stable),
+            canary=self._upstream(Role.CANARY, split.canary) if alive else None,
+            previous=self._upstream(Role.PREVIOUS, split.previous),
+            weight=split.weight if alive else 0,
+            mirror=split.mirror if alive else 0,
+        )
+
+    def _upstream(self, role: Role, version: str | None) -> Upstream | None:
+        running = self._running.get(version or "")
+        return Upstream(role=role, version=running.engine.version, port=running.port) if running else None
+
+    def _lives(self, version: str) -> bool:
+        return version in self._running and self._running[version].alive
 
     async def _drained(self, running: RunningEngine, seconds: float) -> bool:
         """Whether nothing is in flight any more, seen twice: a request may be on its way from proxy to engine."""
@@ -251,6 +247,17 @@ class LocalRegion:
             return False
 
 
+def _serving(running: RunningEngine) -> ServingVersion:
+    engine, alive = running.engine, running.alive
+    return ServingVersion(
+        version=engine.version,
+        digest=engine.digest,
+        url=running.url,
+        ready=alive,
+        problem=None if alive else running.tail(),
+    )
+
+
 def _noted(kept: Path | None) -> Engine | None:
     """As an earlier host of the same delivery left it."""
     if kept is None or not kept.exists():
@@ -260,13 +267,3 @@ def _noted(kept: Path | None) -> Engine | None:
     except (OSError, ValidationError) as error:
         log.warning("%s is no note of a way back, and is left alone: %s", kept, error)
         return None
-
-
-def _with_users(arms: Arms[RunningEngine]) -> list[RunningEngine]:
-    """Engines that users are sent to; a canary without weight answers copies and probes, for which nobody waits."""
-    return [running for role, running in arms if role is not Role.CANARY or arms.weight]
-
-
-def _summary(arms: Arms[RunningEngine]) -> str:
-    serving = ", ".join(f"{role} {running.engine.version}" for role, running in arms) or "empty"
-    return f"{serving}; weight {arms.weight} %, mirror {arms.mirror} %"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.objects.access import access_by_reference, guard_rights, route_rights
 from rollouts.manifests.objects.guard import GuardPlace, guarding
 from rollouts.manifests.pod_spec import GuardSpec
 from rollouts.manifests.reference_spec import ReferencedFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
+from rollouts.manifests.routers import ROUTERS
 from tidegate.core.model import Json
 
 
@@ -26,7 +25,7 @@ def beside(name: str, fleet: ReferencedFleetSpec | RouteFleetSpec, region: str, 
         rights = route_rights(name, fleet.reference)
         place["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
     else:
-        theirs, route = fleet.rollout, VIRTUAL_SERVICES if fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
+        theirs, route = fleet.rollout, ROUTERS[fleet.traffic].resource
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         place |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
     guard = GuardPlace(

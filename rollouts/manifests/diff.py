@@ -14,16 +14,15 @@ from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
     DEPLOYMENTS,
-    HTTP_ROUTES,
     NETWORK_POLICIES,
     NODE_POOLS,
     POD_DISRUPTION_BUDGETS,
     SCALED_OBJECTS,
-    VIRTUAL_SERVICES,
     resource_of,
 )
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.ownership import foreign_object, with_preserved_fields
+from rollouts.manifests.routers import ROUTERS
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY, MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
@@ -77,8 +76,7 @@ def _settled(seen: Json, wanted: Json) -> str:
 
 
 _CHOICES: tuple[Resource, ...] = (
-    HTTP_ROUTES,
-    VIRTUAL_SERVICES,
+    *(router.resource for router in ROUTERS.values()),
     SCALED_OBJECTS,
     DEPLOYMENTS,
     NODE_POOLS,

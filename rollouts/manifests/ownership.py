@@ -10,11 +10,11 @@ and its mirroring.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
+from rollouts.kube.resources import ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import ATTEMPT
+from rollouts.manifests.routers import ROUTERS
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL, POD_TEMPLATE_HASH, VERSION
@@ -93,10 +93,6 @@ def _annotations(live: Json) -> Mapping[str, str]:
     return live["metadata"].get("annotations") or {}
 
 
-_MIRROR = "RequestMirror"
-_COPIES = ("mirror", "mirrorPercentage")
-
-
 def with_preserved_fields(wanted: Json, live: Json) -> Json:
     """`wanted` with what is not ours to say, as the cluster has it; an object of another kind as it is."""
     carry = _CARRIERS.get(wanted["kind"])
@@ -138,43 +134,8 @@ def _service(wanted: Json, live: Json) -> Json:
     return {**wanted, "selector": {**wanted["selector"], POD_TEMPLATE_HASH: narrowed}} if narrowed else wanted
 
 
-def _http_route(wanted: Json, live: Json) -> Json:
-    """Rules by their place: the Gateway API gives them no names that every version knows."""
-    before = live.get("rules") or []
-    rules = [_rule(rule, before[place] if place < len(before) else {}) for place, rule in enumerate(wanted["rules"])]
-    return {**wanted, "rules": rules}
-
-
-def _rule(wanted: Json, live: Json) -> Json:
-    weights = {ref.get("name"): ref.get("weight") for ref in live.get("backendRefs") or []}
-    copies = [each for each in live.get("filters") or [] if each.get("type") == _MIRROR]
-    filters = {"filters": [*wanted.get("filters", ()), *copies]} if copies else {}
-    return {**wanted, **filters, "backendRefs": [_weighed(ref, weights, ref["name"]) for ref in wanted["backendRefs"]]}
-
-
-def _virtual_service(wanted: Json, live: Json) -> Json:
-    before = {route.get("name"): route for route in live.get("http") or []}
-    return {**wanted, "http": [_route(route, before.get(route["name"], {})) for route in wanted["http"]]}
-
-
-def _route(wanted: Json, live: Json) -> Json:
-    weights = {_host(target): target.get("weight") for target in live.get("route") or []}
-    copies = {key: live[key] for key in _COPIES if key in live}
-    return {**wanted, **copies, "route": [_weighed(target, weights, _host(target)) for target in wanted["route"]]}
-
-
-def _weighed(target: Json, weights: Mapping[Any, int | None], name: str) -> Json:
-    weight = weights.get(name)
-    return target if weight is None else {**target, "weight": weight}
-
-
-def _host(target: Json) -> str:
-    return str((target.get("destination") or {}).get("host", ""))
-
-
 _CARRIERS: Mapping[str, Callable[[Json, Json], Json]] = {
     ROLLOUTS.kind: _rollout,
     SERVICES.kind: _service,
-    HTTP_ROUTES.kind: _http_route,
-    VIRTUAL_SERVICES.kind: _virtual_service,
+    **{router.resource.kind: router.kept for router in ROUTERS.values()},
 }

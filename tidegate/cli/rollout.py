@@ -91,7 +91,7 @@ def render(
     parts = [each for each in RenderPart if not part or each in part]
     fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
     if against:
-        from rollouts.cluster.ownership import foreign_objects, refuse_foreign
+        from rollouts.cluster.region import foreign_objects, refuse_foreign
 
         others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
         refuse_foreign(release.region, *others)
@@ -276,7 +276,6 @@ def guard(
     """
     from pipelines.adapters.fleets import cluster_client, probed
     from rollouts.cluster.guard import Guard, GuardLoop
-    from rollouts.cluster.guarded import GuardedRollout, GuardedRoute
     from rollouts.cluster.model import RegionConfig
     from rollouts.cluster.peers import RoutePlace
     from tidegate.core.clock import SystemClock
@@ -290,15 +289,10 @@ def guard(
         raise UsageError(f"--place: {failure_line(error)}", hint="as `tidegate rollout render` prints it") from error
     context, clock = given().context, SystemClock()
 
-    def guarding(cluster: KubeClient) -> Guard:
-        if isinstance(there, RoutePlace):
-            return Guard(there, GuardedRoute(there, cluster, clock), cluster, clock)
-        return Guard(there, GuardedRollout(there, cluster, clock), cluster, clock)
-
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
         async with cluster_client(context, namespace, retry_seconds=0) as cluster:
-            loop = GuardLoop(guarding(cluster), clock, say)
+            loop = GuardLoop(Guard(there, cluster, clock), clock, say)
             async with (
                 probed(probes, lambda: loop.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),

@@ -1,4 +1,4 @@
-"""The same of engines in clusters: keys and shares are this delivery's, pods are `rollouts.sampling`'s."""
+"""The same of engines in clusters: keys and shares are this delivery's, pods are `rollouts.cluster.samples`'s."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from engine_images.samples.key import HEADER, WHERE, WHERE_IT_ENDS, SampleKey
 from gates.answers.samples import TakenSamples
 from pipelines.adapters.samples.sealed import asked_for, opened
 from pipelines.spec.evidence.samples import SamplesSpec
+from rollouts.cluster.samples import RegionSamples, SampleEndpoint
 from rollouts.model import EngineSet
-from rollouts.sampling.model import SampleEndpoint
-from rollouts.sampling.region import RegionSamples
 from tidegate.core.clock import Clock
 
 FOR_SECONDS = 300.0

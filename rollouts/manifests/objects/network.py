@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rollouts.kube.model import NAME_OF_NAMESPACE
-from rollouts.kube.resources import HTTP_ROUTES, NETWORK_POLICIES, SERVICES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, USERS, TrafficRouter, canary_service, stable_service
+from rollouts.kube.resources import NETWORK_POLICIES, SERVICES
+from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, canary_service, stable_service
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import asks_for_notice
+from rollouts.manifests.routers import ROUTERS, RouteRule
 from rollouts.manifests.spec import InsideSpec, NetworkSpec
 from tidegate.core.model import Json
 
@@ -51,34 +52,8 @@ def _route(
     """`more`: paths besides the API's."""
     # In whole seconds: neither kind reads all of the other's durations.
     timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
-    if site.fleet.traffic is TrafficRouter.ISTIO:
-        named = f"{entrance.namespace or site.namespace}/{entrance.name}"
-        spec = {"hosts": list(hosts), "gateways": [named], "http": [_of_istio(more, timeout, shares)]}
-        return manifest(VIRTUAL_SERVICES, name, site, spec=spec)
-    parent = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
-    rule: Json = {
-        "matches": [
-            {"path": {"type": "PathPrefix", "value": API}},
-            *({"path": {"type": "Exact", "value": path}} for path in more),
-        ],
-        "timeouts": {"request": timeout},
-        "backendRefs": [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in shares.items()],
-    }
-    refs = [{key: value for key, value in parent.items() if value}]
-    return manifest(HTTP_ROUTES, name, site, spec={"parentRefs": refs, "hostnames": list(hosts), "rules": [rule]})
-
-
-def _of_istio(more: Paths, timeout: str, shares: Mapping[str, int]) -> Json:
-    return {
-        "name": USERS,
-        # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.
-        "match": [{"uri": {"prefix": f"{API}/"}}, *({"uri": {"exact": path}} for path in more)],
-        "timeout": timeout,
-        "route": [
-            {"destination": {"host": name, "port": {"number": SERVICE_PORT}}, "weight": weight}
-            for name, weight in shares.items()
-        ],
-    }
+    router, rule = ROUTERS[site.fleet.traffic], RouteRule(path=API, exact=more, timeout=timeout, shares=shares)
+    return manifest(router.resource, name, site, spec=router.rendered(entrance, site.namespace, hosts, rule))
 
 
 def services(site: Site) -> Iterator[Json]:

@@ -21,10 +21,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rollouts.kube.resources import ROLLOUTS
-from rollouts.manifests.conventions import GATEWAY_PLUGIN, USERS, TrafficRouter, canary_service, stable_service
+from rollouts.manifests.conventions import canary_service, stable_service
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import Release, Site, manifest
 from rollouts.manifests.objects.pods import pod_template
+from rollouts.manifests.routers import ROUTERS
 from rollouts.manifests.spec import CanarySpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -137,9 +138,7 @@ def _warm(site: Site) -> Json:
 
 
 def _traffic_routing(site: Site) -> Json:
-    if site.fleet.traffic is TrafficRouter.ISTIO:
-        return {"istio": {"virtualService": {"name": site.name, "routes": [USERS]}}}
-    return {"plugins": {GATEWAY_PLUGIN: {"httpRoute": site.name, "namespace": site.fleet.namespace}}}
+    return ROUTERS[site.fleet.traffic].routing(site.name, site.fleet.namespace)
 
 
 def _analysis(templates: tuple[Json, ...]) -> Json:

@@ -5,15 +5,14 @@ Upstream: `utils/conditions/conditions.go`, `rollout/pause.go`.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
-from fakes.argo.objects import Rollout, moment_of, stamp
+from fakes.argo.objects import Rollout, stamp
 
-from rollouts.argo.state import calculated_phase
 from tidegate.core.model import Json
 
-PROGRESSING, REPLICA_FAILURE, INVALID_SPEC = "Progressing", "ReplicaFailure", "InvalidSpec"
+PROGRESSING, INVALID_SPEC = "Progressing", "InvalidSpec"
 
 ABORTED = "RolloutAborted"
 TIMED_OUT = "ProgressDeadlineExceeded"
@@ -63,25 +62,6 @@ def remove_condition(status: Json, kind: str) -> None:
     status["conditions"] = [one for one in status.get("conditions", ()) if one["type"] != kind]
 
 
-def progressing(rollout: Rollout, status: Json) -> bool:
-    """Whether anything moved since the status that the rollout has (`RolloutProgressing`)."""
-    old = rollout.status
-    steps = [one.get("currentStepIndex") for one in (old, status)]
-    moved = (
-        old.get("stableRS", "") != status.get("stableRS", "")
-        or (None not in steps and steps[0] != steps[1])
-        or old.get("currentStepHash", "") != status.get("currentStepHash", "")
-    )
-    old_ones, new_ones = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (old, status))
-    return (
-        moved
-        or status.get("updatedReplicas", 0) != old.get("updatedReplicas", 0)
-        or new_ones < old_ones
-        or status.get("readyReplicas", 0) > old.get("readyReplicas", 0)
-        or status.get("availableReplicas", 0) > old.get("availableReplicas", 0)
-    )
-
-
 def healthy(rollout: Rollout, status: Json) -> bool:
     """All desired pods updated and available, the strategy done, the spec seen (`RolloutHealthy`)."""
     index = status.get("currentStepIndex")
@@ -96,28 +76,21 @@ def completed(status: Json) -> bool:
     return bool(status.get("stableRS")) and status["stableRS"] == status.get("currentPodHash", "")
 
 
-def deadline(rollout: Rollout, status: Json) -> datetime | None:
-    """When lack of progress becomes `ProgressDeadlineExceeded`; None when nothing is awaited."""
-    last = condition_of(status, PROGRESSING)
-    if last is None or last["reason"] in (NEW_AVAILABLE, IS_PAUSED, ABORTED):
-        return None
-    return moment_of(last["lastUpdateTime"]) + timedelta(seconds=rollout.spec.get("progressDeadlineSeconds", 600))
-
-
-def timed_out(rollout: Rollout, status: Json, now: datetime) -> bool:
-    """`RolloutTimedOut`; once it was, it stays until something moves."""
-    last = condition_of(status, PROGRESSING)
-    until = deadline(rollout, status)
-    return last is not None and (last["reason"] == TIMED_OUT or (until is not None and now >= until))
-
-
 def phase_of(rollout: Rollout, status: Json) -> tuple[str, str]:
-    """Phase and message of a spec and the status that is about to be written, as tidegate reads them.
-
-    Recorded states of upstream's hold that reading to it (`tests/golden/rollouts`).
-    """
-    found = calculated_phase(rollout.body | {"status": status})
-    return str(found.phase), found.message
+    """Phase and message of a spec and the status that is about to be written (`CalculateRolloutPhase`)."""
+    for one in status.get("conditions", ()):
+        if one["type"] == INVALID_SPEC or one["reason"] in (ABORTED, TIMED_OUT):
+            return "Degraded", f"{one['reason']}: {one['message']}"
+    if rollout.paused:
+        return "Paused", "manually paused"
+    if pauses := status.get("pauseConditions"):
+        return "Paused", pauses[0]["reason"]
+    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
+    if updated < rollout.replicas:
+        return "Progressing", "more replicas need to be updated"
+    if available < updated:
+        return "Progressing", "updated replicas are still becoming available"
+    return ("Healthy", "") if completed(status) else ("Progressing", "waiting for all steps to complete")
 
 
 CANARY_STEP = "CanaryPauseStep"

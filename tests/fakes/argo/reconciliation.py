@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import timedelta
 
 from fakes.argo import conditions
 from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
@@ -18,6 +19,7 @@ from fakes.argo.objects import (
     HASH_LABEL,
     ReplicaSet,
     Rollout,
+    moment_of,
 )
 from fakes.argo.world import World
 
@@ -112,7 +114,6 @@ class Reconciliation:
         """`persistRolloutStatus`."""
         self.pauses.write(status)
         self.write_status(status)
-        self._wake_for_deadline(status)
 
     def write_status(self, status: Json) -> None:
         status["observedGeneration"] = str(self.rollout.generation)
@@ -123,13 +124,6 @@ class Reconciliation:
         if message:
             status["message"] = message
         self.rollout.body = self.world.report(self.rollout.body, tidy(status))
-
-    def _wake_for_deadline(self, status: Json) -> None:
-        """`requeueStuckRollout`."""
-        until = conditions.deadline(self.rollout, status)
-        waits = not status.get("abort") and not status.get("pauseConditions") and not self.rollout.paused
-        if until is not None and until > self.now and waits:
-            self.world.wake(until)
 
 
 def template_as_stored(world: World, rollout: Rollout) -> Json:
@@ -190,63 +184,32 @@ def promote(r: Reconciliation, status: Json) -> None:
 
 
 def with_conditions(r: Reconciliation, status: Json) -> Json:
-    """Progressing and ReplicaFailure as they are with this status: nobody reads what else upstream says."""
-    if r.pauses.aborted:
-        _set_aborted(r, status)
-    else:
-        _set_progressing(r, status)
-    _set_replica_failure(r, status)
-    return status
+    """Progressing as it is with this status: nobody reads what else upstream says.
 
-
-def _set_aborted(r: Reconciliation, status: Json) -> None:
-    text = f"Rollout aborted update to revision {r.rollout.revision}"
-    set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
-
-
-def _set_progressing(r: Reconciliation, status: Json) -> None:
-    """Done, moving, or too late; a healthy one that is paused stays `RolloutPaused`."""
-    paused = bool(r.rollout.status.get("pauseConditions")) or r.rollout.paused
+    The deadline counts from the last pause or version, where upstream's counts from any progress. A version that is
+    warm is no lack of it (`isWaitingForReplicaSetScaleDown`).
+    """
+    last = conditions.condition_of(status, conditions.PROGRESSING)
     name = r.new.name if r.new is not None else ""
-    old = conditions.condition_of(status, conditions.PROGRESSING)
-    became_unhealthy = old is not None and old["reason"] == conditions.NEW_AVAILABLE
-    if conditions.healthy(r.rollout, status):
-        if paused:
-            return
+    paused = bool(r.rollout.status.get("pauseConditions")) or r.rollout.paused
+    if r.pauses.aborted:
+        text = f"Rollout aborted update to revision {r.rollout.revision}"
+        set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.ABORTED, text))
+    elif conditions.healthy(r.rollout, status) and not paused:
         text = f'ReplicaSet "{name}" has successfully progressed.'
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", conditions.NEW_AVAILABLE, text))
-    elif conditions.progressing(r.rollout, status) or became_unhealthy:
-        lost = became_unhealthy and conditions.completed(status)
-        text = "Rollout does not have minimum availability" if lost else f'ReplicaSet "{name}" is progressing.'
-        conditions.remove_condition(status, conditions.PROGRESSING)  # its time moves although its reason may not
-        reason = "ReplicaSetNotAvailable" if lost else "ReplicaSetUpdated"
-        set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", reason, text))
-        if old is not None and old["status"] == "True":
-            status["conditions"][-1]["lastTransitionTime"] = old["lastTransitionTime"]
-    elif not _waits_without_end(r) and conditions.timed_out(r.rollout, status, r.now):
+    elif not paused and (last is None or last["reason"] != conditions.TIMED_OUT):
+        text = f'ReplicaSet "{name}" is progressing.'
+        set_condition(status, r.now, Condition(conditions.PROGRESSING, "True", "ReplicaSetUpdated", text))
+        since = moment_of(status["conditions"][-1]["lastUpdateTime"])
+        until = since + timedelta(seconds=r.rollout.spec.get("progressDeadlineSeconds", 600))
+        if until > r.now:
+            r.world.wake(until)
+        if until > r.now or any(rs.scale_down_at for rs in r.others):
+            return status
         text = f'ReplicaSet "{name}" has timed out progressing.'
         set_condition(status, r.now, Condition(conditions.PROGRESSING, "False", conditions.TIMED_OUT, text))
-
-
-def _waits_without_end(r: Reconciliation) -> bool:
-    """`isIndefiniteStep`: it may take as long as it likes; `isWaitingForReplicaSetScaleDown`: versions are warm."""
-    warm = any(rs.scale_down_at is not None for rs in r.others)
-    return warm or "pause" in (r.rollout.step or {})
-
-
-def _set_replica_failure(r: Reconciliation, status: Json) -> None:
-    """A replica set that cannot make its pods, the new one's first (`getReplicaFailures`)."""
-    ordered = [*([r.new] if r.new else []), *r.all]
-    failures = (conditions.condition_of(rs.body.get("status", {}), conditions.REPLICA_FAILURE) for rs in ordered)
-    found = next((one for one in failures if one is not None), None)
-    if found is None:
-        conditions.remove_condition(status, conditions.REPLICA_FAILURE)
-    else:
-        set_condition(
-            status,
-            r.now,
-            Condition(conditions.REPLICA_FAILURE, found["status"], found["reason"], found.get("message", "")),
-        )
+    return status
 
 
 def reset(r: Reconciliation, status: Json) -> None:

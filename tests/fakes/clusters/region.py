@@ -22,7 +22,6 @@ from fakes.kube.store import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import Guard
-from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.kube.client import KubeClient
 from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
@@ -197,7 +196,7 @@ class ClusterRegion:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
         client = self.client(transport, retry_seconds=0)
         place, time = self.place(60.0), clock or self.time
-        return Guard(place, GuardedRollout(place, client, time), client, time)
+        return Guard(place, client, time)
 
     def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]

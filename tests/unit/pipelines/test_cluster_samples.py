@@ -22,13 +22,13 @@ from pipelines.adapters.samples.sealed import opened
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.evidence.samples import SamplesSpec
+from rollouts.cluster.samples import SILENT_SECONDS, UNHEARD_SECONDS, RegionSamples
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.manifests.conventions import PORT, samples_request
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import EngineSet
-from rollouts.sampling.region import SILENT_SECONDS, UNHEARD_SECONDS, RegionSamples
 from tidegate.core.errors import OutsideError, Refused
 
 REGION = REGIONS[0]

@@ -1,4 +1,4 @@
-"""A fleet of three methods keeps the contract, and does what the fleet of this machine does."""
+"""A fleet of three methods keeps the contract: what each operation makes of what is read, and in which order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import EngineDidNotStart, NotConfirmed, NotPossible
-from rollouts.local.region import LocalRegion
-from rollouts.model import Engine, RegionPhase, RegionState
-from tidegate.core.errors import TidegateError
-from tidegate.testing import FakeClock, FakeEngines, FakeProxy, an_engine, fleet_contract, versions
+from rollouts.model import Engine, RegionPhase
+from tidegate.testing import FakeClock, an_engine, fleet_contract, versions
 
 
 @dataclass
@@ -156,88 +152,42 @@ async def test_a_stable_that_died_starts_again_in_its_role() -> None:
     assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
 
 
-VERSIONS = st.sampled_from("123")
-PERCENT = st.sampled_from([-1, 0, 5, 50, 100, 101])
-OPERATIONS = st.one_of(
-    st.tuples(st.just("deploy"), VERSIONS),
-    # Twice: most of what can go wrong needs two promotions and an engine that does not start.
-    st.tuples(st.just("deploy"), VERSIONS),
-    st.tuples(st.just("promote"), st.none()),
-    st.tuples(st.just("deploy other files"), VERSIONS),
-    st.tuples(st.just("refuse"), VERSIONS),
-    st.tuples(st.just("allow"), VERSIONS),
-    st.tuples(st.just("die"), VERSIONS),
-    st.tuples(st.just("mirror"), PERCENT),
-    st.tuples(st.just("shift"), PERCENT),
-    st.tuples(st.just("promote"), st.none()),
-    st.tuples(st.just("rollback"), VERSIONS | st.none()),
+STABLE, CANARY, PREVIOUS = (ServingVersion(version=version) for version in "675")
+TRIAL = RegionReading(split=RegionSplit(stable="6", canary="7", weight=25, mirror=100), engines=(STABLE, CANARY))
+STEADY = RegionReading(split=RegionSplit(stable="6", previous="5"), engines=(STABLE, PREVIOUS))
+DOWN = STABLE.model_copy(update={"ready": False})
+
+
+def test_there_is_no_going_back_to_what_is_not_warm_or_on_trial() -> None:
+    for reading, to, warm in ((STEADY, "1", "6 and 5"), (RegionReading(), "1", "-"), (TRIAL, "7", "6")):
+        with pytest.raises(NotPossible, match=f"version {to} is not warm here") as refused:
+            reading.rolled_back(to)
+        assert refused.value.hint == f"warm: {warm}"
+
+
+@pytest.mark.parametrize(
+    ("reading", "phase"),
+    [
+        (RegionReading(), RegionPhase.EMPTY),
+        (STEADY, RegionPhase.STEADY),
+        (TRIAL, RegionPhase.TRIAL),
+        (STEADY.model_copy(update={"engines": (DOWN, PREVIOUS)}), RegionPhase.DEGRADED),
+        (STEADY.model_copy(update={"engines": (STABLE,)}), RegionPhase.DEGRADED),
+        (TRIAL.model_copy(update={"engines": (STABLE,)}), RegionPhase.DEGRADED),
+        (STEADY.model_copy(update={"entry_up": False}), RegionPhase.DEGRADED),
+    ],
 )
+def test_the_phase_is_what_an_outsider_sees(reading: RegionReading, phase: RegionPhase) -> None:
+    assert reading.state("eu-west-1", "http://eu").phase is phase
 
 
-class TwoRegions:
-    """The same operations, done to the region of this machine and to a fleet of three methods."""
-
-    def __init__(self) -> None:
-        self.engines = FakeEngines()
-        proxy = FakeProxy("eu-west-1")
-        self.local = LocalRegion("eu-west-1", proxy=proxy, engines=self.engines, clock=FakeClock())
-        self.own = a_platform_fleet()
-
-    async def do(self, operation: str, value: object) -> None:
-        """What is not an operation of a fleet happens to both platforms."""
-        version = str(value)
-        if operation == "refuse":
-            self.engines.refusals[version] = "out of memory"
-            self.own.platform.refused.add(version)
-        elif operation == "allow":
-            self.engines.refusals.pop(version, None)
-            self.own.platform.refused.discard(version)
-        elif operation == "die":
-            self._kill(version)
-        else:
-            local, own = [await outcome(fleet, operation, value) for fleet in (self.local, self.own)]
-            assert own == local
-            assert sorted(each.version for each in self.own.platform.engines.values() if each.ready) == sorted(
-                self.engines.running()
-            )
-
-    def _kill(self, version: str) -> None:
-        """Any but the stable, which the supervisor of this machine starts again."""
-        running = self.own.platform.engines.get(version)
-        if running and running.ready and self.own.platform.split.stable != version:
-            self.own.platform.engines[version] = running.model_copy(update={"ready": False, "problem": "Killed"})
-            self.engines.newest(version).last_words = "Killed"
-            self.engines.newest(version).alive = False
-
-
-async def outcome(fleet: LocalRegion | BaseFleet, operation: str, value: object) -> object:
-    """The region after it, without addresses; or the refusal."""
-    arguments: dict[str, tuple[object, ...]] = {
-        "deploy": (an_engine(str(value)),),
-        "deploy other files": (an_engine(str(value), digest="f" * 64),),
-        "promote": (),
-    }
-    method = getattr(fleet, operation.partition(" ")[0])
-    try:
-        state: RegionState = await method(*arguments.get(operation, (value,)))
-    except TidegateError as error:
-        message = "" if isinstance(error, EngineDidNotStart) else error.message
-        return type(error), message, error.detail, shape(await fleet.observe())
-    return shape(state)
-
-
-def shape(state: RegionState) -> dict[str, object]:
-    """All that is said of a region but the addresses of its engines."""
-    arms = {role: {"url"} for role in ("stable", "canary", "previous")}
-    return state.model_dump(exclude={"entry": True, **arms})
-
-
-@given(st.lists(OPERATIONS, max_size=20))
-@settings(max_examples=300, deadline=None)
-def test_it_agrees_with_the_fleet_of_this_machine(operations: list[tuple[str, object]]) -> None:
-    async def both() -> None:
-        regions = TwoRegions()
-        for operation, value in operations:
-            await regions.do(operation, value)
-
-    asyncio.run(both())
+def test_everything_that_is_down_is_named_the_proxy_first() -> None:
+    split = RegionSplit(stable="6", canary="7", previous="5")
+    state = RegionReading(split=split, engines=(DOWN,), entry_up=False).state("eu-west-1", "http://eu")
+    assert state.problem == (
+        "the proxy is down; stable (version 6) is down; canary (version 7) is down; previous (version 5) is down"
+    )
+    assert [each and each.problem for each in (state.stable, state.canary)] == [
+        "it died without a word",
+        "nothing of it runs",
+    ]

@@ -6,15 +6,7 @@ import json
 
 import pytest
 
-from rollouts.errors import (
-    _BY_NAME,
-    CapacityError,
-    EngineDidNotStart,
-    NotPossible,
-    PortInUse,
-    error_from_json,
-    error_to_json,
-)
+from rollouts.errors import CapacityError, EngineDidNotStart, NotPossible, PortInUse, error_from_json, error_to_json
 from tidegate.core.errors import OutsideError, TidegateError
 
 
@@ -31,11 +23,3 @@ def test_an_error_that_the_other_side_does_not_know_arrives_as_its_base() -> Non
         pass
 
     assert type(error_from_json(error_to_json(Melted("too hot")))) is OutsideError
-
-
-def test_every_error_of_the_fleet_can_travel() -> None:
-    from rollouts import errors
-
-    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
-    own = {each for each, kind in kinds.items() if issubclass(kind, Exception) and kind.__module__ == errors.__name__}
-    assert own <= _BY_NAME.keys()

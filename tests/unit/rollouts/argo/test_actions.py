@@ -11,8 +11,7 @@ from fakes.clusters.region import NAME, ClusterRegion, on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import WRITES, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
-from rollouts.argo.actions import ActionResult, RolloutClient
-from rollouts.argo.compare_and_set import Precondition
+from rollouts.argo.actions import RolloutClient, Waker
 from rollouts.errors import Forbidden, NotConfirmed, NotFound, NotPossible, Unreachable
 from rollouts.kube.resources import ROLLOUTS
 
@@ -28,12 +27,22 @@ async def region(request: pytest.FixtureRequest) -> ClusterRegion:
 
 @pytest.fixture
 def rollouts(region: ClusterRegion) -> RolloutClient:
-    return RolloutClient(region.client(), region.time)
+    return open_rollout(region)
 
 
 @pytest.fixture
 def somebody_else(region: ClusterRegion) -> RolloutClient:
-    return RolloutClient(region.client(), region.time)
+    return open_rollout(region)
+
+
+def open_rollout(region: ClusterRegion, name: str = NAME) -> RolloutClient:
+    client = region.client()
+    waker = Waker(client, region.time, allows=lambda _: None)
+    return RolloutClient(name, client, region.time, allows=lambda _: None, waker=waker)
+
+
+def trial(region: ClusterRegion) -> str:
+    return str(region.rollout["status"]["currentPodHash"])
 
 
 Seen = tuple[int, int, str]
@@ -57,55 +66,52 @@ def hold(region: ClusterRegion) -> None:
 async def test_two_who_move_it_at_once_move_it_by_one_pause(
     region: ClusterRegion, rollouts: RolloutClient, somebody_else: RolloutClient
 ) -> None:
-    ended = await asyncio.gather(rollouts.to_step(NAME, 2), somebody_else.to_step(NAME, 2), return_exceptions=True)
+    await asyncio.gather(*(each.to_step(2, trial(region)) for each in (rollouts, somebody_else)))
     assert seen(region) == (3, 5, "Paused")
-    assert [bool(each.sent) for each in ended if isinstance(each, ActionResult)].count(True) == 1
 
 
 async def test_no_matter_who_thinks_it_is_elsewhere_changes_nothing(
     region: ClusterRegion, rollouts: RolloutClient
 ) -> None:
-    with pytest.raises(NotPossible, match="it is at step 1, and 3 was meant"):
-        await rollouts.to_step(NAME, 4, Precondition(step=3))
     with pytest.raises(NotPossible, match="0a0a was meant"):
-        await rollouts.abort(NAME, Precondition(pod_hash="0a0a"))
+        await rollouts.abort("0a0a")
     assert seen(region) == (1, 0, "Paused")
 
 
 async def test_resume_leaves_the_pause_of_a_step(region: ClusterRegion, rollouts: RolloutClient) -> None:
     hold(region)
-    await rollouts.resume(NAME)
-    assert seen(region) == (1, 0, "Paused")
-    assert (await rollouts.resume(NAME)).sent == ()
+    for _ in range(2):
+        await rollouts.resume()
+        assert seen(region) == (1, 0, "Paused")
 
 
 async def test_the_weight_goes_up_and_down_by_its_steps_and_each_pause_holds(
     region: ClusterRegion, rollouts: RolloutClient
 ) -> None:
     for step, there in ((6, (7, 50, "Paused")), (2, (3, 5, "Paused")), (3, (3, 5, "Paused")), (0, (1, 0, "Paused"))):
-        await rollouts.to_step(NAME, step)
+        await rollouts.to_step(step, trial(region))
         assert await rest(region) == there
 
 
 async def test_promoted_in_full_it_is_stable_once_its_pods_are_up(
     region: ClusterRegion, rollouts: RolloutClient
 ) -> None:
-    done = await rollouts.promote_full(NAME)
-    assert done.rollout["status"]["currentStepIndex"] == 8
-    assert (await rest(region), region.versions()) == ((8, 0, "Healthy"), ("2", "2"))
-    assert (await rollouts.promote_full(NAME)).sent == ()
+    for _ in range(2):
+        await rollouts.promote_full(trial(region))
+        assert region.rollout["status"]["currentStepIndex"] == 8
+        assert (await rest(region), region.versions()) == ((8, 0, "Healthy"), ("2", "2"))
 
 
 async def test_abort_brings_all_users_back(region: ClusterRegion, rollouts: RolloutClient) -> None:
-    await rollouts.to_step(NAME, 2)
-    await rollouts.abort(NAME)
-    assert seen(region) == (0, 0, "Degraded")
-    assert (await rollouts.abort(NAME)).sent == ()
+    await rollouts.to_step(2, trial(region))
+    for _ in range(2):
+        await rollouts.abort(trial(region))
+        assert seen(region) == (0, 0, "Degraded")
 
 
-async def test_a_rollout_that_is_not_there(rollouts: RolloutClient) -> None:
+async def test_a_rollout_that_is_not_there(region: ClusterRegion) -> None:
     with pytest.raises(NotFound):
-        await rollouts.abort("nobody")
+        await open_rollout(region, "nobody").abort(trial(region))
 
 
 async def test_a_controller_that_does_not_react_is_told_with_its_likely_cause(
@@ -113,7 +119,7 @@ async def test_a_controller_that_does_not_react_is_told_with_its_likely_cause(
 ) -> None:
     region.simulation.plugin_broken = True
     with pytest.raises(NotConfirmed, match="traffic plugin argoproj-labs/gatewayAPI does not load or fails") as failed:
-        await rollouts.abort(NAME)
+        await rollouts.abort(trial(region))
     assert failed.value.message == f"{NAME}: sent, and nothing came of it in 30 s"
 
 
@@ -121,9 +127,9 @@ async def test_no_matter_who_moves_it_hears_that_it_was_aborted_meanwhile(
     region: ClusterRegion, rollouts: RolloutClient, somebody_else: RolloutClient
 ) -> None:
     region.simulation.controller_down = True
-    promoting = asyncio.create_task(rollouts.to_step(NAME, 2))
+    promoting = asyncio.create_task(rollouts.to_step(2, trial(region)))
     await region.time.sleep(5)
-    aborting = asyncio.create_task(somebody_else.abort(NAME))
+    aborting = asyncio.create_task(somebody_else.abort(trial(region)))
     await region.time.sleep(5)
     region.simulation.controller_down = False
     with pytest.raises(NotPossible, match="aborted meanwhile"):
@@ -144,11 +150,11 @@ FAULTS: dict[str, Callable[[ClusterRegion], None]] = {
     "failing": lambda region: region.api.faults.failing(code=503, times=2),
     "failing to write": lambda region: region.api.faults.failing(code=500, verbs=WRITES, times=2),
 }
-ACTIONS: dict[str, tuple[Callable[[RolloutClient], Awaitable[object]], Seen]] = {
-    "promote in full": (lambda rollouts: rollouts.promote_full(NAME), (8, 0, "Healthy")),
-    "to step": (lambda rollouts: rollouts.to_step(NAME, 5), (5, 25, "Paused")),
-    "abort": (lambda rollouts: rollouts.abort(NAME), (0, 0, "Degraded")),
-    "resume": (lambda rollouts: rollouts.resume(NAME), (1, 0, "Paused")),
+ACTIONS: dict[str, tuple[Callable[[RolloutClient, str], Awaitable[object]], Seen]] = {
+    "promote in full": (lambda rollouts, trial: rollouts.promote_full(trial), (8, 0, "Healthy")),
+    "to step": (lambda rollouts, trial: rollouts.to_step(5, trial), (5, 25, "Paused")),
+    "abort": (lambda rollouts, trial: rollouts.abort(trial), (0, 0, "Degraded")),
+    "resume": (lambda rollouts, _: rollouts.resume(), (1, 0, "Paused")),
 }
 """And where each ends."""
 
@@ -162,9 +168,10 @@ def _annotate(region: ClusterRegion) -> None:
 async def test_the_end_is_right(action: str, fault: str, region: ClusterRegion, rollouts: RolloutClient) -> None:
     if action == "resume":
         hold(region)
-    FAULTS[fault](region)
     act, end = ACTIONS[action]
-    await act(rollouts)
+    on_trial_now = trial(region)
+    FAULTS[fault](region)
+    await act(rollouts, on_trial_now)
     assert await rest(region) == end
 
 
@@ -175,11 +182,11 @@ async def test_what_is_forbidden_is_not_repeated_and_a_region_that_is_gone_is_to
     before = region.rollout
     region.api.faults.add(Fault(Refuse(Refusal(403, "Forbidden", "no")), verbs=WRITES, times=None))
     with pytest.raises(Forbidden):
-        await rollouts.abort(NAME)
+        await rollouts.abort(trial(region))
     region.api.vanish()
     with pytest.raises(Unreachable):
-        await rollouts.abort(NAME)
+        await rollouts.abort(trial(region))
     assert region.rollout == before
     region.api.faults.clear()
-    await rollouts.abort(NAME)
+    await rollouts.abort(trial(region))
     assert seen(region) == (0, 0, "Degraded")

@@ -1,4 +1,4 @@
-"""Recorded states of a Rollout: the phase and health that each has, and the requests that each action then sends.
+"""Recorded states of a Rollout: the health that each has, and the requests that each action then sends.
 
 `tests/golden/rollouts/README.md` says where the records come from.
 """
@@ -6,23 +6,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollouts.argo import compare_and_set
-from rollouts.argo.compare_and_set import Precondition, Requests
-from rollouts.argo.state import calculated_phase, health_of, phase_of
+from rollouts.argo import actions
+from rollouts.argo.actions import Requests
+from rollouts.argo.state import health_of
 from rollouts.errors import NotPossible
 from rollouts.kube.model import STRICT, Request
+from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
 STATES = sorted(path.name for path in (RECORDS / "states").iterdir())
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SOMEWHERE_ELSE = {"old": Precondition(pod_hash="0a0a0a0a0"), "step1": Precondition(step=1)}
 
 
 def record(state: str, name: str) -> Any:
@@ -34,21 +35,15 @@ PAIRS = [(state, action) for state in STATES for action in record(state, "expect
 
 
 def test_there_are_enough_records() -> None:
-    assert len(STATES) >= 40
+    assert len(STATES) >= 35
     assert len(PAIRS) >= 50
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_phase_and_health(state: str) -> None:
-    expected, rollout = record(state, "expected"), record(state, "rollout")
-    found = phase_of(rollout)
-    assert (found.phase, found.message) == (expected["phase"], expected["message"])
-    if state.startswith("calculated-"):
-        assert calculated_phase(rollout) == found
-    if expected["health"]:
-        health = health_of(rollout, now=NOW)
-        assert health.state == expected["health"]
-        assert expected["cause"] in health.cause
+def test_health(state: str) -> None:
+    expected, health = record(state, "expected"), health_of(record(state, "rollout"), now=NOW)
+    assert health.state == expected["health"]
+    assert expected["cause"] in health.cause
 
 
 @pytest.mark.parametrize(("state", "action"), PAIRS)
@@ -73,14 +68,13 @@ def _wanted(record: Json) -> tuple[object, ...]:
 
 
 def _decided(action: str, rollout: Json) -> Requests:
-    words, _, elsewhere = action.partition("@")
-    verb, _, given = words.partition(":")
-    expected = SOMEWHERE_ELSE.get(elsewhere, Precondition.of(rollout))
+    verb, _, given = action.partition(":")
     match verb:
         case "to_step":
-            return compare_and_set.to_step(rollout, int(given), expected)
+            return actions.to_step(rollout, int(given))
         case "undo":
             sets = json.loads((RECORDS / "replica-sets.json").read_text())
-            return compare_and_set.undo(rollout, sets, int(given), expected)
+            return actions.change(ROLLOUTS, rollout, actions.undo(rollout, sets, int(given)))
         case _:
-            return getattr(compare_and_set, verb)(rollout, expected)
+            decide: Callable[[Json], Requests] = getattr(actions, verb)
+            return decide(rollout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rollouts.argo.templates import INJECTED, original_template
+from rollouts.argo.actions import INJECTED, original_template
 from tidegate.core.model import Json
 
 
@@ -16,8 +16,3 @@ def test_what_the_controller_put_into_a_template_is_not_asked_for() -> None:
     }
     assert original_template(replica_set)["metadata"]["labels"] == {"tidegate.dev/version": "1"}
     assert replica_set["spec"]["template"]["metadata"]["labels"] == labels
-
-
-def test_a_template_into_which_nothing_was_put_is_asked_for_as_it_is() -> None:
-    replica_set: Json = {"metadata": {}, "spec": {"template": {"metadata": {"labels": {"app": "llm"}}}}}
-    assert original_template(replica_set) == replica_set["spec"]["template"]

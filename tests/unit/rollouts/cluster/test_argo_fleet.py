@@ -81,11 +81,6 @@ class TestWeights:
         await region.fleet.shift(50)
         assert len(pods_of(region, "2")) == 2
 
-    async def test_a_jump_goes_through_every_weight_between(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        assert weights_of(region) == [0, 5, 25, 50]
-
     async def test_a_weight_without_a_step_is_refused_with_those_there_are(self, region: ClusterRegion) -> None:
         await on_trial(region)
         with pytest.raises(NotPossible) as caught:
@@ -112,17 +107,6 @@ class TestWeights:
 
 
 class TestCopies:
-    async def test_they_are_a_filter_of_ours_on_the_users_rule(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.mirror(100)
-        (copies,) = region.route["spec"]["rules"][0]["filters"]
-        assert copies["type"] == "RequestMirror"
-        assert copies["requestMirror"]["backendRef"]["name"] == f"{NAME}-canary"
-        assert "percent" not in copies["requestMirror"]
-        await region.fleet.mirror(20)
-        (some,) = region.route["spec"]["rules"][0]["filters"]
-        assert some["requestMirror"]["percent"] == 20
-
     async def test_filters_of_others_stay(self, region: ClusterRegion) -> None:
         await on_trial(region)
         other: Json = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x-debug"]}}
@@ -264,16 +248,6 @@ class TestAControllerThatIsSilent:
         assert "tidegate rollback" in (then.problem or "")
         await region.time.sleep(300)
         assert (await region.fleet.observe()).problem == then.problem
-
-    async def test_the_next_version_can_be_tried_once_it_is_back(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
-        region.simulation.controller_down = True
-        await region.fleet.rollback("1")
-        region.simulation.controller_down = False
-        state = await region.fleet.deploy(an_image("3"))
-        assert (versions(state), state.weight) == (("1", "3", None), 0)
-        assert region.splits[-1] == (0, 0)
 
     async def test_it_dies_after_it_aborted(self, region: ClusterRegion) -> None:
         await on_trial(region)
@@ -447,18 +421,6 @@ class TestWhatOthersAskFor:
             f"somebody changed Rollout support-llm: argocd-controller at {at:%H:%M:%S} UTC asks for version 1 again",
         )
 
-    async def test_the_youngest_of_others_is_named(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        region.apply_over(an_image("1"), manager="argocd-controller")
-        await region.time.sleep(30)
-        region.apply_over(an_image("3"), manager="kubectl")
-        await region.time.sleep(30)
-        told = (await region.fleet.observe()).foreign_change
-        assert told
-        assert told.version == "3"
-        assert "kubectl at " in told.reason
-        assert told.reason.endswith(" UTC asks for version 3")
-
     async def test_who_changes_another_part_of_the_template_is_not_to_blame(self, region: ClusterRegion) -> None:
         await on_trial(region)
         region.apply_over(an_image("1"), manager="argocd-controller")
@@ -468,12 +430,6 @@ class TestWhatOthersAskFor:
         told = (await region.fleet.observe()).foreign_change
         assert told
         assert "argocd-controller at " in told.reason
-
-    async def test_our_own_way_back_is_nobody_elses(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        region.apply_over(an_image("3"), manager="kubectl")
-        await region.time.sleep(30)
-        assert (await region.fleet.rollback("1")).foreign_change is None
 
     async def test_it_is_told_once_the_controller_acted_on_it_or_had_the_time(self, region: ClusterRegion) -> None:
         """An abort that is sent in between is lost."""

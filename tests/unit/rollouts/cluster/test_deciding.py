@@ -97,7 +97,7 @@ class TestArrivals:
     def test_a_share_contradicts_a_weight_only_when_chance_cannot(
         self, weight: int, canary: float, stable: float, proof: Verification
     ) -> None:
-        assert verify_share(weight, canary, stable) is proof
+        assert verify_share(weight, stable, canary) is proof
 
     @pytest.mark.parametrize(
         ("percent", "copies", "stable", "proof"),
@@ -109,7 +109,7 @@ class TestArrivals:
         ],
     )
     def test_one_copy_proves_a_mirror(self, percent: int, copies: float, stable: float, proof: Verification) -> None:
-        assert verify_mirror(percent, copies, stable) is proof
+        assert verify_mirror(percent, stable, copies) is proof
 
     def test_an_engine_that_is_new_or_began_again_counts_from_zero(self) -> None:
         assert counted_between({"a": 10, "b": 50}, {"a": 15, "b": 3, "c": 4}) == 5 + 3 + 4

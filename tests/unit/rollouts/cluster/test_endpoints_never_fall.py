@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.routes import RouteKind, route_kind
 from rollouts.kube.resources import SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
+from rollouts.manifests.routers import ROUTERS, RouteKind
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
@@ -163,7 +163,7 @@ class Broken:
 async def broken(request: pytest.FixtureRequest) -> Broken:
     region = ClusterRegion(spec=a_fleet(REGION, traffic=request.param))
     await region.fleet.deploy(an_image("1"))
-    routes = route_kind(request.param, f"{NAME}-stable", f"{NAME}-canary")
+    routes = ROUTERS[request.param](f"{NAME}-stable", f"{NAME}-canary")
     broken = Broken(region, routes, Endpoints(region.cluster))
     broken.select(canary_service(NAME), "nobody")
     assert (broken.endpoints.of(canary_service(NAME)), broken.endpoints.of(stable_service(NAME)) > 0) == (0, True)

@@ -144,14 +144,6 @@ async def test_a_busy_server_does_not_keep_users_on_the_canary() -> None:
     assert region.split_at[-1] - begun < 1
 
 
-@pytest.mark.long
-async def test_tokens_that_expire_all_the_time(calm: tuple[list[Seen], ClusterRegion]) -> None:
-    region = ClusterRegion()
-    region.rotate_tokens(every=7)
-    assert await run(region) == calm[0]
-    assert done_in(region) == done_in(calm[1])
-
-
 async def test_a_token_that_expired_before_its_successor_was_there(calm: tuple[list[Seen], ClusterRegion]) -> None:
     region = ClusterRegion()
     refused = Refuse(Refusal(401, "Unauthorized", "Unauthorized"))
@@ -175,16 +167,6 @@ async def test_a_region_that_is_gone_for_a_whole_operation_and_comes_back(
         assert told(await operation(region.fleet)) == state, what
     assert region.time.elapsed >= 400
     assert done_in(region) == done_in(well)
-
-
-async def test_a_region_that_vanishes_while_engines_start_is_waited_for(
-    calm: tuple[list[Seen], ClusterRegion],
-) -> None:
-    region = ClusterRegion()
-    await region.fleet.deploy(an_image("1"))
-    region.time.call_later(2, region.api.vanish)
-    region.time.call_later(300, region.api.come_back)
-    assert told(await region.fleet.deploy(an_image("2"))) == calm[0][1]
 
 
 async def test_a_region_that_stays_away_is_given_up_and_goes_on_serving() -> None:

@@ -78,13 +78,6 @@ async def test_no_matter_who_was_replaced_is_refused_every_operation(region: Clu
     assert [region.cluster.get(kind, NAME) for kind in (ROLLOUTS, HTTP_ROUTES)] == before
 
 
-async def test_no_matter_who_was_replaced_learns_it_when_he_looks(region: ClusterRegion) -> None:
-    await on_trial(region)
-    await region.open(carrier=RESUMED).shift(50)
-    with pytest.raises(NotTheCarrier):
-        await region.fleet.observe()
-
-
 async def test_no_matter_who_was_replaced_in_the_middle_of_a_wait_writes_no_more(region: ClusterRegion) -> None:
     await region.fleet.deploy(an_image("1"))
     waiting = asyncio.ensure_future(region.fleet.deploy(an_image("2")))
@@ -119,16 +112,6 @@ async def test_processes_of_one_delivery_share_their_number(region: ClusterRegio
     await again.renew()
     await region.fleet.shift(50)
     assert lease_of(region) == (DELIVERER.token, 1)
-
-
-async def test_a_lease_that_was_given_back_is_the_next_ones_at_once(region: ClusterRegion) -> None:
-    await on_trial(region)
-    await region.fleet.leave()
-    begun = region.time.elapsed
-    await region.open(carrier=OTHER).observe()
-    await region.open(carrier=OTHER).shift(50)
-    assert lease_of(region) == (OTHER.token, 2)
-    assert region.time.elapsed - begun < 5
 
 
 async def test_a_step_leaves_the_lease_to_the_next(region: ClusterRegion) -> None:

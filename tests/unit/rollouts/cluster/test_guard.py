@@ -18,7 +18,7 @@ from fakes.kube.requests import Fault, Meanwhile, Refuse
 from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
 from rollouts.cluster.carrier import UNATTENDED_SECONDS as DEFAULT_SECONDS
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.guard import POLL_SECONDS, UNBROKEN_SECONDS, Guard, GuardAction, GuardLoop
+from rollouts.cluster.guard import POLL_SECONDS, Guard, GuardAction, GuardLoop
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
 from rollouts.kube.retry import deadline
@@ -84,13 +84,6 @@ async def test_a_trial_that_nobody_carries_goes_back(region: ClusterRegion) -> N
     assert (holder(region), read_lease(region.cluster.get(LEASES, lease(NAME))).number) == ("", 2)
 
 
-async def test_copies_of_requests_end_too(region: ClusterRegion) -> None:
-    fleet = await on_trial(region, weight=0)
-    await fleet.mirror(100)
-    (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
-    assert (back.state.canary, back.state.mirror) == (None, 0)
-
-
 async def test_it_is_told_on_the_rollout_and_in_an_event_and_by_the_one_who_looks(region: ClusterRegion) -> None:
     await on_trial(region)
     (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
@@ -121,17 +114,6 @@ async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and
         await fleet.observe()
     with pytest.raises(NotTheCarrier, match=r"nothing was heard of its carrier"):
         await fleet.deploy(an_image("2"))
-
-
-@pytest.mark.long
-async def test_twice_is_once(region: ClusterRegion) -> None:
-    await on_trial(region)
-    one, other = region.guard(), region.guard()
-    backs = await asyncio.gather(*(looks(each, region, UNATTENDED_SECONDS + 120) for each in (one, other)))
-    assert len([*backs[0], *backs[1]]) == 1
-    calls = len(region.api.calls)
-    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
-    assert written(region, calls) == []
 
 
 @pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
@@ -220,23 +202,6 @@ async def test_an_api_server_that_comes_back_ends_no_trial_that_lives(region: Cl
     assert region.splits[-1] == (50, 0)
 
 
-@pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
-async def test_one_whose_carrier_died_meanwhile_is_back_within_a_minute(
-    region: ClusterRegion, seen_before: bool
-) -> None:
-    fleet = await on_trial(region)
-    guard = region.guard()
-    async with carried(region, fleet):
-        await looks(guard, region, 60)
-    region.api.vanish()
-    await looks(guard, region, UNATTENDED_SECONDS)
-    region.api.come_back()
-    returned = region.time.now()
-    (back,) = await looks(guard if seen_before else region.guard(), region, 60)
-    assert timedelta(seconds=UNBROKEN_SECONDS) <= back.taken.at - returned <= timedelta(seconds=45)
-    assert region.splits[-1] == (0, 0)
-
-
 class Behind:
     """A clock that is wrong by so much, and goes at the same pace."""
 
@@ -261,16 +226,6 @@ async def test_a_trial_that_is_carried_stays_whatever_clocks_say(region: Cluster
         assert await looks(region.guard(clock), region, 2 * UNATTENDED_SECONDS) == []
     assert region.splits[-1] == (50, 0)
     assert holder(region) == CARRIER.token
-
-
-@pytest.mark.parametrize("hours", [-2, 2])
-async def test_whatever_clocks_say_a_silence_that_was_seen_counts(region: ClusterRegion, hours: int) -> None:
-    fleet = await on_trial(region)
-    guard = region.guard(Behind(region.time, timedelta(hours=hours)))  # type: ignore[arg-type]
-    async with carried(region, fleet):
-        await looks(guard, region, 60)
-    assert await looks(guard, region, UNATTENDED_SECONDS - 2 * POLL_SECONDS) == []
-    assert len(await looks(guard, region, 60)) == 1
 
 
 async def test_a_carrier_that_is_heard_of_at_the_last_moment_keeps_its_region(region: ClusterRegion) -> None:
@@ -378,13 +333,6 @@ def _edited(region: ClusterRegion, change: object) -> dict[str, object]:
     body = region.rollout
     change(body)  # type: ignore[operator]
     return {"spec": {"template": body["spec"]["template"]}}
-
-
-@pytest.mark.long
-async def test_a_version_that_somebody_else_asks_for_is_theirs(region: ClusterRegion) -> None:
-    await on_trial(region)
-    region.apply_over(an_image("7"), manager="argocd-controller")
-    assert await looks(region.guard(), region, UNATTENDED_SECONDS + 60) == []
 
 
 async def test_a_rollout_of_somebody_else_is_left_alone(region: ClusterRegion) -> None:

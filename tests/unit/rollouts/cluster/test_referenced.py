@@ -11,8 +11,6 @@ from fakes.clusters.region import DELIVERER, a_release
 from fakes.clusters.their_region import NAME, NAMESPACE, ONE, STEPS, THEIRS, TWO, TheirRegion, place_of, up
 from fakes.kube.store import Event
 
-from rollouts.cluster.guard import Guard
-from rollouts.cluster.guarded import GuardedRollout
 from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.referenced import TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
@@ -25,7 +23,6 @@ from rollouts.kube.resources import (
     PODS,
     REPLICA_SETS,
     ROLLOUTS,
-    SERVICES,
 )
 from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import RegionPhase
@@ -207,19 +204,6 @@ async def test_another_deliverys_rollout_is_not_theirs(region: TheirRegion) -> N
     region.cluster.edit(ROLLOUTS, THEIRS, lambda body: label(body) and None)
     (found,) = await region.fleet.foreign_objects()
     assert str(found).startswith("Rollout chat in support is not tidegate's (of delivery other")
-
-
-async def test_the_guard_takes_their_trial_back(region: TheirRegion) -> None:
-    await region.fleet.deploy(TWO)
-    client = region.client()
-    guard = Guard(region.place, GuardedRollout(region.place, client, region.time), client, region.time)
-    for _ in range(200):
-        if taken := await guard.check():
-            break
-        await region.time.sleep(10)
-    assert taken is not None
-    assert (taken.taken.version, region.weight) == ("2", 0)
-    assert {each["metadata"]["name"] for each in region.cluster.list(SERVICES)} == {"chat-stable", "chat-canary"}
 
 
 async def test_a_rollout_with_the_template_of_a_deployment() -> None:

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from rollouts.cluster.routes import HttpRoutes, RouteKind, VirtualServices
+from rollouts.manifests.routers import HttpRoutes, RouteKind, VirtualServices
 from tidegate.core.model import Json
 
 NAME = "support-llm"

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from rollouts.cluster.model import RegionConfig
-from rollouts.cluster.observer import region_state
 from rollouts.cluster.snapshot import RegionSnapshot
+from rollouts.cluster.state import region_state
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
@@ -129,18 +129,18 @@ def test_replica_sets_of_a_rollout_before_this_one_do_not_count() -> None:
 def test_a_region_is_told_in_the_words_of_every_fleet(
     look: RegionSnapshot, phase: RegionPhase, problem: str | None
 ) -> None:
-    state = region_state(PLACE, look)
+    state = region_state(look)
     assert (state.phase, state.problem) == (phase, problem)
 
 
 def test_weight_and_copies_are_those_of_a_trial_only() -> None:
-    assert region_state(PLACE, seen(*TWO, stable="a", current="b")).weight == 25
-    assert region_state(PLACE, seen(*TWO, stable="b", current="b")).weight == 0
+    assert region_state(seen(*TWO, stable="a", current="b")).weight == 25
+    assert region_state(seen(*TWO, stable="b", current="b")).weight == 0
 
 
 def test_a_canary_that_was_taken_back_is_not_ready_and_says_why() -> None:
     look = seen(*TWO, stable="a", current="b", abort=True, abortedAt="2026-01-01T00:00:00Z", phase="Degraded")
-    canary = region_state(PLACE, look).canary
+    canary = region_state(look).canary
     assert canary
     assert not canary.ready
     assert (

@@ -12,13 +12,6 @@ from fakes.kube.store import Kind
 
 from rollouts.doctor.diagnosis import CHECKS
 from rollouts.doctor.queries import EvidenceQuery
-from rollouts.errors import (
-    PrometheusCertificateUntrusted,
-    PrometheusCredentialMissing,
-    PrometheusCredentialRefused,
-    QueryRefused,
-    Unreachable,
-)
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
@@ -35,6 +28,13 @@ from rollouts.kube.resources import (
     VIRTUAL_SERVICES,
 )
 from rollouts.manifests.conventions import GUARD, guard
+from tidegate.core.access import CredentialMissing
+from tidegate.core.adapters.prometheus import (
+    PrometheusDenied,
+    PrometheusRefused,
+    PrometheusUnreachable,
+    PrometheusUntrusted,
+)
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 from tidegate.core.names import VERSION, WOKEN
@@ -456,11 +456,11 @@ def unknown(region: Region) -> None:
 
 
 EVIDENCE = [
-    Row("prometheus-away", "p did not answer", answer("bad", Unreachable("p did not answer"))),
-    Row("prometheus-away", "self-signed", answer("bad", PrometheusCertificateUntrusted("self-signed certificate"))),
-    Row("prometheus-credential", "TOKEN is not set", answer("bad", PrometheusCredentialMissing("TOKEN is not set"))),
-    Row("prometheus-credential", "no org id", answer("bad", PrometheusCredentialRefused("401", detail="no org\nid"))),
-    Row("query-refused", "parse error", answer("bad", QueryRefused("1:5: parse error"))),
+    Row("prometheus-away", "p did not answer", answer("bad", PrometheusUnreachable("p did not answer"))),
+    Row("prometheus-away", "self-signed", answer("bad", PrometheusUntrusted("self-signed certificate"))),
+    Row("prometheus-credential", "TOKEN is not set", answer("bad", CredentialMissing("TOKEN is not set"))),
+    Row("prometheus-credential", "no org id", answer("bad", PrometheusDenied("401", detail="no org\nid"))),
+    Row("query-refused", "parse error", answer("bad", PrometheusRefused("1:5: parse error"))),
     Row("metric-unknown", "gate errors asks for bad_total, of which there is no series", unknown),
     Row("query-without-samples", "the answer is nothing", answer("sum(bad", ())),
     Row("query-without-samples", "the answer is NaN", answer("sum(bad", (float("nan"),))),

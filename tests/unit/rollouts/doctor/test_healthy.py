@@ -9,7 +9,6 @@ from fakes.clusters.doctor_region import CONTROLLER, GPU, NAME, Region, fleet, t
 
 from rollouts.doctor.model import Severity
 from rollouts.doctor.queries import EvidenceQuery
-from rollouts.errors import QueryRefused
 from rollouts.kube.resources import (
     ADMISSION_POLICIES,
     CONFIG_MAPS,
@@ -18,6 +17,7 @@ from rollouts.kube.resources import (
     RESOURCE_QUOTAS,
     ROLLOUTS,
 )
+from tidegate.core.adapters.prometheus import PrometheusRefused
 from tidegate.core.model import Json
 
 QUIET: list[Callable[[], Region]] = []
@@ -160,7 +160,7 @@ def an_istio_without_a_plugin_whose_configuration_is_no_list() -> Region:
         ("changes(", (4.9,)),
         ("changes(", (5.4,)),
         ("changes(", (float("nan"),)),
-        ("changes(", QueryRefused("no subqueries")),
+        ("changes(", PrometheusRefused("no subqueries")),
     ],
 )
 async def test_nothing_is_found_in_these_answers_of_prometheus(

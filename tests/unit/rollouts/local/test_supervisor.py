@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
-from rollouts.arms import Arms
 from rollouts.local.supervisor import RestartSupervisor
 from rollouts.model import Engine
+from rollouts.ports import RunningEngine
 from tidegate.testing import FakeClock, FakeEngine, FakeEngines, an_engine
 
 
@@ -26,7 +25,7 @@ class SlowEngines(FakeEngines):
 
 
 class Ward:
-    """Arms whose stable engine has died, and what looks after them."""
+    """Engines of which one that is wanted has died, and what looks after them."""
 
     def __init__(self, engines: FakeEngines) -> None:
         self.clock = FakeClock()
@@ -34,11 +33,12 @@ class Ward:
         self.supervisor = RestartSupervisor(engines, self.clock)
         self.dead = FakeEngine(an_engine("6"), 8123)
         self.dead.alive = False
-        self.arms = Arms(stable=self.dead)
+        self.running: dict[str, RunningEngine] = {"6": self.dead}
+        self.wanted = ["6"]
 
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
-            self.arms = await self.supervisor.reconcile(self.arms)
+            await self.supervisor.reconcile(self.running, self.wanted)
             await asyncio.sleep(0)
 
 
@@ -51,8 +51,7 @@ async def test_an_engine_that_dies_again_is_tried_at_once(ward: Ward) -> None:
     await ward.look(3)
     ward.engines.newest("6").alive = False
     await ward.look(3)
-    assert ward.arms.stable is not None
-    assert ward.arms.stable.alive
+    assert ward.running["6"].alive
     assert len(ward.engines.started) == 2
 
 
@@ -60,18 +59,17 @@ async def test_an_effort_for_what_was_replaced_meanwhile_is_given_up() -> None:
     slow = SlowEngines()
     ward = Ward(slow)
     await ward.look(2)
-    other = FakeEngine(an_engine("7"), 8001)
-    ward.arms = replace(ward.arms, stable=other)
+    other = ward.running["6"] = FakeEngine(an_engine("6"), 8001)
     await ward.look(2)
     slow.gate.set()
     await ward.look(3)
-    assert ward.arms.stable is other
+    assert ward.running["6"] is other
     assert slow.running() == []
 
 
 async def test_one_that_came_up_for_nobody_is_stopped(ward: Ward) -> None:
     await ward.look(1)
-    ward.arms = Arms(stable=FakeEngine(an_engine("7"), 8001))
+    ward.wanted = ["7"]
     await ward.look(2)
     assert ward.engines.running() == []
 

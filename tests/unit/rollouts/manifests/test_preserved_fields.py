@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fakes.fleet import fleet_spec, release
 
-from rollouts.cluster.desired_objects import with_attempt
-from rollouts.cluster.routes import HttpRoutes, VirtualServices
+from rollouts.cluster.desired_objects import tried
 from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
+from rollouts.manifests.routers import HttpRoutes, VirtualServices
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
@@ -70,7 +70,7 @@ def test_filters_of_others_are_not_kept() -> None:
 
 
 def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
-    live = with_attempt(one("Rollout"), 3)
+    live = tried(one("Rollout"), 3, None)
     assert with_preserved_fields(one("Rollout"), live) == live
     live["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] = "6"
     assert with_preserved_fields(one("Rollout"), live) == one("Rollout")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
+
+from pydantic import Field
 
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.client import KubeClient
@@ -20,10 +22,9 @@ from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
 from rollouts.manifests.objects.pods import can_keep_samples, samples_object
-from rollouts.sampling.model import PodAnswers, SampleEndpoint
 from tidegate.core.clock import Clock
 from tidegate.core.errors import Refused
-from tidegate.core.model import Json
+from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, VERSION
 
 UNHEARD_SECONDS = 180.0
@@ -32,6 +33,22 @@ SILENT_SECONDS = 30.0
 """A pod that cannot be asked for so long is told of; one that goes meanwhile is not."""
 
 log = logging.getLogger(__name__)
+
+
+class SampleEndpoint(Value):
+    """Where an engine is asked, and what proves who asks."""
+
+    path: str
+    headers: Mapping[str, str] = Field(repr=False)
+
+
+class PodAnswers(Value):
+    """What the pods of an arm gave away at one time."""
+
+    answers: tuple[Json, ...] = Field(default=(), repr=False)
+    """One for each pod that had been asked for samples and has said what it kept."""
+    problem: str = ""
+    """Which pods give nothing for too long, and why, in one line; empty for none."""
 
 
 class RegionSamples:
@@ -67,11 +84,12 @@ class RegionSamples:
         Raises:
             FleetError: it could not be written.
         """
+        told = samples_object(self._delivery, text)
         if not first:
-            await self._write(text)
+            await self._cluster.apply(told)
             return
         self._since.clear()
-        await self._retries.run(lambda: self._write(text))
+        await self._retries.run(lambda: self._cluster.apply(told))
 
     async def take(self, version: str, endpoint: SampleEndpoint) -> PodAnswers:
         """What the pods of a version that are ready give away.
@@ -95,9 +113,6 @@ class RegionSamples:
             with suppress(FleetError):
                 pods: Sequence[Json] = await self._pods(version)
                 await _best_effort(self._post(_name(pod), endpoint) for pod in pods)
-
-    async def _write(self, text: str) -> None:
-        await self._cluster.apply(samples_object(self._delivery, text))
 
     async def _pods(self, version: str) -> tuple[Json, ...]:
         labels = f"{DELIVERY}={self._delivery},{VERSION}={version}"

@@ -1,49 +1,26 @@
-"""Observes a region: takes snapshots, waits until they are as desired, and reports them as the state of a fleet.
-
-It polls every few seconds and does not watch: a snapshot needs nothing from those before, so neither a stream that was
-cut nor an event that was missed can leave an operation waiting for what happened already.
-"""
+"""What a snapshot of a Rollout's region says: the state of a fleet, and why a wait for something is over. Pure."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-from rollouts.argo.state import (
-    STUCK_AFTER_SECONDS,
-    HealthState,
-    likely_cause,
-    pending_reaction,
-    was_aborted_by_hand,
-)
-from rollouts.argo.waking import Waker
-from rollouts.cluster.carrier import Fence
-from rollouts.cluster.model import RegionConfig, Revision
-from rollouts.cluster.reference import RegionNotes, with_workload
+from rollouts.argo.state import HealthState, likely_cause, was_aborted_by_hand
+from rollouts.cluster.model import Revision
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
-from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
-from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
-from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
-from rollouts.kube.retry import time_left
-from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.ownership import last_writer
-from rollouts.model import Engine, EngineSet, RegionPhase, RegionState, Role
-from tidegate.core.clock import Clock
-from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY
+from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 
 
-def region_state(config: RegionConfig, snapshot: RegionSnapshot) -> RegionState:
+def region_state(snapshot: RegionSnapshot) -> RegionState:
     """The region as an outsider sees it."""
-    if snapshot.foreign_rollout or snapshot.stable is None:
-        return _without_stable(config, snapshot)
+    config = snapshot.config
+    if snapshot.foreign_mover or snapshot.stable is None:
+        return _without_stable(snapshot)
     stable = _arm(Role.STABLE, snapshot.stable, config.stable_url, snapshot)
-    canary = _canary(config, snapshot)
-    told = "; ".join(_problems(config, snapshot))
+    canary = _canary(snapshot)
+    told = "; ".join(_problems(snapshot))
     return RegionState(
         region=config.region,
         phase=_phase(snapshot, stable, canary),
@@ -63,18 +40,18 @@ def region_state(config: RegionConfig, snapshot: RegionSnapshot) -> RegionState:
     )
 
 
-def _without_stable(config: RegionConfig, snapshot: RegionSnapshot) -> RegionState:
+def _without_stable(snapshot: RegionSnapshot) -> RegionState:
     """Empty only where no pod can serve: who reads `empty` may bring something up there."""
     pods = int(snapshot.argo.status.get("replicas") or 0)
     told = [str(each) for each in snapshot.foreign_objects]
     if pods:
-        told.append(f"its {pods} pods may serve" if snapshot.foreign_rollout else f"{pods} pods, and no stable version")
-    if unborn := None if snapshot.foreign_rollout else _unborn(snapshot):
+        told.append(f"its {pods} pods may serve" if snapshot.foreign_mover else f"{pods} pods, and no stable version")
+    if unborn := None if snapshot.foreign_mover else _unborn(snapshot):
         told.append(unborn)
     return RegionState(
-        region=config.region,
-        phase=RegionPhase.UNKNOWN if pods or snapshot.foreign_rollout else RegionPhase.EMPTY,
-        entry=config.entry,
+        region=snapshot.config.region,
+        phase=RegionPhase.UNKNOWN if pods or snapshot.foreign_mover else RegionPhase.EMPTY,
+        entry=snapshot.config.entry,
         problem="; ".join(told) or None,
         foreign_objects=snapshot.foreign_objects,
     )
@@ -90,6 +67,26 @@ def rollback_reason(snapshot: RegionSnapshot) -> str:
     # The phase is Degraded, `RolloutAborted`, in either case.
     left = f", and {snapshot.weight} % of users are on it still" if snapshot.weight else ""
     return f"version {snapshot.trial.version} was aborted in the region itself{left}: {why}"
+
+
+def require_canary(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
+    """Stable's and canary's versions, of a trial that can take traffic.
+
+    Raises:
+        NotPossible: when there is none.
+    """
+    if snapshot.trial is None or snapshot.stable is None:
+        raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
+    why = rollback_reason(snapshot) or (
+        "" if snapshot.trial.available else f"none of its {snapshot.trial.wanted} engines is ready"
+    )
+    if why:
+        raise NotPossible(
+            f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it",
+            hint="--debug shows why; roll it back with `tidegate rollback`",
+            detail=why,
+        )
+    return snapshot.stable.version, snapshot.trial.version
 
 
 def abort_by_others(snapshot: RegionSnapshot) -> str:
@@ -118,10 +115,10 @@ def unfinished_rollback(snapshot: RegionSnapshot) -> str:
     return f"{users}, and {why}; once it runs, `tidegate rollback` finishes the way back"
 
 
-def _canary(config: RegionConfig, snapshot: RegionSnapshot) -> EngineSet | None:
+def _canary(snapshot: RegionSnapshot) -> EngineSet | None:
     if snapshot.trial is None:
         return None
-    arm = _arm(Role.CANARY, snapshot.trial, config.canary_url, snapshot)
+    arm = _arm(Role.CANARY, snapshot.trial, snapshot.config.canary_url, snapshot)
     # It stays visible, so that the one who delivers learns why it has no users any more.
     back = rollback_reason(snapshot)
     if not back and snapshot.weight == 0 and snapshot.argo.lost_users:
@@ -151,10 +148,10 @@ def _phase(snapshot: RegionSnapshot, stable: EngineSet, canary: EngineSet | None
     return RegionPhase.TRIAL if canary else RegionPhase.STEADY
 
 
-def _problems(config: RegionConfig, snapshot: RegionSnapshot) -> Iterator[str]:
+def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
     yield from (str(each) for each in snapshot.foreign_objects)
     if snapshot.route is None:
-        yield f"{snapshot.routes.resource.kind} {config.route} is gone: nobody can be sent to a canary"
+        yield f"{snapshot.routes.resource.kind} {snapshot.config.route} is gone: nobody can be sent to a canary"
     back = rollback_reason(snapshot) or unfinished_rollback(snapshot)
     if back:
         yield back
@@ -171,123 +168,6 @@ def _unborn(snapshot: RegionSnapshot) -> str | None:
     if snapshot.rollout is None:
         return None
     return pod_problems(snapshot.pods) or snapshot.health.message or None
-
-
-def moving_users(config: RegionConfig) -> tuple[tuple[Resource, str], ...]:
-    """The objects by which users of a Rollout are moved."""
-    workload = ((DEPLOYMENTS, config.workload),) if config.workload else ()
-    return (ROLLOUTS, config.rollout), *workload, (config.routes.resource, config.route)
-
-
-POLL_SECONDS = 1.0
-"""Between two snapshots while an operation is in progress."""
-
-
-class RegionObserver:
-    """Takes snapshots of one region."""
-
-    def __init__(
-        self,
-        config: RegionConfig,
-        cluster: KubeClient,
-        clock: Clock,
-        fence: Fence,
-        *,
-        waker: Waker | None = None,
-        engines: Sequence[Engine] = (),
-    ) -> None:
-        """`waker` is for whoever waits for what was written; nobody else writes.
-
-        `engines` of a Rollout of others are known by a plan, noted there or not.
-        """
-        self._engines = engines
-        self._waker = waker
-        self._config = config
-        self._cluster = cluster
-        self._routes = config.routes
-        self._clock = clock
-        self._fence = fence
-
-    async def observe(self) -> RegionSnapshot:
-        """The region as it is now.
-
-        Raises:
-            NotTheCarrier: it is somebody else's by now, who replaced us.
-            FleetError: when the API server does not answer, or does not let us see.
-        """
-        # First: whatever it speaks of is there in what is read after it.
-        rollout = await self._cluster.find(ROLLOUTS, self._config.rollout)
-        workload = await self._cluster.find(DEPLOYMENTS, name) if (name := self._config.workload) else None
-        rollout = with_workload(rollout, workload) if rollout else None
-        ours = self._pods(rollout)
-        sets, route, said = await asyncio.gather(
-            self._cluster.list(REPLICA_SETS, labels=ours),
-            self._cluster.find(self._routes.resource, self._config.route),
-            self._fence.said(NOTES) if self._config.theirs else _nothing(),
-        )
-        # Whatever is written is written onto these, or decided by them.
-        for each in (rollout, workload, route):
-            self._fence.allows(each)
-        snapshot = RegionSnapshot(
-            at=self._clock.now(),
-            config=self._config,
-            rollout=rollout,
-            workload=workload,
-            replica_sets=sets.items,
-            route=route,
-            notes=self._known(RegionNotes.read(said)),
-        )
-        if rollout is None or snapshot.is_whole:
-            return snapshot
-        pods = await self._cluster.list(PODS, labels=ours)
-        return replace(snapshot, pods=pods.items)
-
-    async def until(
-        self, holds: Callable[[RegionSnapshot], bool], what: str, *, within: float, going_back: bool = False
-    ) -> RegionSnapshot:
-        """The first snapshot for which `holds` is true; `what` says in an error what was waited for.
-
-        With `going_back` the fate of the trial does not matter.
-
-        Raises:
-            EngineDidNotStart: engines do not come up, or not in time.
-            NotPossible: somebody holds the Rollout, or asks it for another version meanwhile.
-            FleetError: the region took its trial back, or its controller does not react.
-        """
-        begun = self._clock.monotonic()
-        first: RegionSnapshot | None = None
-        while True:
-            snapshot = await self.observe()
-            if holds(snapshot):
-                return snapshot
-            first = first or snapshot
-            waited = self._clock.monotonic() - begun
-            # Not sooner: a controller that was away may just have come back.
-            if waited >= STUCK_AFTER_SECONDS:
-                refuse_stuck(snapshot)
-            if not going_back:
-                refuse_overruled(snapshot, first)
-                refuse_hopeless(snapshot, what)
-            if waited >= within or time_left() <= 0:
-                raise timeout_error(snapshot, what, waited)
-            if self._waker and snapshot.rollout and pending_reaction(snapshot.rollout):
-                await self._waker.look(snapshot.rollout)
-            await self._clock.sleep(POLL_SECONDS)
-
-    def _pods(self, rollout: Json | None) -> str:
-        """By which the pods of all versions are selected, and their ReplicaSets."""
-        if self._config.theirs is None:
-            return f"{DELIVERY}={self._config.name}"
-        asked = at(rollout, "spec", "selector", "matchLabels", default={})
-        return written(asked)
-
-    def _known(self, notes: RegionNotes) -> RegionNotes:
-        """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""
-        return notes.knowing(self._config.theirs, *self._engines) if self._config.theirs else notes
-
-
-async def _nothing() -> str:
-    return ""
 
 
 def refuse_stuck(snapshot: RegionSnapshot) -> None:
@@ -321,7 +201,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
 
     Raises:
         Overruled: somebody ended the trial by hand, or the region's guard did.
-        EngineDidNotStart, NotPossible, FleetError: as `RegionObserver.until`.
+        EngineDidNotStart, NotPossible, FleetError: as `RegionOperations.until`.
     """
     name = snapshot.argo.name
     if snapshot.argo.paused_by_spec:

@@ -1,0 +1,371 @@
+"""What every region on Kubernetes has in common: its operations, one way back, one guard, and whose its objects are.
+
+An operation is read, decided, sent as a compare-and-set, and read back. Nothing is kept between operations: what one
+needs to know is in the cluster, so that a delivery that died resumes by repeating its operation, from another machine
+too. One process at a time carries a region (`cluster.carrier`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from rollouts.cluster.carrier import Carrier, Fence
+from rollouts.cluster.model import Place, guard_note_patch
+from rollouts.cluster.traffic_verification import Check, RequestCounter, TrafficVerifier
+from rollouts.errors import FleetError, NotOurs, Unfit
+from rollouts.kube.client import KubeClient
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import resource_of
+from rollouts.kube.retry import RetryPolicy, deadline, urgent
+from rollouts.manifests.conventions import WAY_BACK
+from rollouts.manifests.objects.access import Right
+from rollouts.manifests.ownership import HINT, foreign_object
+from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, GuardRollback, RegionState, require_percent
+from tidegate.core.clock import Clock
+from tidegate.core.model import Json, Value
+
+log = logging.getLogger(__name__)
+
+
+class RegionAtOnce(Protocol):
+    """What a kind of region reads at one moment."""
+
+    @property
+    def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Objects of others where this delivery's would be."""
+        ...
+
+    @property
+    def foreign_mover(self) -> ForeignObject | None:
+        """The one of these without which no operation is possible: what moves users forward."""
+        ...
+
+
+Seen = TypeVar("Seen", bound=RegionAtOnce)
+
+
+class GuardedTrial(Value):
+    """What a guard has to know of a region at one moment."""
+
+    asked: tuple[str, str, int]
+    step: int
+    written: datetime | None
+    """All three as `guard.SignsOfLife` has them."""
+    stable: str | None
+    """The version that users go back to."""
+    trial: str
+    """The version that is on trial, or asked for."""
+    going_on: bool
+    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
+    unattended: GuardRollback | None
+    """What a guard has noted there."""
+    uid: str
+    """Of the object that an Event is about."""
+
+
+class CarriedRegion(ABC, Generic[Seen]):
+    """A `Fleet` in a cluster, with the Lease of who carries its delivery. A kind says what is read and written."""
+
+    region: str
+
+    def __init__(
+        self,
+        place: Place,
+        cluster: KubeClient,
+        clock: Clock,
+        *,
+        moving: Sequence[tuple[Resource, str]],
+        served: RequestCounter | None,
+        carrier: Carrier | None,
+    ) -> None:
+        """`moving` are the objects that move users, by kind and name; a guard's note stands on the first.
+
+        Without `served` traffic is not verified; without a `carrier` the region can only be looked at.
+        """
+        self.region = place.region
+        self.mover = moving[0]
+        self._cluster, self._clock = cluster, clock
+        self._fence = Fence(place, cluster, moving, clock, carrier)
+        self._seconds = place.operation_seconds
+        self._retries = RetryPolicy(clock, seconds=place.retry_seconds, within=place.operation_seconds)
+        self._verifier = TrafficVerifier(place.region, served, clock)
+
+    async def observe(self) -> RegionState:
+        """What the region is doing."""
+
+        async def observed() -> Seen:
+            await self._fence.succeed()
+            return await self._look()
+
+        return self._state(await self._retries.run(observed))
+
+    @abstractmethod
+    async def deploy(self, engine: Engine) -> RegionState:
+        """As `Fleet.deploy`."""
+
+    async def mirror(self, percent: int) -> RegionState:
+        """As `Fleet.mirror`."""
+        return await self._operate(lambda: self._mirror(percent))
+
+    async def shift(self, weight: int) -> RegionState:
+        """As `Fleet.shift`."""
+        return await self._operate(lambda: self._shift(weight))
+
+    async def promote(self) -> RegionState:
+        """As `Fleet.promote`."""
+        return await self._operate(self._promote)
+
+    async def rollback(self, to: str | None) -> RegionState:
+        """As `Fleet.rollback`."""
+        with urgent(), deadline(self._clock, self._seconds):
+            if to is None:
+                seen = await self._retries.run(self._look)
+                # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
+                if (to := self._way_back_of(seen)) is None:
+                    return self._done(seen)
+            version = to
+            return await self._operate(lambda: self._go_back(version))
+
+    async def restart(self, version: str) -> RegionState:
+        """All users to a version of before that is no longer warm, as the region itself keeps it.
+
+        Raises:
+            NotPossible: the region keeps nothing of it.
+            EngineDidNotStart: it did not come up; users are where they were.
+        """
+        return await self._operate(lambda: self._restart(version))
+
+    async def settle(self) -> None:
+        """The delivery is over, and what serves stays: from now on there is no way back by itself.
+
+        Raises:
+            NotTheCarrier: somebody else has the region by now.
+            FleetError: the API server does not answer, or does not let us.
+        """
+        await self._retries.run(self._settle)
+
+    @abstractmethod
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Objects of others where this delivery's would be.
+
+        Raises:
+            Unfit: what the spec names by reference is not as the spec says.
+        """
+
+    @abstractmethod
+    async def engine_of(self, version: str) -> Engine | None:
+        """The engine of a version that served here before, as the region itself knows it; None when it does not."""
+
+    def series_of(self, version: str) -> str | None:  # noqa: ARG002  # fleets of others tell them apart otherwise
+        """What series of a version have in the label that tells versions apart; None where that is the version."""
+        return None
+
+    async def carried(self) -> CarrierHeartbeat | None:
+        """Who holds the region's Lease; None when nobody does."""
+        return await self._retries.run(self._fence.holder)
+
+    async def way_back(self) -> str:
+        """The version that served before the delivery that is open here; empty where none is."""
+        return await self._retries.run(lambda: self._fence.said(WAY_BACK))
+
+    async def renew(self) -> None:
+        """Say in the region that its delivery is carried; nothing where it has not begun.
+
+        Raises:
+            FleetError: the API server does not answer, or does not let us.
+        """
+        await self._fence.renew()
+
+    async def leave(self) -> None:
+        """End this process' part: the Lease is released. Never raises."""
+        await self._fence.leave()
+
+    @property
+    @abstractmethod
+    def rights(self) -> tuple[Right, ...]:
+        """All that looking and a way back need, for a guard."""
+
+    @abstractmethod
+    async def trial(self) -> GuardedTrial:
+        """What is there, for a guard."""
+
+    async def note_rollback(self, taken: GuardRollback) -> None:
+        """Say in the region what its guard is about to take back."""
+        kind, name = self.mover
+        await self._cluster.patch(kind, name, guard_note_patch(taken))
+
+    async def highest_carrier(self) -> int:
+        """The highest number of a carrier on the region's objects."""
+        return await self._fence.highest()
+
+    @abstractmethod
+    async def _look(self) -> Seen:
+        """The region as it is now.
+
+        Raises:
+            NotTheCarrier: it is somebody else's by now, who replaced us.
+            FleetError: when the API server does not answer, or does not let us see.
+        """
+
+    @abstractmethod
+    def _state(self, seen: Seen) -> RegionState:
+        """As an outsider sees it."""
+
+    def _done(self, seen: Seen) -> RegionState:
+        """The same after an operation."""
+        return self._state(seen)
+
+    @abstractmethod
+    async def _set_mirror(self, seen: Seen, percent: int) -> Seen: ...
+
+    @abstractmethod
+    async def _set_weight(self, seen: Seen, weight: int) -> Seen: ...
+
+    @abstractmethod
+    async def _promote(self) -> Seen: ...
+
+    @abstractmethod
+    def _way_back_of(self, seen: Seen) -> str | None:
+        """The version that users go back to; None where there is nothing to take back."""
+
+    @abstractmethod
+    async def _abort_at_once(self, to: str) -> None:
+        """The users of a trial back to the stable, if that is the version; nothing else."""
+
+    @abstractmethod
+    async def _rollback(self, to: str) -> Seen: ...
+
+    @abstractmethod
+    async def _restart(self, version: str) -> Seen: ...
+
+    async def _settle(self) -> None:
+        await self._entered()
+        await self._fence.note(WAY_BACK, "")
+
+    async def _operate(self, operation: Callable[[], Awaitable[Seen]]) -> RegionState:
+        return self._done(await self._retries.run(operation))
+
+    async def _entered(self) -> Seen:
+        """The region once it is ours to write to, whose it is being looked at first.
+
+        Raises:
+            NotOurs: its Rollout, or what splits its users, is somebody else's.
+            NotTheCarrier: somebody else carries the delivery here.
+        """
+        if not self._fence.inside:
+            refuse_foreign(self.region, *(await self._look()).foreign_objects)
+            await self._fence.enter()
+        return await self._looked()
+
+    async def _looked(self) -> Seen:
+        """The region before an operation.
+
+        Raises:
+            NotOurs: its Rollout is somebody else's: no operation is allowed there.
+        """
+        seen = await self._look()
+        refuse_foreign(self.region, seen.foreign_mover)
+        return seen
+
+    async def _mirror(self, percent: int) -> Seen:
+        require_percent(percent)
+        seen = await self._set_mirror(await self._entered(), percent)
+        return await self._arriving(seen, lambda state: state.mirror, percent, self._verifier.check_mirror)
+
+    async def _shift(self, weight: int) -> Seen:
+        require_percent(weight)
+        seen = await self._set_weight(await self._entered(), weight)
+        return await self._arriving(seen, lambda state: state.weight, weight, self._verifier.check_share)
+
+    async def _arriving(self, seen: Seen, share: Callable[[RegionState], int], percent: int, check: Check) -> Seen:
+        """`seen` once requests arrive as the route was set; what is there where it does not send them so any more."""
+
+        def sends(state: RegionState) -> bool:
+            """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
+            return share(state) == percent and state.canary is not None and state.canary.ready
+
+        async def still_sends() -> bool:
+            return sends(self._state(await self._look()))
+
+        state = self._state(seen)
+        if not percent or state.stable is None or state.canary is None or not sends(state):
+            return seen
+        before = await self._verifier.counts(state.stable.version, state.canary.version)
+        return seen if await check(percent, before, still_sends) else await self._look()
+
+    async def _go_back(self, to: str) -> Seen:
+        """Anyone who insists on going back sends users back while the Lease is taken, and does not need it for that."""
+        if self._fence.insists:
+            await self._back_first(to)
+        elif not self._fence.inside:
+            await self._looked()
+            await self._fence.enter()
+        return await self._rollback(to)
+
+    async def _back_first(self, to: str) -> None:
+        said: list[object] = [
+            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True)
+        ]
+        # Marking comes after: it is a write to the very objects that users are moved by, if they are ours.
+        if not any(isinstance(failed, NotOurs) for failed in said):
+            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
+        for failed in said:
+            if isinstance(failed, FleetError):
+                # What stands in the way of going back is met again, and said, by what follows.
+                log.warning("%s: going back all the same: %s", self.region, failed)
+            elif isinstance(failed, BaseException):
+                raise failed
+
+    async def _note_way_back(self, served: str, version: str) -> None:
+        """What serves now, unless `version` is what a delivery that was left half done goes back to."""
+        if served != version and await self._fence.said(WAY_BACK) != version:
+            await self._fence.note(WAY_BACK, served)
+
+
+AnyRegion = CarriedRegion[Any]
+
+
+async def foreign_objects(cluster: KubeClient, manifests: Sequence[Json], delivery: str) -> tuple[ForeignObject, ...]:
+    """Those that stand where one of these objects would be, in their order.
+
+    Raises:
+        FleetError: when the API server does not answer, or does not let us see.
+    """
+    found = await live_objects(cluster, manifests)
+    return tuple(other for live in found if live and (other := foreign_object(live, delivery)))
+
+
+async def live_objects(cluster: KubeClient, manifests: Sequence[Json]) -> list[Json | None]:
+    """What is there of each of these objects, in their order; None for one that is not."""
+    return await asyncio.gather(
+        *(
+            cluster.find(resource_of(each), each["metadata"]["name"], namespace=each["metadata"].get("namespace"))
+            for each in manifests
+        )
+    )
+
+
+def refuse_misfits(region: str, found: Iterable[str]) -> None:
+    """Go on when objects of others are as the spec says.
+
+    Raises:
+        Unfit: with everything that does not fit.
+    """
+    if told := "; ".join(found):
+        raise Unfit(f"{region}: {told}", hint="nothing was written")
+
+
+def refuse_foreign(region: str, *found: ForeignObject | None) -> None:
+    """Go on when there are none.
+
+    Raises:
+        NotOurs: with every one of them, and what to do.
+    """
+    others = [str(each) for each in found if each]
+    if others:
+        raise NotOurs(f"{region}: {'; '.join(others)}", hint=HINT)
