@@ -1,6 +1,6 @@
 """MLflow's own server, with its own `basic-auth` app, over TLS: by the variables that MLflow documents, as commands do.
 
-One server wants a name and password, the other a bearer token and a client certificate. Nothing secret is ever said.
+Nothing secret is ever said.
 """
 
 from __future__ import annotations
@@ -9,24 +9,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import mlflow_server
-from fakes.services.mlflow_tokens import TOKEN
+from fakes.services.mlflow_server import PASSWORD, guarded_mlflow_server
 from fakes.services.sockets import Authority
 from fakes.terminal import Said, Tidegate
 
+from pipelines.adapters.mlflow_triggers import MlflowTriggers
+from tidegate.core.errors import OutsideError
 from tidegate.testing import write_tiny_model
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.slow(reason="an MLflow server of its own, by its own command"),
+]
 
-PASSWORD, BEARER = "correct-horse-battery", "a-token-of-the-team"
 WRONG = "wrong-horse"
-FAKES = Path(__file__).parents[2]
-AUTH = """[mlflow]
-default_permission = READ
-database_uri = sqlite:///{folder}/auth.db
-admin_username = admin
-authorization_function = {function}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -34,40 +30,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, authority = tmp_path_factory.mktemp("certificates"), Authority()
     (folder / "ca.crt").write_bytes(authority.certificate)
     authority.pair("server").write(folder, "server")
-    for name, signer in (("me", authority), ("somebody", Authority())):
-        pair = signer.pair(name)
-        # MLflow reads certificate and key from one file.
-        (folder / f"{name}.pem").write_bytes(pair.certificate + pair.key)
     return folder
 
 
-def served(folder: Path, certificates: Path, function: str, *, ask: bool) -> Iterator[str]:
-    """One with that way to tell who asks; with `ask` it wants a client certificate too."""
-    (folder / "auth.ini").write_text(AUTH.format(folder=folder, function=function))
-    settings = {
-        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
-        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of no account",
-        "MLFLOW_AUTH_ADMIN_PASSWORD": PASSWORD,
-        TOKEN: BEARER,
-        "PYTHONPATH": str(FAKES),
-    }
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[str]:
     tls = f"--ssl-keyfile {certificates}/server.key --ssl-certfile {certificates}/server.crt"
-    tls += f" --ssl-ca-certs {certificates}/ca.crt --ssl-cert-reqs 2" if ask else ""
-    options = ("--app-name", "basic-auth", "--uvicorn-opts", tls)
-    with mlflow_server(folder, settings=settings, options=options, scheme="https") as uri:
-        yield uri
-
-
-@pytest.fixture(scope="module")
-def with_password(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[str]:
-    function = "mlflow.server.auth:authenticate_request_basic_auth"
-    yield from served(tmp_path_factory.mktemp("password"), certificates, function, ask=False)
-
-
-@pytest.fixture(scope="module")
-def with_token(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[str]:
-    function = "fakes.services.mlflow_tokens:authenticate"
-    yield from served(tmp_path_factory.mktemp("token"), certificates, function, ask=True)
+    folder, options = tmp_path_factory.mktemp("password"), ("--uvicorn-opts", tls)
+    with guarded_mlflow_server(folder, options=options, scheme="https") as uri:
+        yield uri.replace(f"admin:{PASSWORD}@", "")
 
 
 @pytest.fixture
@@ -79,7 +50,7 @@ def told(tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     yield said
     assert said
     for each in said:
-        for secret in (PASSWORD, BEARER, WRONG, "PRIVATE KEY"):
+        for secret in (PASSWORD, WRONG):
             assert secret not in each.out + each.err
 
 
@@ -89,104 +60,66 @@ def by(monkeypatch: pytest.MonkeyPatch, uri: str, variables: Mapping[str, str]) 
         monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
 
 
-def registered(tidegate: Tidegate, told: list[Said], name: str, tmp_path: Path) -> None:
-    """A version goes there and comes back."""
+def test_a_name_and_a_password(
+    server: str,
+    certificates: Path,
+    told: list[Said],
+    *,
+    tidegate: Tidegate,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by(monkeypatch, server, {"SERVER_CERT_PATH": f"{certificates}/ca.crt", "USERNAME": "admin", "PASSWORD": PASSWORD})
     folder = write_tiny_model(tmp_path / "source")
     told.append(tidegate("model", "add", name, str(folder), "--alias", "live"))
     told.append(tidegate("model", "list", name))
     told.append(tidegate("model", "download", f"models:/{name}@live", str(tmp_path / "engine")))
-    assert [each.code for each in told] == [0, 0, 0], told
     assert told[1].out.startswith(f"models:/{name}/1 (live): ")
-
-
-@pytest.mark.slow(reason="an MLflow server of its own, by its own command")
-def test_a_name_and_a_password(
-    with_password: str,
-    certificates: Path,
-    told: list[Said],
-    *,
-    tidegate: Tidegate,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    by(monkeypatch, with_password, {"SERVER_CERT_PATH": f"{certificates}/ca.crt"})
-    by(monkeypatch, with_password, {"USERNAME": "admin", "PASSWORD": PASSWORD})
-    registered(tidegate, told, name, tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_USERNAME")
     monkeypatch.delenv("MLFLOW_TRACKING_PASSWORD")
-    with_name = with_password.replace("https://", f"https://admin:{PASSWORD}@")
+    with_name = server.replace("https://", f"https://admin:{PASSWORD}@")
     told.append(tidegate("model", "list", name, "--tracking-uri", with_name))
     kept = f"[mlflow]\nmlflow_tracking_username = admin\nmlflow_tracking_password = {PASSWORD}\n"
     (tmp_path / "home" / ".mlflow" / "credentials").write_text(kept)
     told.append(tidegate("model", "list", name))
-    assert [each.code for each in told[-2:]] == [0, 0]
+    assert [each.code for each in told] == [0] * 5, told
 
 
-@pytest.mark.slow(reason="an MLflow server of its own")
 def test_who_is_not_let_in_hears_it_in_one_line(
-    with_password: str, certificates: Path, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
+    server: str, certificates: Path, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by(monkeypatch, with_password, {"SERVER_CERT_PATH": f"{certificates}/ca.crt"})
+    by(monkeypatch, server, {"SERVER_CERT_PATH": f"{certificates}/ca.crt"})
     told.append(tidegate("model", "list", "m"))
-    by(monkeypatch, with_password, {"USERNAME": "admin", "PASSWORD": WRONG})
+    by(monkeypatch, server, {"USERNAME": "admin", "PASSWORD": WRONG})
     told.append(tidegate("model", "list", "m"))
     told.append(tidegate("--debug", "model", "list", "m"))
     for each in told:
         assert each.code == 4
-        assert f"MLflow store {with_password}: answered 401: " in each.err
+        assert f"MLflow store {server}: answered 401: " in each.err
         assert "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in each.err
     assert [each.err.count("\n") for each in told[:2]] == [1, 1]
 
 
-@pytest.mark.long
-def test_a_token_and_a_client_certificate(
-    with_token: str,
-    certificates: Path,
-    told: list[Said],
-    *,
-    tidegate: Tidegate,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    by(monkeypatch, with_token, {"SERVER_CERT_PATH": f"{certificates}/ca.crt", "TOKEN": BEARER})
-    by(monkeypatch, with_token, {"CLIENT_CERT_PATH": f"{certificates}/me.pem"})
-    registered(tidegate, told, name, tmp_path)
-    by(monkeypatch, with_token, {"TOKEN": WRONG})
-    told.append(tidegate("model", "list", name))
-    assert (told[-1].code, "answered 401" in told[-1].err) == (4, True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("shown", [None, "somebody"])
-def test_one_without_a_certificate_of_the_servers_liking_is_told_which_variable(
-    with_token: str,
-    certificates: Path,
-    told: list[Said],
-    shown: str | None,
-    *,
-    tidegate: Tidegate,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    by(monkeypatch, with_token, {"SERVER_CERT_PATH": f"{certificates}/ca.crt", "TOKEN": BEARER})
-    if shown:
-        by(monkeypatch, with_token, {"CLIENT_CERT_PATH": f"{certificates}/{shown}.pem"})
-    told.append(tidegate("model", "list", "m"))
-    assert told[-1].code == 4
-    assert f"MLflow store {with_token}: no " in told[-1].err
-    assert "MLFLOW_TRACKING_CLIENT_CERT_PATH" in told[-1].err
-
-
-@pytest.mark.long
 def test_a_server_whose_authority_is_unknown_is_told_no_password(
-    with_password: str, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
+    server: str, told: list[Said], *, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by(monkeypatch, with_password, {"USERNAME": "admin", "PASSWORD": PASSWORD})
+    by(monkeypatch, server, {"USERNAME": "admin", "PASSWORD": PASSWORD})
     told.append(tidegate("model", "list", "m"))
     assert told[-1].code == 4
-    assert f"MLflow store {with_password}: no answer ([SSL: CERTIFICATE_VERIFY_FAILED]" in told[-1].err
+    assert f"MLflow store {server}: no answer ([SSL: CERTIFICATE_VERIFY_FAILED]" in told[-1].err
     assert "MLFLOW_TRACKING_SERVER_CERT_PATH" in told[-1].err
-    by(monkeypatch, with_password, {"INSECURE_TLS": "true"})
+    assert "MLFLOW_TRACKING_CLIENT_CERT_PATH" in told[-1].err
+    by(monkeypatch, server, {"INSECURE_TLS": "true"})
     told.append(tidegate("model", "list", "m"))
     assert (told[-1].code, "no such model" in told[-1].err) == (2, True)
+
+
+def test_an_address_that_mlflow_refuses_is_told_with_the_settings_that_allow_it(
+    server: str, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by(monkeypatch, server, {"SERVER_CERT_PATH": f"{certificates}/ca.crt", "USERNAME": "admin", "PASSWORD": PASSWORD})
+    with pytest.raises(OutsideError) as error:
+        MlflowTriggers(server).announce("tidegate-support-llm", "http://127.0.0.1:9/", "a secret of some length")
+    assert error.value.message.startswith("MLflow refuses http://127.0.0.1:9/: Invalid webhook URL scheme: 'http'")
+    assert "MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http" in str(error.value)
