@@ -35,8 +35,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to, write_golden_set
+from fakes.services.chat_servers import engines
 from fakes.services.mlflow_server import MODEL, TriggerGround
-from fakes.workflow.engine import engines
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to
+from fakes.services.chat_servers import engines
 from fakes.services.mlflow_server import MODEL
-from fakes.workflow.engine import engines
 from figures import machine
 from step_overhead import REGION, Place, file, prepare, server
 from trees import ROOT, archived

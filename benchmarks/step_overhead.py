@@ -30,8 +30,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
+from fakes.services.chat_servers import engines
 from fakes.services.mlflow_server import MODEL, TIDEGATE, mlflow_server
-from fakes.workflow.engine import engines
 
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri

@@ -16,24 +16,18 @@ ENGINES = {
     "test_engine": "engines 1",
     "test_endings": "engines 2",
     "test_real_engine": "engines 2",
-    "test_swept_engines": "engines 1",
 }
 """Files of one name run one after the other: more than two at once might need more memory than a machine has."""
 
 LONGEST = (
     *ENGINES,
     "test_serve",
-    "test_workflow_deliveries",
-    "test_mlflow_stopped",
-    "test_gate_check_on_envoy",
     "test_real_fleet_contract",
     "test_fleet_host",
-    "test_doctor",
     "test_deliver_with_git",
     "test_rollback_alone",
     "test_python_api",
     "test_load",
-    "test_burn_rate_on_an_slo",
     "test_steps_in_mlflow",
 )
 """Whatever began last, one worker would be alone with it in the end."""

@@ -319,7 +319,7 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
             "engine",
             "build",
             f"models:/{blueprint.spec.model.name}/{version}",
-            f"--spec={names.SPEC_FOLDER}/{blueprint.spec_file}",
+            f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
             f"--base={build.base}",
             f"--layout={layout}",
             *_signing(build),

@@ -50,20 +50,3 @@ def test_other_weights_are_taken_back_before_any_user_meets_them_and_nothing_out
     then.version_is_tagged(story.challenger, "rolled-back", "gate quality: ")
     when.kill(Victim.HOST)
     then.nothing_runs()
-
-
-@pytest.mark.long
-def test_ctrl_c_takes_the_region_back_and_a_second_one_changes_nothing(
-    story: Story, given: Given, when: When, then: Then
-) -> None:
-    given.a_fleet()
-    given.a_healthy_challenger()
-    given.users()
-    when.a_delivery_runs()
-    when.weight_reaches(50)
-    when.interrupted(times=2)
-    then.exits(130)
-    then.region_serves(story.champion)
-    then.no_engine_of(story.challenger)
-    then.users_failed(0)
-    then.ledger_says("interrupted", "asked to stop")

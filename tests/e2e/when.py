@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from enum import StrEnum
 from typing import Any
 
@@ -60,16 +59,6 @@ class When:
         assert delivery is not None, "nothing is delivered in this story"
         assert delivery.runs, f"the delivery ended before: {delivery.finish()}"
         return self._story.region()
-
-    def interrupted(self, *, times: int = 1) -> None:
-        """Ctrl-C; the next one once the one before was heard."""
-        delivery = self._story.delivery
-        assert delivery is not None, "nothing is delivered in this story"
-        delivery.send(signal.SIGINT)
-        for _ in range(1, times):
-            until("Ctrl-C was heard", lambda: "stopping: every region goes back first" in delivery.err)
-            if delivery.runs:
-                delivery.send(signal.SIGINT)
 
     def kill(self, victim: Victim) -> None:
         """SIGKILL; returns when it is dead, because until then the kernel still takes connections for it."""

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from fakes.argo.simulation import Simulation
-from fakes.clock import RealTime, SimulatedTime
+from fakes.clock import SimulatedTime
 from fakes.fleet import fleet_spec
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster, Kept
@@ -87,7 +87,7 @@ class FakePrometheus:
         return found
 
 
-_SERVING: dict[tuple[str, str], tuple[float, int, Kept]] = {}
+_SERVING: dict[str, tuple[float, int, Kept]] = {}
 """When version 7 was stable, how many pods were made by then, and what was in the cluster: regions that are alike are
 brought there once."""
 
@@ -95,20 +95,11 @@ brought there once."""
 class Region:
     """The cluster, its controllers, its Prometheus, and a doctor."""
 
-    def __init__(
-        self,
-        spec: ArgoFleetSpec | None = None,
-        *,
-        name: str = REGION,
-        deploy: bool = True,
-        real_time: bool = False,
-    ) -> None:
-        """`real_time` is for a cluster that is served over a socket, whose engines start at once."""
+    def __init__(self, spec: ArgoFleetSpec | None = None, *, deploy: bool = True) -> None:
         self.spec = spec or fleet()
-        self.name = name
-        time = RealTime() if real_time else SimulatedTime()
-        self.cluster = FakeCluster(name, namespace=NAMESPACE, time=time)
-        self.simulation = Simulation(self.cluster, start_seconds=0 if real_time else 20, reacts=not real_time)
+        self.time = SimulatedTime()
+        self.cluster = FakeCluster(REGION, namespace=NAMESPACE, time=self.time)
+        self.simulation = Simulation(self.cluster, start_seconds=20)
         self.api = Api(self.cluster)
         self.prometheus = FakePrometheus()
         self.questions: tuple[EvidenceQuery, ...] = ()
@@ -120,9 +111,9 @@ class Region:
         """Done just before the doctor looks, where a simulated controller would undo it."""
         self.controller_dead = False
         """Its lease is not renewed any more."""
-        like = (self.spec.model_dump_json(), name)
-        if isinstance(time, SimulatedTime) and deploy and like in _SERVING:
-            time.elapsed, pods_made, kept = _SERVING[like]
+        like = self.spec.model_dump_json()
+        if deploy and like in _SERVING:
+            self.time.elapsed, pods_made, kept = _SERVING[like]
             self.cluster.begin_with(kept)
             self.simulation.begin(pods_made=pods_made)
             self.simulation.settle()
@@ -134,13 +125,12 @@ class Region:
             self.deploy("7")
             # Until the first version is stable, and every delay of its start has passed.
             self.wait(300)
-        if isinstance(time, SimulatedTime) and deploy:
-            _SERVING[like] = time.elapsed, self.simulation.pods_made, self.cluster.kept()
+            _SERVING[like] = self.time.elapsed, self.simulation.pods_made, self.cluster.kept()
 
     def deploy(self, version: str) -> None:
         """Apply what tidegate renders for a version; a template of another version begins a rollout."""
         image = f"registry.example.com/engines@sha256:{version * 64}"
-        engine = {"version": version, "digest": version * 64, "image": image, "region": self.name}
+        engine = {"version": version, "digest": version * 64, "image": image}
         for body in self.rendered(ANY_RELEASE.model_copy(update=engine)):
             self.put(body, manager=MANAGER)
 
@@ -187,10 +177,9 @@ class Region:
         self.cluster.patch(ROLLOUTS, NAME, {"status": status}, subresource="status")
 
     def wait(self, seconds: float) -> None:
-        """Time passes, where it is simulated; every controller does its part."""
+        """Time passes; every controller does its part."""
         self.simulation.settle()
-        if isinstance(self.cluster.time, SimulatedTime):
-            self.cluster.time.advance(seconds)
+        self.time.advance(seconds)
         self.simulation.settle()
 
     def refused(self, why: str) -> None:
@@ -220,13 +209,13 @@ class Region:
         """
         self.be_looked_at()
         target = DiagnosisTarget(
-            region=self.name,
+            region=REGION,
             delivery=NAME,
             questions=self.questions,
             scraping=SCRAPING,
             rights=required_access(self.spec, ANY_RELEASE) if rights else (),
             guard=GUARD_IMAGE,
-            objects=(*self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})), *self.monitors),
+            objects=(*self.rendered(ANY_RELEASE), *self.monitors),
         )
         client = client_of(self.api)
         try:

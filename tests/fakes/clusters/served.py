@@ -27,7 +27,7 @@ def delivery_to(waves: Sequence[Sequence[str]], *, name: str, engine: str) -> di
     Args:
         waves: the regions of each.
         name: of the model.
-        engine: the address of `fakes.workflow.engine.engines`.
+        engine: the address of `fakes.services.chat_servers.engines`.
     """
     region = {"entry": "https://llm.example", "stable_url": f"{engine}/stable", "canary_url": f"{engine}/canary"}
     regions = [each for wave in waves for each in wave]

@@ -9,25 +9,17 @@ from pathlib import Path
 import yaml
 from fakes.clock import SimulatedTime
 from fakes.clusters.region import ClusterRegion, a_fleet, an_image
-from fakes.delivery.identities import FakeIdentities
-from fakes.delivery.ledger import FakeLedger, OffLoop
-from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, planned
+from fakes.delivery.ledger import FakeLedger
+from fakes.delivery.world import World
 
-from pipelines.events.artifacts import Trials
-from pipelines.events.journal import Journal
-from pipelines.events.writer import WriterLimits
-from pipelines.model import Plan, Result
+from pipelines.model import Result
 from pipelines.plan.region_objects import rendering
-from pipelines.run.context import Context
-from pipelines.run.engine import deliver
-from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import golden_set
 from registry.model import EngineRecord, ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.spec import parse_spec
-from tidegate.testing import FakeChat, FakeTokenizer
+from tidegate.testing import FakeChat
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo"
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")
@@ -60,12 +52,12 @@ class Images:
         return Path("/nowhere")
 
 
-class ClusterWorld:
+class ClusterWorld(World):
     """Everything that a delivery to clusters touches. `given` and `when` are plain attributes."""
 
     def __init__(self, folder: Path, spec: Delivery | None = None, *, users_per_second: float = 20.0) -> None:
-        self.spec = spec or demo_on_clusters()
         self.time = SimulatedTime()
+        super().__init__(folder, spec or demo_on_clusters(), clock=self.time)  # type: ignore[arg-type]  # it sleeps too
         clusters = _clusters(self.spec)
         self.regions = {
             name: ClusterRegion(
@@ -77,64 +69,19 @@ class ClusterWorld:
             )
             for name in self.spec.regions.names
         }
-        self.registry = AliasBook()
-        self.ledger = FakeLedger(self.time)
-        self.recorder = Recorder()
+        self.fleets = {name: region.fleet for name, region in self.regions.items()}  # type: ignore[misc]  # also fleets
         self.chat = FakeChat({url: right for region in REGIONS for url in (stable_url(region), canary_url(region))})
-        self.evidence = NewEvidence()
-        for role, version in (
-            ("stable", CHAMPION),
-            ("stable", CHALLENGER),
-            ("shadow", CHALLENGER),
-            ("canary", CHALLENGER),
-        ):
-            self.evidence.serves(role, version)
-        self.limits = WriterLimits()
-        self._folder = folder
-
-    @property
-    def plan(self) -> Plan:
-        prompts = len(golden_set(self.spec, DEMO))
-        return planned(self.spec, prompts)
-
-    def context(self) -> Context:
-        registry = OffLoop(self.registry)
-        journal = Journal(OffLoop(self.ledger), self.time, [self.recorder], registry=registry, limits=self.limits)
-        return Context(
-            spec=self.spec,
-            plan=self.plan,
-            stages=STAGES,
-            folder=DEMO,
-            clock=self.time,
-            journal=journal,
-            registry=registry,
-            engines=Images(),
-            fleets={name: region.fleet for name, region in self.regions.items()},
-            chat=self.chat,
-            tokenizer=FakeTokenizer(),
-            proxy=self.evidence,
-            trials=Trials(self._folder / self.ledger.delivery, journal),
-            identities=FakeIdentities(),
-        )
-
-    async def deliver(self) -> Result:
-        return await deliver(self.context())
+        self.engines, self.loads, self.scratch = Images(), None, None  # type: ignore[assignment]
+        self.folder, self.disk = DEMO, folder / self.ledger.delivery
+        self._disks = folder
 
     async def deliver_again(self) -> Result:
         """The next delivery of the same version."""
         self.ledger = FakeLedger(self.time, f"{self.ledger.delivery}-again")
+        self.disk = self._disks / self.ledger.delivery
         return await self.deliver()
 
-    def when(self, step: str, kind: str, reaction: Callable[[], object]) -> None:
-        """Call `reaction` the first time that step says that kind of thing."""
-        self.recorder.reactions[step, kind] = reaction
-
-    def said(self, kind: str) -> list[str]:
-        """The steps that said it, in order."""
-        return [event.step for event in self.recorder.events if event.kind == kind]
-
-    def stable_versions(self) -> dict[str, str]:
-        """What users of each region are on."""
+    def stable_versions(self) -> dict[str, str | None]:
         return {name: region.versions()[0] for name, region in self.regions.items()}
 
 

@@ -25,7 +25,7 @@ from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import DeliveryArtifacts, Ledger, Listener
+from pipelines.ports import DeliveryArtifacts, EngineProvider, Ledger, Listener
 from pipelines.repository import GitAccess
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
@@ -204,11 +204,13 @@ class World:
         self.loads = FakeLoads(folder / "load", self.clock, speeds)
         self.scratch: FakeScratch | None = FakeScratch()
         self.limits = WriterLimits()
-        self._folder = folder
+        self.engines: EngineProvider = FakeDownloads()
+        self.folder = self.disk = folder
+        """Of the spec, and of what the delivery writes."""
 
     @property
     def plan(self) -> Plan:
-        prompts = len(golden_set(self.spec, self._folder))
+        prompts = len(golden_set(self.spec, self.folder))
         return planned(self.spec, prompts)
 
     def context(self, listeners: Sequence[Listener] = ()) -> Context:
@@ -217,16 +219,16 @@ class World:
             spec=self.spec,
             plan=self.plan,
             stages=STAGES,
-            folder=self._folder,
+            folder=self.folder,
             clock=self.clock,
             journal=journal,
             registry=OffLoop(self.registry),
-            engines=FakeDownloads(),
+            engines=self.engines,
             fleets=self.fleets,
             chat=self.chat,
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
-            trials=Trials(self._folder, journal),
+            trials=Trials(self.disk, journal),
             identities=self.identities,
             loads=self.loads,
             scratch=self.scratch,

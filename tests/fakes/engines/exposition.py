@@ -1,6 +1,6 @@
 """`/metrics` without engines and GPUs: what they export, served as vLLM does, and read again.
 
-Metric by metric as our inventory says it; histograms are classic in text, native in protobuf when Prometheus asks.
+Metric by metric as our inventory says it; histograms are native where they are served as protobuf.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ import collections
 import math
 import re
 import struct
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
 from typing import Any
 
-from fakes.services.http import EXPOSITION, QuietHandler
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gates.evidence.batch import LatencyMetric
@@ -88,59 +84,24 @@ SCHEMA = 5
 PROTOBUF = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
 
-class EngineMetrics(ThreadingHTTPServer):
-    daemon_threads = True
+class EngineMetrics:
+    """What an engine observed, as native histograms."""
 
-    def __init__(self, *, native: bool) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.native = native
-        self.times: dict[LatencyMetric, list[float]] = {}
+    def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
         """A new process at the old address."""
         self.started = time.time()
-        self.times = {metric: [] for metric in LatencyMetric}
+        self.times: dict[LatencyMetric, list[float]] = {metric: [] for metric in LatencyMetric}
 
     def observe(self, ttft: float, itl: float, e2e: float) -> None:
         for metric, seconds in zip(LatencyMetric, (ttft, itl, e2e), strict=True):
             self.times[metric].append(seconds)
 
-    def text(self) -> bytes:
-        lines = [f"# TYPE {PROCESS_START} gauge", f"{PROCESS_START} {self.started!r}"]
-        for metric, name in HISTOGRAMS.items():
-            times = self.times[metric]
-            lines.append(f"# TYPE {name} histogram")
-            for edge in EDGES:
-                lines.append(f'{name}_bucket{{model_name="m",le="{edge}"}} {sum(t <= edge for t in times)}')
-            lines.append(f'{name}_bucket{{model_name="m",le="+Inf"}} {len(times)}')
-            lines += [f'{name}_sum{{model_name="m"}} {sum(times)}', f'{name}_count{{model_name="m"}} {len(times)}']
-        return "\n".join([*lines, ""]).encode()
-
     def protobuf(self) -> bytes:
         start = _family(PROCESS_START, 1, _message(2, _double(1, self.started)))
         return b"".join([start, *(_family(name, 4, _histogram(self.times[m])) for m, name in HISTOGRAMS.items())])
-
-
-class _Handler(QuietHandler):
-    server: EngineMetrics
-
-    def do_GET(self) -> None:
-        native = self.server.native and "protobuf" in self.headers.get("accept", "")
-        body = self.server.protobuf() if native else self.server.text()
-        self.answer(body, content_type=PROTOBUF if native else EXPOSITION)
-
-
-@contextmanager
-def engine_metrics(*, native: bool = False) -> Iterator[EngineMetrics]:
-    """Serve on a free loopback port."""
-    server = EngineMetrics(native=native)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _histogram(times: Sequence[float]) -> bytes:

@@ -1,17 +1,38 @@
-"""A Prometheus of a team that has nothing of anything; tests add what it has."""
+"""Gates and what they say of batches, and a Prometheus of a team that has nothing; tests add what it has."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from gates.analyses.queries.asked import Window
-from gates.evidence.batch import Buckets
-from gates.model import ArmKey, NoData
+from gates.evidence.batch import Batch, Buckets
+from gates.model import ArmKey, GateOutcome, NoData, Verdict
 from gates.reports.gate_file import GateFile
+from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
+from gates.spec import Gates
 from tidegate.core.spec import SpecError, parse_spec
+
+
+def plan_of(gates: Mapping[str, Any], *, share: float = 1.0) -> AnalysisPlan:
+    """Of gates as a spec has them."""
+    given = Gates.model_validate(gates)
+    return analysis_plan_of(given, given.asked, sources={}, share=share)
+
+
+def decided(terms: AnalysisPlan, batches: Iterable[Batch]) -> Verdict:
+    """The first verdict of its one gate that decides, or the last of all."""
+    test = SequentialTest(terms)
+    for batch in batches:
+        test.take(batch)
+        (verdict,) = test.verdicts()
+        if verdict.outcome in (GateOutcome.PASS, GateOutcome.FAIL):
+            return verdict
+    (verdict,) = test.verdicts(deadline_passed=True)
+    return verdict
 
 
 class FakeQueries:

@@ -1,7 +1,7 @@
 """Engines and judges on the loopback, with faults to order.
 
-An engine for tests of clients streams words slowly, fails or cuts when its model name says so; an OpenAI-compatible
-one is a judge of known quality, or an engine that knows likelihoods.
+An engine for tests of clients streams words slowly, fails or cuts when its model name says so, or answers by a function
+of the prompt; an OpenAI-compatible one is a judge of known quality, or an engine that knows likelihoods.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fakes.services.asgi import routes_served
 from fakes.services.http import QuietHandler
@@ -105,12 +106,21 @@ class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: FakeChatServer
 
+    def do_GET(self) -> None:
+        if not self._refused():
+            self._says({"object": "list", "data": [{"id": name} for name in self.server.models]})
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self._refused():
+            return
+        if self.server.reads and self.path.endswith("/tokenize"):
+            self._says({"tokens": self.server.reads(body["messages"])})
+            return
         self.server.bodies.append(body)
         self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
         model = self.server.as_if or body["model"]
-        fault = FAULTS.get(model)
+        words, fault = self._found(body, model)
         if model == "vanish":
             self.close_connection = True
             return
@@ -126,19 +136,44 @@ class _Handler(QuietHandler):
             self._chunk(fault.body)
             self._chunk(b"")
             return
-        self._stream(cut=model == "cut")
+        self._stream(words, chat="messages" in body, cut=model == "cut")
 
-    def _stream(self, *, cut: bool) -> None:
-        self._event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
-        for number, word in enumerate(WORDS):
+    def _says(self, document: dict[str, Any]) -> None:
+        self.answer(json.dumps(document), content_type="application/json")
+
+    def _refused(self) -> bool:
+        if self.server.key and self.headers["authorization"] != f"Bearer {self.server.key}":
+            self.answer('{"error": {"message": "Incorrect API key provided: sk-wr***ng"}}', 401)
+        elif self.server.busy:
+            self.server.busy -= 1
+            self.answer('{"error": {"message": "slow down"}}', 429, retry_after="0")
+        else:
+            return False
+        return True
+
+    def _found(self, body: dict[str, Any], model: str) -> tuple[Sequence[str], Fault | None]:
+        if self.server.says is None:
+            return WORDS, FAULTS.get(model)
+        text = self.server.says(body["messages"][-1]["content"] if "messages" in body else body["prompt"])
+        if text is None:
+            return (), Fault(500, b'{"error": {"message": "no memory is left"}}')
+        first, *more = text.split(" ")
+        return [first, *(f" {word}" for word in more)], None
+
+    def _stream(self, words: Sequence[str], *, chat: bool, cut: bool) -> None:
+        def part(text: str) -> dict[str, object]:
+            return {"index": 0, "finish_reason": None, **({"delta": {"content": text}} if chat else {"text": text})}
+
+        if chat:
+            self._event({"choices": [part("") | {"delta": {"role": "assistant", "content": ""}}]})
+        for number, word in enumerate(words):
             time.sleep(self.server.token_seconds)
-            choice = {"index": 0, "delta": {"content": word}, "finish_reason": None, "token_ids": [number]}
-            self._event({"choices": [choice]})
+            self._event({"choices": [part(word) | {"token_ids": [number]}]})
             if cut and number == 1:
                 self.close_connection = True
                 return
-        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-        usage = {"prompt_tokens": 3, "completion_tokens": len(WORDS), "total_tokens": 3 + len(WORDS)}
+        self._event({"choices": [part("") | {"finish_reason": "stop"} | ({"delta": {}} if chat else {})]})
+        usage = {"prompt_tokens": 3, "completion_tokens": len(words), "total_tokens": 3 + len(words)}
         self._event({"choices": [], "usage": usage})
         self._chunk(b"data: [DONE]\n\n")
         self._chunk(b"")
@@ -155,11 +190,24 @@ class _Handler(QuietHandler):
 class FakeChatServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, token_seconds: float, as_if: str = "") -> None:
+    def __init__(
+        self,
+        token_seconds: float,
+        as_if: str = "",
+        *,
+        says: Callable[[str], str | None] | None = None,
+        key: str = "",
+        models: Sequence[str] = ("m",),
+        busy: int = 0,
+        reads: Callable[[list[dict[str, str]]], list[int]] | None = None,
+    ) -> None:
+        """By `says` it answers prompts, None with an error 500; without `key` nobody is answered; so many requests
+        are told that it is `busy` first."""
         super().__init__(("127.0.0.1", 0), _Handler)
         self.token_seconds = token_seconds
         self.as_if = as_if
-        self.bodies: list[dict[str, object]] = []
+        self.says, self.key, self.models, self.busy, self.reads = says, key, models, busy, reads
+        self.bodies: list[dict[str, Any]] = []
         self.regenerates: list[str | None] = []
         """Of each request the version whose answer was not wanted; None of first requests."""
 
@@ -169,19 +217,32 @@ class FakeChatServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def chat_server(token_seconds: float = 0.05, *, as_if: str = "") -> Iterator[FakeChatServer]:
+def chat_server(token_seconds: float = 0.05, **settings: Any) -> Iterator[FakeChatServer]:
     """Serve on a free loopback port; answers by model name, or `as_if` that was the name; also when asked for tokens.
 
     A name of `FAULTS` gets that; `cut` half an answer, `vanish` none, `hang` one after a long time; others get four
     words.
     """
-    server = FakeChatServer(token_seconds, as_if)
+    server = FakeChatServer(token_seconds, **settings)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server
     finally:
         server.shutdown()
         server.server_close()
+
+
+def endpoint_server(says: Callable[[str], str | None] = str, **settings: Any) -> AbstractContextManager[FakeChatServer]:
+    """The same, at once and by a function of the prompt; without more it says what it was asked."""
+    return chat_server(0, says=says, **settings)
+
+
+def engines(folder: Path) -> AbstractContextManager[FakeChatServer]:
+    """Of all regions behind one address, a stable and a canary: they read as the files of `folder` say."""
+    # Here: a judge needs no tokenizer.
+    from engine_images.adapters.model_version import FileTokenizer
+
+    return chat_server(0, reads=lambda messages: FileTokenizer().encode(folder, messages))
 
 
 JudgeFault = Callable[[Request, dict[str, object]], Response | None]

@@ -28,7 +28,11 @@ def written_down(home: Path, lines: Iterable[str]) -> Path:
 
 @contextmanager
 def prometheus(
-    home: Path, config: Mapping[str, object] | None = None, *, web: Mapping[str, object] | None = None
+    home: Path,
+    config: Mapping[str, object] | None = None,
+    *,
+    web: Mapping[str, object] | None = None,
+    features: str = "",
 ) -> Iterator[str]:
     """Its address, once it answers; data are those in `home / "data"`. `web` says who may ask, and over TLS."""
     (home / "prometheus.yml").write_text(json.dumps(config or {}))
@@ -39,6 +43,7 @@ def prometheus(
         f"--storage.tsdb.path={home / 'data'}",
         "--storage.tsdb.retention.time=100y",
         f"--web.listen-address={address}",
+        *([f"--enable-feature={features}"] if features else []),
     ]
     scheme = "https" if web and "tls_server_config" in web else "http"
     if web:

@@ -102,15 +102,6 @@ async def test_a_version_is_delivered(spec: tidegate.Delivery, tmp_path: Path) -
     assert tidegate.plan(spec, version="1").champion.version == "2"
 
 
-async def test_a_gate_takes_it_back(spec: tidegate.Delivery, tmp_path: Path) -> None:
-    around = DYING.surroundings(spec, tmp_path, failed=0.2)
-    async with tidegate.connect(spec, **around) as backends:
-        result = await tidegate.deliver(tidegate.plan(spec), backends)
-    assert (result.ending, result.exit_code) == (tidegate.Ending.ROLLED_BACK, tidegate.ExitCode.ROLLED_BACK)
-    assert "gate errors" in result.reason
-    assert (await around["fleets"]["eu-west-1"].observe()).canary is None
-
-
 async def test_an_outdated_plan_is_refused(spec: tidegate.Delivery, tmp_path: Path) -> None:
     plan = tidegate.plan(spec, version="2")
     third = tidegate.register(spec.model.name, write_tiny_model(tmp_path / "third", seed=3), alias="champion")
@@ -178,16 +169,6 @@ async def test_a_rollback_ends_the_delivery_of_its_own_program_without_a_signal(
     assert (result.ending, signals) == (tidegate.Ending.INTERRUPTED, [])
     assert (back.versions, back.wrong) == ({"eu-west-1": "1", "us-east-1": "1"}, [])
     assert again.versions == back.versions
-
-
-@pytest.mark.long
-async def test_a_rollback_goes_further_back_when_it_is_told_where(spec: tidegate.Delivery, tmp_path: Path) -> None:
-    around = DYING.surroundings(spec, tmp_path)
-    async with tidegate.connect(spec, **around) as backends:
-        await tidegate.deliver(tidegate.plan(spec), backends)
-        back = await tidegate.rollback(backends, to="previous")
-    assert (back.versions, back.wrong) == ({"eu-west-1": "1", "us-east-1": "1"}, [])
-    assert tidegate.plan(spec, version="2").champion.version == "1"
 
 
 async def test_a_cancelled_delivery_takes_every_region_back_and_then_is_cancelled(

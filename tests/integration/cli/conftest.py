@@ -6,18 +6,24 @@ import inspect
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
+import yaml
+from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
 from fakes.delivery.ledger import refused_on_the_loop
+from fakes.services.chat_servers import engines
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.services.http import QuietHandler, answering
 from fakes.terminal import Said, Tidegate
 
 from registry.mlflow import MlflowStore
+from registry.mlflow_client import embedded_uri
+from registry.versions import MlflowRegistry
 from tidegate.cli import main
 from tidegate.cli.project import write_example
 from tidegate.testing import write_tiny_model
@@ -104,6 +110,28 @@ def delivery(tidegate: Tidegate, example: Path, tmp_path: Path, name: str) -> Pa
     path = tmp_path / "delivery.yaml"
     path.write_text(path.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
     return path
+
+
+@pytest.fixture
+def on_clusters(
+    registered: Path, name: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Clusters]]:
+    """Sends the delivery to regions of clusters, a wave each, whose engines answer; `change` is made to its spec."""
+    with ExitStack() as stack:
+
+        def made(*regions: str, change: Callable[[dict[str, Any]], object] = lambda spec: None) -> Clusters:
+            folder = registered.parent
+            write_golden_set(folder)
+            mark_images(MlflowRegistry(embedded_uri(state)), name)
+            served = stack.enter_context(engines(folder / "champion" / "model"))
+            spec = delivery_to([[each] for each in regions], name=name, engine=served.url)
+            change(spec)
+            registered.write_text(yaml.safe_dump(spec))
+            there = stack.enter_context(clusters(spec, folder))
+            monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
+            return there
+
+        yield made
 
 
 @pytest.fixture

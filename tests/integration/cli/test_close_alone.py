@@ -5,19 +5,18 @@ Half of the users of a region are on the version on trial; they are back before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from alike import long
 from fakes.clusters.region import ClusterRegion
-from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import Clusters
 from fakes.terminal import Said, Tidegate
-from fakes.workflow.engine import engines
 from mlflow import MlflowClient
 
 from registry.chain import linked
@@ -25,7 +24,6 @@ from registry.conventions import MODEL
 from registry.mlflow_client import embedded_uri
 from registry.model import Event, EventKind
 from registry.record import entry_tags, next_number, read_record
-from registry.versions import MlflowRegistry
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
@@ -68,29 +66,24 @@ class Scene:
 
 @pytest.fixture
 def scene(
-    tidegate: Tidegate, registered: Path, name: str, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Scene]:
-    folder = registered.parent
-    write_golden_set(folder)
-    mark_images(MlflowRegistry(embedded_uri(state)), name)
-    with engines(folder / "champion" / "model") as served:
-        spec = delivery_to([[REGION]], name=name, engine=served.url)
+    tidegate: Tidegate, on_clusters: Callable[..., Clusters], state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scene:
+    def with_a_canary(spec: dict[str, Any]) -> None:
         spec["gates"] |= {"errors": {"max_increase": "5pp"}}
         spec["traffic"] = {"requests_per_second": 50}
         spec["stages"] += [{"canary": {"weights": [50], "gates": ["errors"]}}]
-        registered.write_text(yaml.safe_dump(spec))
-        with clusters(spec, folder) as there:
-            monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
-            monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-            opened = tidegate("stage", "open", "delivery.yaml", "--key", KEY, "--output", "json")
-            assert opened.code == 0, opened.err
-            for step in ("build", f"deploy@{REGION}"):
-                said = tidegate("stage", step, "--delivery", opened.json["delivery"], "--key", KEY)
-                assert said.code == 0, said.err
-            scene = Scene(tidegate, there, opened.json["delivery"], state)
-            scene.carry_on(Carrier(token=scene.holder(), who="a step", key=KEY, hands_on=True))
-            assert there.splits() == [(50, 0)]
-            yield scene
+
+    there = on_clusters(REGION, change=with_a_canary)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    opened = tidegate("stage", "open", "delivery.yaml", "--key", KEY, "--output", "json")
+    assert opened.code == 0, opened.err
+    for step in ("build", f"deploy@{REGION}"):
+        said = tidegate("stage", step, "--delivery", opened.json["delivery"], "--key", KEY)
+        assert said.code == 0, said.err
+    scene = Scene(tidegate, there, opened.json["delivery"], state)
+    scene.carry_on(Carrier(token=scene.holder(), who="a step", key=KEY, hands_on=True))
+    assert there.splits() == [(50, 0)]
+    return scene
 
 
 @pytest.mark.parametrize("away", [long("refuses"), "mute", "full"])

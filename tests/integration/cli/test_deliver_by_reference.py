@@ -16,8 +16,8 @@ from fakes.clusters.served import delivery_to, mark_images, write_golden_set
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
+from fakes.services.chat_servers import engines
 from fakes.terminal import Tidegate
-from fakes.workflow.engine import engines
 
 from registry.conventions import ENGINE_IMAGE
 from registry.mlflow_client import embedded_uri
@@ -122,3 +122,9 @@ def test_doctor_and_render_know_a_rollout_of_others(tidegate: Tidegate, servers:
     said = tidegate("doctor", "delivery.yaml", "-o", "json")
     (found,) = said.json[0]["findings"]
     assert (said.code, found["code"], "rollbackWindow" in found["what"]) == (1, "unfit", True)
+    told = tidegate("doctor", "delivery.yaml")
+    assert (told.code, told.out.splitlines()[0], "      remediation:  " in told.out) == (1, f"{REGION}: 1 error", True)
+    # That a region is away counts for more than any finding.
+    servers.vanish(REGION)
+    away = tidegate("doctor", "delivery.yaml")
+    assert (away.code, away.out.startswith(f"{REGION}: https://127.0.0.1:")) == (4, True), away

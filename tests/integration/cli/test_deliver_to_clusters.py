@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 from fakes.clusters.region import NAMESPACE, moved_in
-from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import Clusters, mark_images
 from fakes.kube.server import FakeServers
 from fakes.services.sockets import Posted, receiving
 from fakes.terminal import Tidegate
-from fakes.workflow.engine import engines
 
 from registry.conventions import ENGINE_IMAGE
 from registry.mlflow_client import embedded_uri
@@ -24,23 +23,10 @@ REGIONS = ("eu-west-1", "us-east-1")
 
 
 @pytest.fixture
-def spec(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[dict[str, object]]:
-    """The delivery, its golden set and the images of both its versions."""
-    write_golden_set(tmp_path)
-    mark_images(MlflowRegistry(embedded_uri(state)), name)
-    with engines(tmp_path / "champion" / "model") as served:
-        said = delivery_to([[each] for each in REGIONS], name=name, engine=served.url)
-        said["notify"] = [{"webhook": {"url_from_env": "TIDEGATE_SPEC_DELIVERIES_HOOK"}}]
-        registered.write_text(yaml.safe_dump(said))
-        yield said
-
-
-@pytest.fixture
-def servers(spec: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServers]:
+def servers(on_clusters: Callable[..., Clusters]) -> FakeServers:
     """Two empty regions, with their controllers."""
-    with clusters(spec, tmp_path) as there:
-        monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
-        yield there.servers
+    hook = {"webhook": {"url_from_env": "TIDEGATE_SPEC_DELIVERIES_HOOK"}}
+    return on_clusters(*REGIONS, change=lambda spec: spec.update(notify=[hook])).servers
 
 
 @pytest.fixture
@@ -125,7 +111,7 @@ def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_an
     assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
 
 
-def test_what_is_for_this_machine_says_so(tidegate: Tidegate, spec: dict[str, object]) -> None:
+def test_what_is_for_this_machine_says_so(tidegate: Tidegate, servers: FakeServers) -> None:
     for command in (
         "fleet up delivery.yaml",
         "fleet up delivery.yaml --users",

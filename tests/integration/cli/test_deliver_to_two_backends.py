@@ -14,8 +14,8 @@ from fakes.clusters.two_backends import TwoBackends, peer
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import serving
+from fakes.services.chat_servers import engines
 from fakes.terminal import Tidegate
-from fakes.workflow.engine import engines
 
 from registry.mlflow_client import embedded_uri
 from registry.versions import MlflowRegistry

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fakes.clusters.applied_from_git import Application, applied, path
 from fakes.clusters.region import an_image
-from fakes.clusters.served import Clusters, clusters, delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import Clusters
+from fakes.kube.cluster import FakeCluster
+from fakes.kube.server import FakeServers
 from fakes.services.git_repository import TeamRepository
 from fakes.services.git_servers import basic, over_http
 from fakes.terminal import Tidegate
-from fakes.workflow.engine import engines
 
-from registry.mlflow_client import embedded_uri
-from registry.versions import MlflowRegistry
+from rollouts.kube.resources import APPLICATIONS
 
 REGIONS = ("eu-west-1", "us-east-1")
+ARGO_CD = "argocd"
+
+
+def path(region: str) -> str:
+    return f"clusters/{region}/serving.yaml"
+
+
 SECRET = "hunter2-S3cret"
 FILES = [
     {
@@ -42,11 +51,10 @@ GIT: dict[str, Any] = {
 
 @dataclass
 class Place:
-    """Two regions that serve version 1, what the team has in Git of them, and Argo CD that applies it."""
+    """Two regions that serve version 1, and what the team has in Git of them."""
 
     clusters: Clusters
     team: TeamRepository
-    applications: list[Application]
 
     def in_git(self) -> list[str]:
         """The version and the end of the image, region by region."""
@@ -60,21 +68,11 @@ class Place:
 
 
 @pytest.fixture
-def served(registered: Path, tmp_path: Path, name: str, state: Path) -> Iterator[Clusters]:
-    """The regions, with API servers on sockets; the spec has no `git` yet."""
-    write_golden_set(tmp_path)
-    mark_images(MlflowRegistry(embedded_uri(state)), name)
-    with engines(tmp_path / "champion" / "model") as there:
-        said = delivery_to([[each] for each in REGIONS], name=name, engine=there.url)
-        registered.write_text(yaml.safe_dump(said))
-        with clusters(said, tmp_path) as found:
-            yield found
-
-
-@pytest.fixture
-def place(served: Clusters, registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(
+    on_clusters: Callable[..., Clusters], registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
     """The objects of version 1 are in Git as `tidegate rollout render` prints them, below a comment."""
-    monkeypatch.setenv("KUBECONFIG", str(served.servers.kubeconfig))
+    served = on_clusters(*REGIONS)
     monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", SECRET)
     texts = {}
     for region in REGIONS:
@@ -82,10 +80,41 @@ def place(served: Clusters, registered: Path, tmp_path: Path, monkeypatch: pytes
         texts[path(region)] = "# Ask the platform team.\n" + yaml.safe_dump_all(objects, sort_keys=False)
     (tmp_path / "team").mkdir()
     team = TeamRepository(tmp_path / "team", texts)
-    with over_http(team.bare, basic("ci", SECRET)) as door, applied(served.servers, REGIONS, team) as applications:
+    with over_http(team.bare, basic("ci", SECRET)) as door, applied(served.servers, team):
         said = yaml.safe_load(registered.read_text())
         registered.write_text(yaml.safe_dump({**said, "git": {"repository": door.address, **GIT}}))
-        yield Place(served, team, applications)
+        yield Place(served, team)
+
+
+@contextmanager
+def applied(servers: FakeServers, team: TeamRepository) -> Iterator[None]:
+    """While Argo CD's Application of each region says that the newest commit is applied."""
+    over, metadata = threading.Event(), {"namespace": ARGO_CD}
+    kind = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+
+    def begin(cluster: FakeCluster, name: str) -> None:
+        cluster.create_namespace(ARGO_CD)
+        cluster.create(APPLICATIONS, {**kind, "metadata": {**metadata, "name": name}})
+
+    def say(cluster: FakeCluster, name: str) -> None:
+        found = cluster.get(APPLICATIONS, name, namespace=ARGO_CD)
+        status = {"sync": {"revision": team.head, "status": "Synced"}}
+        cluster.update_status(APPLICATIONS, {**found, "status": status})
+
+    def follow() -> None:
+        while not over.wait(0.3):
+            for region in REGIONS:
+                servers.do(partial(say, servers.api(region).cluster, f"llm-{region}"))
+
+    for region in REGIONS:
+        servers.do(partial(begin, servers.api(region).cluster, f"llm-{region}"))
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def no_secret(tmp_path: Path, *texts: str) -> None:
@@ -118,10 +147,6 @@ def test_git_says_in_the_end_what_is_served(
     back = tidegate("rollback", "delivery.yaml", "--to", "previous", "--yes")
     assert (back.code, there.versions(), place.in_git()) == (0, ["1", "1"], ["1 01", "1 01"]), back
     assert team.message().splitlines()[1].endswith(" 1 again serves eu-west-1, us-east-1")
-    # What Git says is what is there: Argo CD had nothing to write.
-    assert [each for one in place.applications for each in one.writes if "Rollout" in each] == [
-        "Rollout support-llm"
-    ] * 2
     monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", "wrong")
     refused = tidegate("rollback", "delivery.yaml", "--to", "1", "--yes")
     assert (refused.code, "write it there, or by `tidegate rollback --to 1`: http" in refused.err) == (4, True), refused

@@ -148,15 +148,6 @@ def an_image(layout: Path, model: ModelContract) -> None:
     build_image(OciLayout(layout), name="it", base=Base(platform=AMD64), contents=small, runtime=RUNTIME)
 
 
-def test_a_wrong_password_is_told_and_goes_nowhere(
-    tidegate: Tidegate, layout: Path, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    log_in(registry, tmp_path, "correct-horse", monkeypatch)
-    said = tidegate("engine", "push", f"{layout}:support-llm:7", f"{registry.host}/team/support-llm:7", "--debug")
-    assert ("is not accepted" in said.err, "Traceback" in said.err) == (True, True)
-    assert "correct-horse" not in said.out + said.err
-
-
 @pytest.mark.usefixtures("login")
 def test_a_password_is_not_for_the_registry_of_the_base(
     tidegate: Tidegate, tmp_path: Path, registry: RegistryServer

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fakes.services.endpoints import endpoint_server
+from fakes.services.chat_servers import endpoint_server
 from fakes.terminal import Tidegate
 
 PROMPTS = 40
@@ -35,12 +35,12 @@ def test_an_equal_endpoint_passes_and_its_answers_can_be_judged_again(
         # Times of a loopback are no more than noise, so they are not asked.
         asked = ["gate", "compare", golden, "--gates", gates, "--pairs", pairs, "-o", "json"]
         said = tidegate(*asked, *ends)
-        count = len(stable.asked)
+        count = len(stable.bodies)
         resumed = tidegate(*asked, *ends)
     assert said.code == 0, said.err
     assert (said.json["outcome"], said.json["likeness"], said.json["unanswered"]) == ("pass", 1.0, 0)
     assert [verdict["gate"] for verdict in said.json["verdicts"]] == ["quality", "errors"]
-    assert len(stable.asked) == count, "what is decided already is not asked again"
+    assert len(stable.bodies) == count, "what is decided already is not asked again"
     again = tidegate(*asked)
     assert (again.json, resumed.json) == (said.json, said.json)
 
@@ -50,7 +50,7 @@ def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path
     with endpoint_server(right) as stable, endpoint_server(lambda _: "no idea") as canary:
         ends = ["--stable", stable.url, "--canary", canary.url]
         said = tidegate("gate", "compare", golden, *ends, "--report", junit)
-        assert len(stable.asked) < PROMPTS, "it ends with the first verdict"
+        assert len(stable.bodies) < PROMPTS, "it ends with the first verdict"
     assert said.code == 1
     assert "golden: fail after" in said.out and "pairs of answers" in said.out
     case = ElementTree.parse(junit).find(".//testcase[@name='quality']/failure")
@@ -79,12 +79,12 @@ def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
 def test_what_is_wrong_is_told_before_anybody_is_asked(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
     with endpoint_server(models=("a", "b")) as server:
         several = tidegate("gate", "compare", golden, "--stable", server.url, "--canary", server.url)
-        assert server.asked == []
+        assert server.bodies == []
     assert several.code == 2
     assert "serves 2 models: a, b; name one: --stable-model" in several.err
     with endpoint_server(right) as stable, endpoint_server(lambda _: None) as canary:
         mute = tidegate("gate", "compare", golden, "--stable", stable.url, "--canary", canary.url)
-    assert (mute.code, len(canary.asked)) == (4, 3)
+    assert (mute.code, len(canary.bodies)) == (4, 3)
     nobody = tidegate("gate", "compare", golden)
     assert (nobody.code, "give --stable URL and --canary URL" in nobody.err) == (2, True)
     one = tidegate("gate", "compare", golden, "--stable", "http://127.0.0.1:9")

@@ -125,13 +125,3 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(
     said, (code, message) = tidegate("init", *words), answer
     assert (said.code, message in said.err, said.err.count("\n")) == (code, True, 1), said.err
     assert not (tmp_path / "delivery.yaml").exists()
-
-
-@pytest.mark.long
-def test_a_cluster_that_is_away_is_4_and_writes_nothing(
-    clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
-) -> None:
-    clusters.vanish(CONTEXTS[0])
-    said = tidegate(*FROM)
-    assert (said.code, "cannot be reached" in said.err) == (4, True)
-    assert not (tmp_path / "delivery.yaml").exists()

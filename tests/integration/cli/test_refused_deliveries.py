@@ -9,7 +9,7 @@ import pytest
 from e2e.given import register, write_export
 from e2e.machine import Machine
 from e2e.spec import MODEL, write_spec
-from fakes.engines.nvidia_smi import H100, path_with_gpus
+from fakes.engines.nvidia_smi import path_with_gpus
 from fakes.terminal import Said, Tidegate
 
 from registry.model import Alias
@@ -58,12 +58,6 @@ def failed(machine: Machine, finished: Said, code: int) -> str:
     return last.reason
 
 
-def test_an_alias_that_no_version_has(machine: Machine, tidegate: Tidegate) -> None:
-    write_spec(machine.folder, model={"name": MODEL, "from": "candidate"})
-    line = refused(tidegate("deliver"), 2)
-    assert "models:/tiny@candidate: no version has this alias; there are challenger (2), champion (1)" in line
-
-
 @pytest.mark.slow(reason="a process for each command")
 def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: Tidegate) -> None:
     export = write_export(machine, seed=2)
@@ -73,14 +67,6 @@ def test_a_version_whose_stored_files_were_changed(machine: Machine, tidegate: T
     stored.write_text(stored.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 20000.0'))
     reason = failed(machine, tidegate("deliver"), 4)
     assert reason.startswith("models:/tiny/3: files differ from those registered: changed: config.json")
-
-
-def test_an_engine_environment_that_is_not_there(
-    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDEGATE_ENGINE_HOME", str(tmp_path))
-    line = refused(tidegate("deliver"), 4)
-    assert line == f"tidegate: no engine environment for this tidegate at {tmp_path}; run: tidegate setup"
 
 
 ON_GPUS = {"vllm": {"version": "0.32.0", "args": {"max-model-len": 512}}, "compile": {"mode": "none"}}
@@ -100,15 +86,3 @@ def test_a_gpu_that_this_machine_does_not_have(
     for planned in ("plan", "deliver --dry-run"):
         shown = tidegate(*planned.split())
         assert (shown.code, shown.out.count(f"`deliver` would not begin: {expected}")) == (4, 1), shown
-
-
-@pytest.mark.long
-def test_an_engine_environment_for_cpus_where_the_gpu_is(
-    machine: Machine, tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_spec(machine.folder, engine={**ON_GPUS, "accelerator": "nvidia-h100-80gb"})
-    monkeypatch.setenv("PATH", path_with_gpus(tmp_path, H100))
-    line = refused(tidegate("deliver"), 4)
-    assert line.startswith("tidegate: the engine environment at ") and "is for cpu; expected one for cuda" in line
-    planned = tidegate("deliver", "--dry-run")
-    assert planned.code == 4 and "is for cpu; expected one for cuda" in planned.out, planned

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from alike import long
-from fakes.clusters.region import NAMESPACE, moved_in
 from fakes.clusters.served import Clusters, clusters, delivery_to
-from fakes.kube.requests import WRITES, Call
 
 pytestmark = pytest.mark.slow(reason="an API server, MLflow that breaks, and a process for each command")
 
@@ -52,11 +50,6 @@ def rollback(spec: Path, there: Clusters, *more: str, mlflow: str = "") -> subpr
     )
 
 
-def writes(there: Clusters) -> list[Call]:
-    """Whatever changed anything, in all regions."""
-    return [call for each in REGIONS for call in there.servers.api(each).calls if call.verb in WRITES]
-
-
 @pytest.mark.parametrize("away", [long("nowhere"), long("refuses"), "mute", "full"])
 def test_users_are_on_the_stable_with_a_kubeconfig_alone(
     spec: Path, there: Clusters, away: str, mute: str, full: str
@@ -83,21 +76,6 @@ def test_a_region_that_is_away_holds_up_no_other(spec: Path, there: Clusters) ->
     assert said.stdout == "eu-west-1: version 1\n"
     assert "us-east-1 cannot be seen" in said.stderr
     assert there.splits()[0] == (0, 0)
-
-
-def test_where_others_have_our_names_nothing_is_taken_back_and_nobody_is_said_to_be_gone(
-    spec: Path, tmp_path: Path
-) -> None:
-    with clusters(yaml.safe_load(spec.read_text()), tmp_path) as found:
-        for region in REGIONS:
-            found.servers.do(lambda one=region: moved_in(found.servers.api(one).cluster, "support-llm", NAMESPACE))
-        said = rollback(spec, found)
-        assert said.returncode == 4
-        for region in REGIONS:
-            others = f"{region}: Rollout support-llm in {NAMESPACE} is not tidegate's (managed by Helm release chat"
-            assert f"tidegate: {others}" in said.stderr
-        assert "serves nobody" not in said.stderr
-        assert writes(found) == []
 
 
 @pytest.mark.long

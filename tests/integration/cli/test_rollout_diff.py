@@ -12,7 +12,7 @@ from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Said, Tidegate
 
 from rollouts.kube.model import PatchKind
-from rollouts.kube.resources import ROLLOUTS, SCALED_OBJECTS, resource_of
+from rollouts.kube.resources import ROLLOUTS, resource_of
 
 REGION = "prod-eu-west-1"
 EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"
@@ -59,11 +59,3 @@ def test_what_others_set_by_hand_is_seen(servers: FakeServers, tidegate: Tidegat
     said = rollout(tidegate, "diff", "--exit-code")
     assert said.code == 1
     assert "  -      dynamicStableScale: true\n  +      dynamicStableScale: false" in said.out
-
-
-def test_a_cluster_without_keda_refuses_its_object_alone(servers: FakeServers, tidegate: Tidegate) -> None:
-    servers.do(lambda: servers.api(REGION).cluster.uninstall(SCALED_OBJECTS))
-    said = rollout(tidegate, "diff")
-    assert said.code == 4
-    refused = [line for line in said.out.splitlines() if ": refused; " in line]
-    assert len(refused) == 1 and refused[0].startswith("ScaledObject support-llm")

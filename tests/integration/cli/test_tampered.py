@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,10 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-import yaml
-from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import Clusters
 from fakes.terminal import Said, Tidegate
-from fakes.workflow.engine import engines
 
 from registry.conventions import ENGINE_IMAGE
 from registry.deliveries import MlflowDeliveries
@@ -120,33 +118,19 @@ def _event(text: str) -> dict[str, Any] | None:
 
 
 @pytest.fixture
-def spec(registered: Path, name: str, state: Path) -> Iterator[dict[str, object]]:
-    """Two regions one after the other, the golden set next to it, and the images of both versions."""
-    folder = registered.parent
-    write_golden_set(folder)
-    mark_images(MlflowRegistry(embedded_uri(state)), name)
-    with engines(folder / "champion" / "model") as served:
-        said = delivery_to([[each] for each in REGIONS], name=name, engine=served.url)
-        said["approvals"] = [{"before": "promote", "region": REGIONS[1], "by": "names"}]
-        registered.write_text(yaml.safe_dump(said))
-        yield said
-
-
-@pytest.fixture
-def scene(
-    tidegate: Tidegate, spec: dict[str, object], name: str, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Scene]:
-    with TemporaryDirectory() as folder, clusters(spec, Path(folder)) as there:
-        monkeypatch.setenv("KUBECONFIG", str(there.servers.kubeconfig))
-        opened = tidegate("stage", "open", "delivery.yaml")
-        assert opened.code == 0, opened.err
-        scene = Scene(tidegate, opened.out.strip(), name, state)
-        for step in DONE:
-            taken = tidegate("stage", step, "--delivery", scene.delivery)
-            assert taken.code == 0, taken.err
-        _judge(scene)
-        assert scene.audit().code == 0
-        yield scene
+def scene(tidegate: Tidegate, on_clusters: Callable[..., Clusters], name: str, state: Path) -> Scene:
+    """Two regions one after the other."""
+    asks = {"before": "promote", "region": REGIONS[1], "by": "names"}
+    on_clusters(*REGIONS, change=lambda spec: spec.update(approvals=[asks]))
+    opened = tidegate("stage", "open", "delivery.yaml")
+    assert opened.code == 0, opened.err
+    scene = Scene(tidegate, opened.out.strip(), name, state)
+    for step in DONE:
+        taken = tidegate("stage", step, "--delivery", scene.delivery)
+        assert taken.code == 0, taken.err
+    _judge(scene)
+    assert scene.audit().code == 0
+    return scene
 
 
 def _judge(scene: Scene) -> None:
@@ -165,18 +149,6 @@ def forged_done(scene: Scene) -> None:
     scene.add(NEXT, "done")
 
 
-def forged_pass(scene: Scene) -> None:
-    scene.add("canary@eu-west-1/50", "verdict", gate="quality", outcome="pass", reason="", numbers={})
-
-
-def forged_approval(scene: Scene) -> None:
-    scene.add("promote@us-east-1", "allowed", approval="promote@us-east-1", by=["ann"])
-
-
-def forged_ending(scene: Scene) -> None:
-    scene.add("delivery", "closed", outcome="delivered")
-
-
 def unreadable_ending(scene: Scene) -> None:
     scene.add("delivery", "closed", exit_code="none")
 
@@ -189,31 +161,8 @@ def edited_verdict(scene: Scene) -> None:
     scene.edit("offline@eu-west-1", "verdict", '"outcome":"pass"', '"outcome":"fail"')
 
 
-def swapped_plan(scene: Scene) -> None:
-    scene.edit("delivery", "started", '"approvals":["promote@us-east-1"]', '"approvals":[]')
-
-
-def swapped_version(scene: Scene) -> None:
-    scene.edit("delivery", "started", '"version":"2"', '"version":"1"')
-
-
-def swapped_image(scene: Scene) -> None:
-    scene.edit("delivery", "started", f"@sha256:{'2'.zfill(64)}", f"@sha256:{'6' * 64}")
-
-
-def swapped_terms(scene: Scene) -> None:
-    """The digest of the gates' settings, so that other settings would fit."""
-    started = scene.events("delivery", "started")[0]
-    gates = _event("".join(started.values()))["data"]["resolved"]["gates"]  # type: ignore[index]  # it was read a moment ago
-    scene.edit("delivery", "started", gates, "0" * 64)
-
-
 def swapped_spec(scene: Scene) -> None:
     scene.swap("spec/delivery.yaml", scene.kept("spec/delivery.yaml").replace("max_drop: 0.1", "max_drop: 0.9"))
-
-
-def swapped_questions(scene: Scene) -> None:
-    scene.swap("spec/golden.jsonl", scene.kept("spec/golden.jsonl").replace("four", "It"))
 
 
 def added_file(scene: Scene) -> None:
@@ -243,18 +192,10 @@ CHANGED = Found("is not genuine: removed: before", "removed: before")
 FILES = "its kept files are not those it was opened with"
 TABLE: dict[Callable[[Scene], None], Found] = {
     forged_done: INSERTED,
-    forged_pass: INSERTED,
-    forged_approval: INSERTED,
-    forged_ending: INSERTED,
     unreadable_ending: INSERTED,
     taken_out: CHANGED,
     edited_verdict: CHANGED,
-    swapped_plan: CHANGED,
-    swapped_version: CHANGED,
-    swapped_image: CHANGED,
-    swapped_terms: CHANGED,
     swapped_spec: Found(f"{FILES}: changed: delivery.yaml", "changed: the spec"),
-    swapped_questions: Found(f"{FILES}: changed: golden.jsonl", "changed: the spec"),
     added_file: Found(f"{FILES}: spec/trust.yaml is not among them", "changed: the spec"),
     forged_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was changed after", f"changed: {TRANSCRIPT.stem}"),
     cut_transcript: Found(f"the evidence of {TRANSCRIPT.stem} was cut off after", f"removed: {TRANSCRIPT.stem}"),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from fakes.kube.server import FakeServers, one_region
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 from fakes.terminal import Tidegate
-from fakes.workflow.cases import GOLDEN
+from fakes.workflow.cases import CASES, GOLDEN, template
+from fakes.workflow.interpreter import Controller, Ended, Pod
 
 from registry.versions import MlflowRegistry
 from rollouts.kube.resources import CONFIG_MAPS, WORKFLOW_TEMPLATES, WORKFLOWS
 from rollouts.manifests.schema import problems_in
+from tidegate.cli import command_tree
 from tidegate.core.model import Json
 from tidegate.testing import write_tiny_model
 
@@ -94,3 +97,21 @@ def test_submit_without_a_template_says_what_brings_it(tidegate: Tidegate, hub: 
 def test_a_spec_without_a_workflow_says_so(tidegate: Tidegate, delivery: Path) -> None:
     said = tidegate("rollout", "render", str(delivery), "--as", "workflow")
     assert (said.code, "has no `workflow`" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_command_line_of_each_container_is_taken(case: str) -> None:
+    ran: list[str] = []
+
+    async def run(pod: Pod) -> Ended:
+        program, *words = pod.argv
+        command: Any = command_tree()
+        context = command.make_context(program, words)
+        while hasattr(command, "commands"):
+            name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+            context = command.make_context(name, words, parent=context)
+        ran.append(program)
+        return Ended(0, "d1\n")
+
+    workflow = await Controller(run).submit(template(case), version="7")
+    assert (workflow.phase, set(ran), len(ran) > 5) == ("Succeeded", {"tidegate"}, True)

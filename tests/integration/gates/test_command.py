@@ -138,21 +138,6 @@ async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
         await asyncio.sleep(0.1)
 
 
-async def test_scores_are_judged_as_those_of_a_golden_set(tmp_path: Path) -> None:
-    def program(canary: float) -> str:
-        pair = {"stable": {"score": 1}, "canary": {"score": canary}}
-        return f"import json; print(json.dumps({{'pairs': [{pair!r}] * 40}}))"
-
-    gate = CommandGate(run=("python",), max_drop=0.1, min_pairs=40)
-    outcomes = [
-        judge_answer("safety", gate, (await asked(tmp_path, program(score))).answer, rollback=0.0005).outcome
-        for score in (1, 0.95, 0)
-    ]
-    assert outcomes == [GateOutcome.PASS, GateOutcome.PASS, GateOutcome.FAIL]
-    few = judge_answer("safety", gate, (await asked(tmp_path, f"print('{PAIRS}')")).answer, rollback=0.0005)
-    assert few.outcome is GateOutcome.INCONCLUSIVE
-
-
 HARNESS = """
 import pathlib, shutil, sys
 

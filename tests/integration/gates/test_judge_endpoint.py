@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.services.chat_servers import FakeJudge, JudgeFault, OpenAIServer, an_answer, completion, openai_server
+from fakes.services.chat_servers import JudgeFault, OpenAIServer, an_answer, completion, openai_server
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -96,14 +96,6 @@ async def test_a_busy_judge_is_asked_again_when_it_says(server: OpenAIServer, st
     assert time.perf_counter() - begin < 2
 
 
-async def test_a_judge_that_names_no_time_is_asked_ever_later(server: OpenAIServer) -> None:
-    server.faults = [refuse(503), refuse(503)]
-    begin = time.perf_counter()
-    assert (await ask(gate(server))).text
-    # Half a second, then a second, each less a quarter at most.
-    assert time.perf_counter() - begin > 1.1
-
-
 async def test_a_silent_judge_is_asked_again(server: OpenAIServer) -> None:
     server.seconds = 0.5
     with pytest.raises(OutsideError, match="took too long"):
@@ -163,26 +155,7 @@ async def judged(settings: JudgeGate, pairs: int) -> tuple[PairJudge, list[Judge
     return judge, found
 
 
-async def test_pairs_are_judged_and_the_judge_is_controlled_over_the_wire(server: OpenAIServer) -> None:
-    server.judge = FakeJudge(noise=0.04)
-    server.faults = [None, refuse(429, retry_after_ms="5"), None, refuse(500, retry_after_ms="5")]
-    judge, found = await judged(gate(server), 160)
-    scores = [pair for pair in found if isinstance(pair, JudgedPair)]
-    assert len(scores) == 160
-    assert sum(pair.stable - pair.canary for pair in scores) / 160 == pytest.approx(0.15, abs=0.02)
-    assert judge.control.ok is True
-    assert set(scores[0].canary_dimensions) == set(Dimension)
-
-
 async def test_no_more_than_allowed_is_under_way_at_once(server: OpenAIServer) -> None:
     server.seconds = 0.02
     await judged(gate(server, concurrency=3), 20)
     assert server.most_under_way == 3
-
-
-async def test_an_endpoint_that_dies_leaves_the_judge_untrusted() -> None:
-    settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="m", retries=0)
-    judge, found = await judged(settings, 20)
-    assert found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 20
-    assert judge.control.ok is False
-    assert "127.0.0.1:9 does not answer" in judge.control.reason

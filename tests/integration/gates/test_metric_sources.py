@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import http.client
 import math
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -22,16 +19,16 @@ from threading import Lock
 import numpy as np
 import pytest
 import yaml
-from alike import long
-from fakes.engines.exposition import EDGES, EngineMetrics, engine_metrics
+from fakes.engines.exposition import PROTOBUF, EngineMetrics
 from fakes.services.chat_servers import chat_server
 from fakes.services.http import page
-from fakes.services.prometheus import asked
+from fakes.services.prometheus import asked, prometheus
+from fakes.services.sockets import running
 
 from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.records import RecordSource
-from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence, Times
-from gates.evidence.request_record import RecordReader, RequestRecord
+from gates.evidence.batch import ArmName, Batch, Buckets, Times
+from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey
 from rollouts.adapters.sockets import free_port
 from tidegate.core.errors import OutsideError
@@ -40,37 +37,6 @@ ARM = ArmKey(region="eu-west-1", role="canary", version="7")
 TARGETS = 3
 """The proxy, and an engine of each arm."""
 OTHER = ArmKey(region="eu-west-1", role="stable", version="6")
-
-
-@contextmanager
-def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        host, port, path = ready.split(" ")
-        deadline = time.monotonic() + 120
-        while not answers(host, int(port), path):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.1)
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(60)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def answers(host: str, port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=30)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def envoy_config(listener: int, admin: int, upstream: int) -> dict[str, object]:
@@ -103,7 +69,7 @@ def envoy_config(listener: int, admin: int, upstream: int) -> dict[str, object]:
     }
 
 
-def scrape_config(proxy: str, engines: dict[ArmKey, int] | None = None) -> dict[str, object]:
+def scrape_config(proxy: str, engines: Mapping[ArmKey, str]) -> dict[str, object]:
     names = {"source_labels": ["envoy_cluster_name"], "regex": "([a-z]+)_(.+)"}
     relabel = [
         {**names, "target_label": "role", "replacement": "$1"},
@@ -114,7 +80,7 @@ def scrape_config(proxy: str, engines: dict[ArmKey, int] | None = None) -> dict[
         "static_configs": [{"targets": [proxy], "labels": {"region": "eu-west-1"}}],
         "metric_relabel_configs": relabel,
     }
-    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": arm.model_dump()} for arm, port in (engines or {}).items()]
+    targets = [{"targets": [address], "labels": arm.model_dump()} for arm, address in engines.items()]
     engine_job = {"job_name": "engine", "static_configs": targets}
     return {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"}, "scrape_configs": [job, engine_job]}
 
@@ -127,17 +93,6 @@ def ask(port: int, model: str, path: str = "") -> None:
             connection.getresponse().read()
     finally:
         connection.close()
-
-
-def prometheus_command(folder: Path, config: dict[str, object], port: int) -> list[str]:
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    return [
-        "prometheus",
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--enable-feature=native-histograms",
-    ]
 
 
 def envoy_command(folder: Path, config: dict[str, object]) -> list[str]:
@@ -175,7 +130,8 @@ class Users:
             duration_seconds=e2e,
             **arm.model_dump(),
         )
-        write(self.records, entry)
+        with self.records.open("a") as file:
+            file.write(entry.model_dump_json() + "\n")
 
     def send_many(self) -> None:
         for arm in (OTHER, ARM):
@@ -205,10 +161,10 @@ def bucketed(batch: Batch, edges: Sequence[float]) -> dict[tuple[ArmName, str], 
 
 
 @contextmanager
-def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, PrometheusSource, str]]:
+def observed_users(folder: Path) -> Iterator[tuple[Users, PrometheusSource, str]]:
     """Users of two arms behind one proxy, and the Prometheus that watches proxy and engines, with its address."""
-    listener, admin, port = free_port(), free_port(), free_port()
-    scraping = Lock()
+    listener, admin = free_port(), free_port()
+    scraping, stable, canary = Lock(), EngineMetrics(), EngineMetrics()
 
     def scraped() -> bytes:
         with scraping:
@@ -221,21 +177,18 @@ def observed_users(folder: Path, *, native: bool) -> Iterator[tuple[Users, Prome
     with (
         page(scraped) as proxy,
         chat_server(token_seconds=0.001) as server,
-        engine_metrics(native=native) as stable,
-        engine_metrics(native=native) as canary,
+        page(stable.protobuf, PROTOBUF) as of_stable,
+        page(canary.protobuf, PROTOBUF) as of_canary,
     ):
-        config = scrape_config(proxy, {OTHER: stable.server_port, ARM: canary.server_port})
+        config = scrape_config(proxy, {OTHER: of_stable, ARM: of_canary})
+        envoy = envoy_command(folder, envoy_config(listener, admin, server.server_port))
+        (folder / "prometheus").mkdir()
         with (
-            running(
-                envoy_command(folder, envoy_config(listener, admin, server.server_port)),
-                f"127.0.0.1 {admin} /ready",
-                folder / "envoy.log",
-            ),
-            running(prometheus_command(folder, config, port), f"127.0.0.1 {port} /-/ready", folder / "prometheus.log"),
+            running(envoy, ready=f"http://127.0.0.1:{admin}/ready", log=folder / "envoy.log"),
+            prometheus(folder / "prometheus", config, features="native-histograms") as url,
         ):
             rng = np.random.default_rng(1)
             users = Users(listener, {OTHER: stable, ARM: canary}, folder / "users.jsonl", rng, scraping)
-            url = f"http://127.0.0.1:{port}"
             source = PrometheusSource(url, settles_within=timedelta(seconds=1))
             # Prometheus takes five seconds to find its targets.
             until_scraped_twice(url)
@@ -257,9 +210,8 @@ def until_scraped_twice(url: str) -> None:
 
 @pytest.mark.slow(reason="Prometheus looks for its targets every five seconds")
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
-@pytest.mark.parametrize("native", [long(False, id="classic"), pytest.param(True, id="native")])
-def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native: bool) -> None:
-    with observed_users(tmp_path, native=native) as (users, source, url):
+def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path) -> None:
+    with observed_users(tmp_path) as (users, source, url):
         moments = [datetime.now(UTC)]
         for look in range(2):
             users.send_many()
@@ -272,11 +224,9 @@ def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native:
         since, until = moments[0], moments[-1]
         scraped = source.batch(OTHER, ARM, since, until)
         seen = RecordSource([users.records]).batch(OTHER, ARM, since, until)
-        edges = common_powers() if native else EDGES
-        # 169 edges are the grid of native histograms.
-        assert {len(pod.ttft.edges) for pod in scraped.arms if isinstance(pod.ttft, Buckets)} == {
-            169 if native else len(EDGES)
-        }
+        edges = [2 ** (index / 8) for index in range(-80, 40)]
+        # The grid of native histograms.
+        assert {len(pod.ttft.edges) for pod in scraped.arms if isinstance(pod.ttft, Buckets)} == {169}
         assert not scraped.missing and (scraped.source, seen.source) == ("proxy", "users")
         assert counts(scraped) == counts(seen)
         assert bucketed(scraped, edges) == bucketed(seen, edges)
@@ -288,62 +238,8 @@ def test_both_sources_tell_the_same_of_the_same_requests(tmp_path: Path, native:
             assert summed == whole_times
 
 
-def common_powers() -> tuple[float, ...]:
-    """Edges of the grid of native histograms."""
-    return tuple(2 ** (index / 8) for index in range(-80, 40))
-
-
 def test_a_prometheus_that_is_not_there_is_an_error_and_no_verdict() -> None:
     source = PrometheusSource("http://127.0.0.1:9", timeout_seconds=1)
     now = datetime.now(UTC)
     with pytest.raises(OutsideError, match="does not answer"):
         source.batch(OTHER, ARM, now, now)
-
-
-def record(started: float, *, ok: bool = True, status: int = 200) -> RequestRecord:
-    return RequestRecord(
-        started=started,
-        region="eu-west-1",
-        role="canary",
-        version="7",
-        status=status,
-        ok=ok,
-        ttft_seconds=0.2 if ok else None,
-        duration_seconds=1,
-    )
-
-
-def write(path: Path, *records: RequestRecord) -> None:
-    with path.open("a") as file:
-        file.writelines(entry.model_dump_json() + "\n" for entry in records)
-
-
-def test_records_are_counted_in_the_window_in_which_they_ended(tmp_path: Path) -> None:
-    path = tmp_path / "users.jsonl"
-    write(path, record(98), record(100), record(101, ok=False, status=500), record(102, ok=False, status=400))
-    source = RecordSource([path])
-    since, until = datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(110, UTC)
-    whole = PodEvidence(arm=ArmName.CANARY, requests=3, errors=1, refused=1, ttft=(0.2,), e2e=(1.0,))
-    assert source.batch(OTHER, ARM, since, until).arms == (whole,)
-    write(path, record(103))
-    assert counts(source.batch(OTHER, ARM, since, until)) == {ArmName.CANARY: (4, 1, 1)}
-
-
-def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "users.jsonl"
-    line = record(1).model_dump_json()
-    path.write_text(line + "\n" + line[:20])
-    reader = RecordReader(path)
-    assert len(reader.read_new()) == 1
-    with path.open("a") as file:
-        file.write(line[20:] + "\n")
-    assert len(reader.read_new()) == 1
-    assert reader.read_new() == []
-
-
-def test_a_missing_or_foreign_record_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OutsideError, match="cannot read"):
-        RecordReader(tmp_path / "none.jsonl").read_new()
-    (tmp_path / "bad.jsonl").write_text("hello\n")
-    with pytest.raises(OutsideError, match="no record"):
-        RecordReader(tmp_path / "bad.jsonl").read_new()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes.services.chat_servers import FAULTS, chat_server
-from fakes.services.endpoints import endpoint_server
+from fakes.services.chat_servers import FAULTS, chat_server, endpoint_server
 from fakes.services.http import QuietHandler, answering
 
 from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
@@ -71,7 +70,7 @@ async def test_silence_and_an_address_of_nobody() -> None:
 async def test_completions_are_asked_without_a_conversation() -> None:
     with endpoint_server(lambda prompt: f"{prompt} is four") as server:
         found = await answer(server.url, api=ApiForm.COMPLETIONS)
-    assert (found.text, server.asked[0]["prompt"]) == ("2 + 2? is four", "2 + 2?")
+    assert (found.text, server.bodies[0]["prompt"]) == ("2 + 2? is four", "2 + 2?")
 
 
 async def test_a_key_is_sent_and_never_told() -> None:

@@ -250,3 +250,12 @@ def test_a_file_of_gates_asks_them_too(
         assert told == dict.fromkeys(named, "inconclusive")
     else:
         assert "fail" in told.values() and "pass" not in told.values()
+
+
+def test_a_gate_on_answers_is_refused_where_a_prometheus_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gates.yaml").write_text("apiVersion: tidegate/v1\nkind: Gates\ngates: {agreement: {}}\n")
+    asked = ("--prometheus", "http://127.0.0.1:9", "--stable", STABLE, "--canary", HEALTHY)
+    assert main(["gate", "check", str(tmp_path / "gates.yaml"), *asked]) == 2
+    assert "gates.yaml:3: gates.agreement: found a gate on pairs of answers, which no metric" in capsys.readouterr().err

@@ -29,19 +29,6 @@ def pods(*series: RawSeries, since: float = 0.0, until: float = 20.0) -> tuple[t
     return batch.arms, {what: why for what, why in batch.missing.items() if what == "requests"}
 
 
-def test_each_pod_counts_its_own() -> None:
-    found, missing = pods(
-        of_engine("a", "2xx", 5, 10, 15), of_engine("a", "5xx", 0, 1, 1), of_engine("b", "2xx", 7, 7, 17)
-    )
-    assert {pod.pod: (pod.requests, pod.errors) for pod in found} == {"a": (11, 1), "b": (10, 0)}
-    assert not missing
-
-
-def test_a_refusal_is_no_error() -> None:
-    found, _ = pods(of_engine("a", "2xx", 0, 10, 10), of_engine("a", "4xx", 0, 3, 3))
-    assert (found[0].requests, found[0].errors, found[0].refused) == (13, 0, 3)
-
-
 def test_endpoints_of_one_pod_add_up() -> None:
     found, _ = pods(of_engine("a", "2xx", 0, 2, 4), of_engine("a", "2xx", 0, 3, 6, handler="/v1/completions"))
     assert found[0].requests == 10

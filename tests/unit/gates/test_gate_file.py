@@ -10,6 +10,7 @@ from gates.sequential_test import AnalysisPlan
 from tidegate.core.spec import SpecError, parse_spec
 
 HEAD = "apiVersion: tidegate/v1\nkind: Gates\n"
+GATEWAY = "metrics: {sources: [{preset: envoy-gateway, arms: {stable: a, canary: b}}]}"
 
 
 def read(text: str) -> GateFile:
@@ -65,6 +66,10 @@ def test_terms_are_those_that_could_be_written_down() -> None:
         (
             "gates:\n  latency:\n    tolerance: 30%",
             "gates.yaml:5: gates.latency.tolerance: found 30%; expected less than max_increase, 20%",
+        ),
+        (
+            f"gates: {{latency: {{metric: ttft}}}}\n{GATEWAY}",
+            "gates.yaml:3: gates.latency.metric: found ttft, which no source of `metrics.sources` has",
         ),
     ],
 )

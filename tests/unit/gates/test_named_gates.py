@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from fakes.delivery.world import World, a_spec
+from fakes.delivery.world import a_spec
+from fakes.metrics.asked import plan_of
 
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import ArmName, Batch, PodEvidence
 from gates.model import GateOutcome
 from gates.planning.forecast import forecasts
 from gates.reports.gate_file import GateFile
-from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.spec import GATE_KINDS, Gates
 from gates.traffic import Exposure
-from pipelines.model import Ending
 from pipelines.plan.planner import steps_of
 from pipelines.plan.scrapes import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
@@ -26,11 +23,6 @@ TWO = {
     "latency": {"max_increase": "50%", "min_requests": 20},
     "e2e-p50": {"kind": "latency", "metric": "e2e", "quantile": 0.5, "max_increase": "50%", "min_requests": 20},
 }
-
-
-def plan_of(given: dict[str, Any]) -> AnalysisPlan:
-    gates = Gates.model_validate(given)
-    return analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
 
 
 def test_each_has_its_settings_its_share_of_the_budget_and_its_forecast() -> None:
@@ -150,14 +142,6 @@ def test_editors_complete_the_settings_of_each_kind() -> None:
 
 
 NAMED = "  slow: {kind: latency, max_increase: 20%, min_requests: 20}\n  latency: {max_increase: 20%, min_requests: 20}"
-
-
-async def test_a_delivery_is_decided_by_all_of_them(tmp_path: Path) -> None:
-    world = World(tmp_path, read(NAMED, "latency, slow, errors"))
-    result = await world.deliver()
-    assert result.ending is Ending.DELIVERED
-    told = {event.data["gate"] for event in world.recorder.events if event.kind == "verdict"}
-    assert {"latency", "slow", "errors"} <= told
 
 
 def test_plans_and_questions_to_prometheus_name_them() -> None:

@@ -6,26 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from fakes.metrics.asked import refusal_of
+from fakes.metrics.asked import plan_of, refusal_of
 
 from gates.evidence.batch import Batch
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts
-from gates.sequential_test import SequentialTest, analysis_plan_of
-from gates.spec import Gates
+from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.traffic import Exposure
 
 GUARD: dict[str, Any] = {"kind": "query", "query": "db_error_share", "max": 0.01, "broken_for": "30s", "held_for": "1m"}
 
 
-def asked(**settings: object) -> Gates:
-    return Gates.model_validate({"database": {**GUARD, **settings}})
+def asked(**settings: object) -> AnalysisPlan:
+    return plan_of({"database": {**GUARD, **settings}})
 
 
 def after(values: Sequence[float | None], *, restart_at: int = 0, over: bool = False, **settings: object) -> Verdict:
     """The verdict after looks of ten seconds each."""
-    gates = asked(**settings)
-    test = SequentialTest(analysis_plan_of(gates, gates.asked, sources={}, share=1.0))
+    test = SequentialTest(asked(**settings))
     for look, value in enumerate(values, start=1):
         told: dict[str, Any] = (
             {"missing": {"database": "no series"}} if value is None else {"measured": {"database": value}}
@@ -88,20 +86,17 @@ def test_a_lower_bound_is_one_too() -> None:
 
 
 def test_a_guard_spends_nothing_of_the_budget_that_tests_share() -> None:
-    gates = Gates.model_validate({"latency": {}, "errors": {}, "database": GUARD})
-    plan = analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
+    plan = plan_of({"latency": {}, "errors": {}, "database": GUARD})
     assert plan.gates == ("latency", "errors", "database")
     assert plan.conditions.rollback == pytest.approx(0.01 / 2)
     assert sum(standing.asked.weight for standing in SequentialTest(plan)._standings) == pytest.approx(1)
 
 
 def test_a_plan_says_its_patience_whatever_the_traffic() -> None:
-    gates = asked()
-    plan = analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
-    (told,) = forecasts(plan, Exposure(within_seconds=300))
+    (told,) = forecasts(asked(), Exposure(within_seconds=300))
     assert (told.unit, told.canary_requests_to_pass, told.seconds_to_pass) == ("looks", 7, 70)
     assert (told.canary_requests_to_fail, told.reachable) == (4, True)
-    (late,) = forecasts(plan, Exposure(within_seconds=60))
+    (late,) = forecasts(asked(), Exposure(within_seconds=60))
     assert not late.reachable
 
 

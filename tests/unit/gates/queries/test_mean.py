@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.metrics.asked import refusal_of
+from fakes.metrics.asked import decided, plan_of, refusal_of
 
 from gates.analyses.queries.mean import MeanGate, MeanTest
 from gates.evidence.batch import ArmName, Batch, PodTotal
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts
-from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
-from gates.spec import Gates
+from gates.sequential_test import AnalysisPlan
 from gates.stats.means import MeanProcess, relative
 from gates.traffic import Exposure
 
@@ -83,23 +82,18 @@ def test_however_values_are_shared_out_the_bet_is_fair() -> None:
 
 
 def plan(**settings: object) -> AnalysisPlan:
-    gates = Gates.model_validate({"tokens": {**TOKENS, **settings}})
-    return analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
+    return plan_of({"tokens": {**TOKENS, **settings}})
 
 
 def judged(of_canary: float, of_stable: float, *, looks: int = 200, **settings: object) -> Verdict:
     """The first verdict that decides, or the last; values are spread as widely as their mean."""
-    rng, test = np.random.default_rng(5), SequentialTest(plan(**settings))
-    for look in range(1, looks + 1):
-        arms = [(ArmName.STABLE, "a", 90, of_stable), (ArmName.CANARY, "b", 20, of_canary)]
-        pods = tuple(
-            PodTotal(arm=arm, pod=pod, count=count, total=rng.gamma(count) * mean) for arm, pod, count, mean in arms
-        )
-        test.take(Batch(time=10.0 * look, source="proxy", totals={"tokens": pods}))
-        (verdict,) = test.verdicts(deadline_passed=look == looks)
-        if verdict.outcome in (GateOutcome.PASS, GateOutcome.FAIL):
-            break
-    return verdict
+    rng, arms = np.random.default_rng(5), [(ArmName.STABLE, "a", 90, of_stable), (ArmName.CANARY, "b", 20, of_canary)]
+
+    def pods() -> tuple[PodTotal, ...]:
+        return tuple(PodTotal(arm=a, pod=pod, count=n, total=rng.gamma(n) * mean) for a, pod, n, mean in arms)
+
+    batches = (Batch(time=10.0 * look, source="proxy", totals={"tokens": pods()}) for look in range(1, looks + 1))
+    return decided(plan(**settings), batches)
 
 
 def test_verdicts_say_both_means() -> None:
@@ -113,12 +107,7 @@ def test_verdicts_say_both_means() -> None:
     assert judged(4.0, 2.0, worse="lower").outcome is GateOutcome.PASS
 
 
-def test_nothing_and_zeros_decide_nothing() -> None:
-    test = SequentialTest(plan())
-    test.take(Batch(time=10, source="proxy", missing={"tokens": "Prometheus has no samples"}))
-    (verdict,) = test.verdicts(deadline_passed=True)
-    assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert verdict.reason == "no observations of the canary: Prometheus has no samples"
+def test_zeros_decide_nothing() -> None:
     zeros = judged(0, 0, looks=50)
     assert zeros.outcome is GateOutcome.INCONCLUSIVE and "of nothing no share is told" in zeros.reason
 

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.metrics.asked import refusal_of
+from fakes.metrics.asked import decided, plan_of, refusal_of
 
 from gates.analyses.latency import LatencyGate, LatencyTest
 from gates.analyses.queries.quantile import QuantileGate, QuantileTest
 from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence, PodHistogram
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts
-from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
-from gates.spec import Gates
+from gates.sequential_test import AnalysisPlan
 from gates.traffic import Exposure
 
 BUCKETS = 'tool_seconds_bucket{version="{{.version}}"}'
@@ -23,8 +22,7 @@ EDGES = tuple(0.05 * 1.4**step for step in range(16))
 
 
 def plan(rollback: str = "1%") -> AnalysisPlan:
-    gates = Gates.model_validate({"tool": TOOL, "budget": {"rollback": rollback}})
-    return analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
+    return plan_of({"tool": TOOL, "budget": {"rollback": rollback}})
 
 
 def histogram(rng: np.random.Generator, count: int, slower: float) -> Buckets:
@@ -43,14 +41,7 @@ def batch_of(rng: np.random.Generator, look: int, slower: float) -> Batch:
 
 
 def judged(rng: np.random.Generator, slower: float, *, terms: AnalysisPlan, looks: int = 120) -> Verdict:
-    """The first verdict that decides, or the last."""
-    test = SequentialTest(terms)
-    for look in range(1, looks + 1):
-        test.take(batch_of(rng, look, slower))
-        (verdict,) = test.verdicts(deadline_passed=look == looks)
-        if verdict.outcome in (GateOutcome.PASS, GateOutcome.FAIL):
-            break
-    return verdict
+    return decided(terms, (batch_of(rng, look, slower) for look in range(1, looks + 1)))
 
 
 def test_a_healthy_version_passes_and_a_slower_one_fails() -> None:
@@ -87,18 +78,9 @@ def test_it_is_the_very_test_of_latency() -> None:
     assert ours.log_worse != 0
 
 
-def test_without_observations_nothing_is_decided_and_the_reason_is_told() -> None:
-    test = SequentialTest(plan())
-    test.take(Batch(time=10, source="proxy", missing={"tool": "Prometheus has no samples of tool_seconds_bucket"}))
-    (verdict,) = test.verdicts(deadline_passed=True)
-    assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert verdict.reason == "no observations of the canary: Prometheus has no samples of tool_seconds_bucket"
-
-
 def test_a_plan_counts_in_requests_of_users() -> None:
     def needs(**settings: object) -> int | None:
-        gates = Gates.model_validate({"tool": {**TOOL, **settings}})
-        terms = analysis_plan_of(gates, gates.asked, sources={}, share=0.2)
+        terms = plan_of({"tool": {**TOOL, **settings}}, share=0.2)
         (told,) = forecasts(terms, Exposure(requests_per_second=20, percent=10, within_seconds=36000))
         assert (told.gate, told.scale) == ("tool", "change")
         return told.canary_requests_to_pass

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fakes.delivery.world import World, a_spec
-from fakes.metrics.asked import FakeQueries
+from fakes.delivery.world import a_spec
+from fakes.metrics.asked import FakeQueries, decided, plan_of
 
 from gates.analyses.queries.asked import Window, filled
 from gates.analyses.queries.ratio import RatioGate, TrialsTest
@@ -20,11 +18,8 @@ from gates.evidence.batch import ArmName, Batch, PodTrials
 from gates.evidence.selector import is_selector
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.planning.forecast import forecasts
-from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
-from gates.spec import Gates
+from gates.sequential_test import AnalysisPlan
 from gates.traffic import Exposure
-from pipelines.model import Ending, Result
-from pipelines.run.engine import deliver
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.testing import FakeEvidence
@@ -35,14 +30,13 @@ THUMBS: dict[str, Any] = {"kind": "ratio", "trials": TRIALS, "events": EVENTS, "
 
 
 def plan(rollback: str = "1%") -> AnalysisPlan:
-    gates = Gates.model_validate({"thumbs": THUMBS, "budget": {"rollback": rollback}})
-    return analysis_plan_of(gates, gates.asked, sources={}, share=1.0)
+    return plan_of({"thumbs": THUMBS, "budget": {"rollback": rollback}})
 
 
 def judged(rng: np.random.Generator, canary: float, stable: float, *, terms: AnalysisPlan, looks: int = 100) -> Verdict:
     """The first verdict that decides, or the last; both shares wander together as a day's users do."""
-    test = SequentialTest(terms)
-    for look in range(1, looks + 1):
+
+    def batch(look: int) -> Batch:
         drift = 1 + 0.5 * np.sin(look / 15)
         pods = []
         for arm, name, rate, share in (
@@ -53,11 +47,9 @@ def judged(rng: np.random.Generator, canary: float, stable: float, *, terms: Ana
             trials = int(rng.poisson(rate))
             events = int(rng.binomial(trials, min(share * drift, 1.0)))
             pods.append(PodTrials(arm=arm, pod=name, trials=trials, events=events))
-        test.take(Batch(time=10.0 * look, source="proxy", ratios={"thumbs": tuple(pods)}))
-        (verdict,) = test.verdicts(deadline_passed=look == looks)
-        if verdict.outcome in (GateOutcome.PASS, GateOutcome.FAIL):
-            break
-    return verdict
+        return Batch(time=10.0 * look, source="proxy", ratios={"thumbs": tuple(pods)})
+
+    return decided(terms, (batch(look) for look in range(1, looks + 1)))
 
 
 def test_a_healthy_version_passes_and_a_worse_one_fails() -> None:
@@ -79,18 +71,9 @@ def test_chance_takes_back_no_more_than_the_budget_and_lets_through_no_more_than
     assert sum(outcome is GateOutcome.PASS for outcome in runs) < 7
 
 
-def test_without_trials_nothing_is_decided_and_the_reason_is_told() -> None:
-    test = SequentialTest(plan())
-    test.take(Batch(time=10, source="proxy", missing={"thumbs": "Prometheus has no samples of rated_total"}))
-    (verdict,) = test.verdicts(deadline_passed=True)
-    assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert verdict.reason == "no trials of the canary: Prometheus has no samples of rated_total"
-
-
 def test_a_plan_counts_in_requests_of_users() -> None:
     def needs(**settings: object) -> int | None:
-        gates = Gates.model_validate({"thumbs": {**THUMBS, **settings}})
-        terms = analysis_plan_of(gates, gates.asked, sources={}, share=0.2)
+        terms = plan_of({"thumbs": {**THUMBS, **settings}}, share=0.2)
         (told,) = forecasts(terms, Exposure(requests_per_second=20, percent=10, within_seconds=36000))
         assert told.gate == "thumbs" and told.scale == "points"
         return told.canary_requests_to_pass
@@ -142,41 +125,13 @@ def test_a_label_cannot_end_the_selector() -> None:
     assert filled("""a{b='{{.version}}',c=~`\\d{{.version}}`}""", other) == """a{b='7\\'`',c=~"\\\\d7'`"}"""
 
 
-class Ratings(FakeQueries):
-    """What a team's own counters say of each version: 20 trials a second, the canary's with that share of events."""
-
-    def __init__(self, of_canary: float) -> None:
-        self._share = {"1": 0.05, "2": of_canary}
-
-    def counted(self, selector: str, arm: ArmKey, window: Window) -> dict[str, int]:
-        count = round(window.seconds * 20)
-        return {"": round(count * self._share[arm.version]) if selector == EVENTS else count}
-
-
-async def delivered(folder: Path, of_canary: float) -> Result:
-    given = a_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-    given["gates"]["thumbs"] = THUMBS
-    canary = next(stage["canary"] for stage in given["stages"] if "canary" in stage)
-    canary["gates"] = ["errors", "thumbs"]
-    folder.mkdir()
-    world = World(folder, Delivery.model_validate(given))
-    return await deliver(replace(world.context(), queries=Ratings(of_canary)))
-
-
-async def test_a_delivery_is_decided_by_what_users_think(tmp_path: Path) -> None:
-    assert (await delivered(tmp_path / "fine", 0.05)).ending is Ending.DELIVERED
-    result = await delivered(tmp_path / "bad", 0.4)
-    assert result.ending is Ending.ROLLED_BACK
-    assert "gate thumbs: canary has " in result.reason
-
-
 def test_one_arm_without_its_counter_is_missing_and_not_zero() -> None:
-    class Half(Ratings):
+    class Half(FakeQueries):
         def counted(self, selector: str, arm: ArmKey, window: Window) -> dict[str, int]:
-            return {} if arm.role == "canary" else super().counted(selector, arm, window)
+            return {} if arm.role == "canary" else {"": 200}
 
     gate = RatioGate.model_validate({name: value for name, value in THUMBS.items() if name != "kind"})
-    source = WithQueries(FakeEvidence(), Half(0.05), {"thumbs": gate})
+    source = WithQueries(FakeEvidence(), Half(), {"thumbs": gate})
     arms = (ArmKey(region="eu", role="stable", version="1"), ArmKey(region="eu", role="canary", version="2"))
     batch = source.batch(*arms, datetime.fromtimestamp(0), datetime.fromtimestamp(10))
     assert [pod.arm for pod in batch.ratios["thumbs"]] == [ArmName.STABLE]

@@ -88,14 +88,14 @@ def test_however_often_it_is_asked_it_judges_the_same_batches(tmp_path: Path, ev
 
 
 def test_a_good_canary_passes_and_a_bad_one_fails_for_good(ground: Ground) -> None:
-    assert ground.asked_every(60, 3600).outcome is GateOutcome.PASS
+    assert ground.asked_every(60, 900).outcome is GateOutcome.PASS
     bad = KEY.model_copy(update={"canary": "8"})
     ground.evidence.serves("canary", "8", failed=0.5)
     ground.sessions.ask(bad)
     ground.pass_time(600)
     assert ground.sessions.ask(bad).outcome is GateOutcome.FAIL
     ground.evidence.serves("canary", "8")
-    ground.pass_time(3600)
+    ground.pass_time(900)
     answer = ground.sessions.ask(bad)
     assert answer.outcome is GateOutcome.FAIL
     assert answer.reason.startswith("errors: canary failed")
@@ -204,12 +204,12 @@ def test_when_its_time_is_over_it_is_inconclusive_and_reads_no_more(tmp_path: Pa
 
 def test_another_weight_asks_for_another_pass_and_forgets_no_harm(ground: Ground) -> None:
     assert ground.sessions.ask(KEY, weight="5").outcome is GateOutcome.RUNNING
-    ground.pass_time(3600)
+    ground.pass_time(900)
     assert ground.sessions.ask(KEY, weight="5").outcome is GateOutcome.PASS
     answer = ground.sessions.ask(KEY, weight="25")
     assert (answer.outcome, answer.weight) == (GateOutcome.RUNNING, "25")
     # Who does not say a weight takes it as it is.
-    ground.pass_time(3600)
+    ground.pass_time(900)
     assert ground.sessions.ask(KEY).outcome is GateOutcome.PASS
     ground.sessions = ground.started()
     assert ground.sessions.ask(KEY, weight="25").outcome is GateOutcome.PASS
