@@ -9,14 +9,13 @@ from rollouts.argo.model import Rollout
 from rollouts.cluster.capacity import headroom_in_quotas
 from rollouts.doctor.controller import last_end
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
-from rollouts.doctor.strategy import canary, routers, template
 from rollouts.kube.objects import (
     at,
     condition,
     container_states,
-    containers_of,
     is_ready,
     labels_of,
+    name_of,
     owned_by,
     said,
     time_at,
@@ -45,7 +44,7 @@ def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
         failed = condition(replica_set, "ReplicaFailure") or {}
         if failed.get("status") == "True" and owned_by(replica_set, rollout):
             yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
-    pod, more = template(snapshot, rollout), _pods_to_come(snapshot, rollout)
+    pod, more = at(rollout, "spec", "template"), _pods_to_come(snapshot, rollout)
     for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
         if room.pods < more:
             yield f"there is no room for {more} more pods of {said(rollout)}", room.bound_by
@@ -54,12 +53,10 @@ def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
 def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
     """The pods that are missing from the height of a delivery, when both versions have their full size.
 
-    As `promote --full` brings the new one up before the old one goes. Without traffic routing there is no delivery.
+    As `promote --full` brings the new one up before the old one goes.
     """
-    ro = Rollout(rollout)
-    if not routers(rollout):
-        return 0
-    most = ro.replicas + 1 if at(canary(rollout), "dynamicStableScale") else 2 * ro.replicas
+    ro, dynamic = Rollout(rollout), at(rollout, "spec", "strategy", "canary", "dynamicStableScale")
+    most = ro.replicas + 1 if dynamic else 2 * ro.replicas
     return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in _own_pods(snapshot, rollout))
 
 
@@ -136,24 +133,26 @@ def _guard_absent(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     It says that it is ready only when it has all its rights.
     """
     name = guard(snapshot.target.delivery)
+    wanted = next((each for each in snapshot.target.rendered(DEPLOYMENTS) if name_of(each) == name), None)
     found = snapshot.named(DEPLOYMENTS, name)
-    if not rollout or not snapshot.target.guard or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
+    if not rollout or not wanted or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
         return
     if found is None:
         yield (f"there is no Deployment {name}",)
         return
-    images = [str(one.get("image", "")) for one in containers_of(at(found, "spec", "template", default={}))]
+    image, running = _image(wanted), _image(found)
     pods = [pod for pod in snapshot.all(PODS) if labels_of(pod).get(GUARD) == snapshot.target.delivery]
-    if snapshot.target.guard not in images:
-        yield (
-            f"{said(found)} runs from another image",
-            f"found: {', '.join(images)}",
-            f"expected: {snapshot.target.guard}",
-        )
+    if image != running:
+        yield f"{said(found)} runs from another image", f"found: {running}", f"expected: {image}"
     elif not any(map(is_ready, pods)):
         available = at(condition(found, "Available"), "message", default="it has no pod")
         why = pod_problems(pods) or ("it runs, and reports that it cannot guard" if pods else available)
         yield f"{said(found)} has no pod that is ready", why
+
+
+def _image(deployment: Json) -> str:
+    """Of its first container; a mesh puts its own behind it, into pods alone."""
+    return str(at(deployment, "spec", "template", "spec", "containers", 0, "image", default=""))
 
 
 CHECKS = (_pods_refused, _pods_unschedulable, _image_not_pulled, _pod_crashes, _guard_absent)
