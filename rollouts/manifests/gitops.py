@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, WORKLOADS, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
 from rollouts.manifests.conventions import TrafficRouter
-from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.model import Json, Value
 
@@ -56,22 +56,23 @@ def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
     return tuple(found.values())
 
 
-def delivered_by_reference(fleet: ReferencedFleetSpec | RouteFleetSpec) -> tuple[DeliveredObject, ...]:
+def delivered_by_reference(fleet: TheirsFleetSpec) -> tuple[DeliveredObject, ...]:
     """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
     return tuple(_delivered(resource, name, fleet.namespace, *fields) for resource, name, fields in _written(fleet))
 
 
-def _written(fleet: ReferencedFleetSpec | RouteFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
+def _written(fleet: TheirsFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
     if isinstance(fleet, RouteFleetSpec):
         yield HTTP_ROUTES, fleet.route, ("/spec/rules",)
         for each in fleet.peers.values():
             if workload := each.workload:
                 yield WORKLOADS[workload.kind], workload.name, (*workload.set, workload.replicas)
         return
-    theirs, istio = fleet.rollout, fleet.traffic is TrafficRouter.ISTIO
+    assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
+    theirs = fleet.rollout
     asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
     yield *asked_by, ("/spec/template/spec/containers",)
-    yield (VIRTUAL_SERVICES, theirs.route, ("/spec/http",)) if istio else (HTTP_ROUTES, theirs.route, ("/spec/rules",))
+    yield fleet.route_kind, theirs.route, ("/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules",)
 
 
 def _delivered(resource: Resource, name: str, namespace: str, *fields: str) -> DeliveredObject:

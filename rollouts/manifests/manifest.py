@@ -8,8 +8,7 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
-from rollouts.manifests.conventions import TrafficRouter, cluster_wide
+from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
@@ -91,7 +90,7 @@ class Site(Value):
     @property
     def route(self) -> Resource:
         """The kind of object that splits its users."""
-        return VIRTUAL_SERVICES if self.fleet.traffic is TrafficRouter.ISTIO else HTTP_ROUTES
+        return self.fleet.route_kind
 
     @property
     def account(self) -> str:

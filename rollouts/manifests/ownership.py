@@ -103,23 +103,8 @@ def with_preserved_fields(wanted: Json, live: Json) -> Json:
     return {**wanted, "spec": carry(wanted["spec"], live.get("spec") or {})} if carry else wanted
 
 
-def with_selector_of(wanted: Json, live: Json) -> Json:
-    """A Rollout's spec with the selector that it has: it cannot change, and pods of every version have its labels."""
-    asked = (live.get("selector") or {}).get("matchLabels") or {}
-    if not asked or live["selector"] == wanted["selector"]:
-        return wanted
-    template = wanted["template"]
-    labels = {**asked, **template["metadata"]["labels"]}
-    return {
-        **wanted,
-        "selector": live["selector"],
-        "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
-    }
-
-
 def _rollout(wanted: Json, live: Json) -> Json:
-    """The selector; and the attempt of the same version: another one is made by a delivery alone."""
-    wanted = with_selector_of(wanted, live)
+    """The attempt of the same version: another one is made by a delivery alone."""
     now, then = live.get("template") or {}, wanted["template"]
     attempt = ((now.get("metadata") or {}).get("annotations") or {}).get(ATTEMPT)
     if attempt is None or _version(now) != _version(then):
