@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
@@ -136,7 +137,7 @@ def _wrong(what: str) -> KubeconfigWrong:
 def _why(error: Exception) -> str:
     """Without what stands in the files and what a plugin said, which may be secret: it comes after the first words."""
     if isinstance(error, ConfigException):
-        return str(error).partition(". ")[0]
+        return re.split(r"\n|\. ", str(error), maxsplit=1)[0]
     return f"{error.strerror}: {error.filename!r}" if isinstance(error, OSError) else type(error).__name__
 
 

@@ -10,11 +10,10 @@ import httpx
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
-from fakes.kube.refusal import conflict
-from fakes.kube.requests import Fault, LoseAnswer, LoseRequest, Refuse
+from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
 from fakes.kube.server import fixed
 
-from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, TooManyRequests, Unreachable
+from rollouts.errors import Forbidden, NoConnection, TooManyRequests, Unreachable
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import AccessReview
 from rollouts.kube.resources import CONFIG_MAPS, PODS, ROLLOUTS
@@ -77,27 +76,10 @@ async def ready(client: KubeClient, api: Api) -> KubeClient:
 
 
 @pytest.mark.parametrize("act", READS.values(), ids=READS)
-@pytest.mark.parametrize("code", [500, 502, 503, 504])
-async def test_a_read_is_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act, code: int) -> None:
-    api.faults.failing(code=code, times=3)
-    await act(ready)
-    assert len(api.calls) == 4
-
-
-@pytest.mark.parametrize("act", READS.values(), ids=READS)
 async def test_a_read_is_repeated_after_a_lost_answer(ready: KubeClient, api: Api, act: Act) -> None:
     api.faults.add(Fault(LoseAnswer(), times=2))
     await act(ready)
     assert len(api.calls) == 3
-
-
-@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_write_is_not_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act) -> None:
-    api.faults.failing(code=500)
-    with pytest.raises(ApiError) as caught:
-        await act(ready)
-    assert caught.value.status == 500
-    assert len(api.calls) == 1
 
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
@@ -125,14 +107,6 @@ async def test_a_busy_server_is_asked_again_when_it_said(
     await act(ready)
     assert len(api.calls) == 3
     assert time.elapsed - begun == 10
-
-
-@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_conflict_is_never_repeated(ready: KubeClient, api: Api, act: Act) -> None:
-    api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
-    with pytest.raises(Conflict):
-        await act(ready)
-    assert len(api.calls) == 1
 
 
 async def test_patience_has_an_end(ready: KubeClient, api: Api, time: SimulatedTime) -> None:

@@ -133,7 +133,3 @@ class TestTheCommand:
         assert main(["rollout", "render", EXAMPLE, "--as", "flux-ignore", "--output", "yaml"]) == 0
         targets = [each["target"] for each in yaml.safe_load(capsys.readouterr().out)["patches"]]
         assert {"group": "argoproj.io", "kind": "Rollout", "name": "support-llm"} in targets
-
-    def test_a_fleet_on_this_machine_has_none(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "render", str(ROOT / "examples/demo/delivery.yaml"), "--as", "argo-ignore"]) == 2
-        assert "the fleet of this delivery is no cluster" in capsys.readouterr().err
