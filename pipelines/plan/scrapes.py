@@ -52,9 +52,6 @@ def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
     for gate, _ in _used(spec, ErrorsGate, used):
         answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
         yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(answers))
-        # Before the first answer 4xx there is no series of them.
-        refused = _some({**answers, BY_ENGINE.status: "4xx"})
-        yield EvidenceQuery(asked_by=f"gate {gate}, answers 4xx", query=refused, silent_without_traffic=True)
 
 
 def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tuple[str, Kind]]:

@@ -46,14 +46,8 @@ def _query_refused(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 
 
 def unanswered(snapshot: Snapshot) -> list[QueryResult]:
-    """Queries without a sample where whoever asks needs one."""
-    return [
-        answer
-        for answer in snapshot.answers
-        if not answer.refused
-        and all(map(math.isnan, answer.samples))
-        and (answer.unknown or not answer.question.silent_without_traffic)
-    ]
+    """Queries without a sample."""
+    return [each for each in snapshot.answers if not each.refused and all(map(math.isnan, each.samples))]
 
 
 @error(

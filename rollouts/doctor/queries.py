@@ -33,8 +33,6 @@ class EvidenceQuery(Value):
     """Such as `gate errors` or `SLO availability`."""
     query: str
     """PromQL without any place left open."""
-    silent_without_traffic: bool = False
-    """Whether no answer is an answer that the one who asks can deal with."""
 
 
 class QueryResult(Value):
