@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rollouts.kube.model import MANAGER
+from rollouts.kube.objects import at, labels_of
 from rollouts.kube.resources import HTTP_ROUTES, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import ATTEMPT
 from rollouts.model import ForeignObject
@@ -29,7 +30,7 @@ HINT = (
 def foreign_object(live: Json, delivery: str) -> ForeignObject | None:
     """The object as somebody else's; None when it is this delivery's."""
     metadata = live["metadata"]
-    if _labels(live).get(DELIVERY) == delivery:
+    if labels_of(live).get(DELIVERY) == delivery:
         return None
     return ForeignObject(
         kind=str(live.get("kind", "object")),
@@ -57,7 +58,7 @@ def last_writer(live: Json, field: str = "f:spec") -> str:
 
 
 def _owners(live: Json) -> Iterator[str]:
-    labels, annotations = _labels(live), _annotations(live)
+    labels, annotations = labels_of(live), at(live, "metadata", "annotations", default={})
     if DELIVERY in labels:
         yield f"of delivery {labels[DELIVERY]}"
     yield from _tools(labels, annotations)
@@ -83,14 +84,6 @@ def _tools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
         yield f"of Argo CD application {application}"
     if flux:
         yield f"of Flux {flux}"
-
-
-def _labels(live: Json) -> Mapping[str, str]:
-    return live["metadata"].get("labels") or {}
-
-
-def _annotations(live: Json) -> Mapping[str, str]:
-    return live["metadata"].get("annotations") or {}
 
 
 _MIRROR = "RequestMirror"

@@ -86,7 +86,7 @@ def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(cas
     of = release(accelerator=accelerators.get(case, "cpu"))
     serving = render(fleet, of, parts=(RenderPart.SERVING,))
     others = render(fleet, of, parts=(RenderPart.SETUP,))
-    named = {(each.group, each.kind, each.name) for each in delivered_objects(serving)}
+    named = {(each.resource.group, each.resource.kind, each.name) for each in delivered_objects(serving)}
     assert named == {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in serving}
     assert not named & {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in others}
 
