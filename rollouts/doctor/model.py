@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 
+from rollouts.argo.model import controlled_by
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.units import duration
@@ -125,6 +126,16 @@ class Snapshot(Value):
     def rollout(self) -> Json:
         """The delivery's own Rollout; empty before its first delivery."""
         return self.named(ROLLOUTS, self.target.delivery) or {}
+
+    @property
+    def replica_sets(self) -> list[Json]:
+        """Of that Rollout."""
+        return controlled_by(self.rollout, self.all(REPLICA_SETS)) if self.rollout else []
+
+    @property
+    def pods(self) -> list[Json]:
+        """Of these ReplicaSets."""
+        return [pod for owner in self.replica_sets for pod in controlled_by(owner, self.all(PODS))]
 
     @property
     def is_empty(self) -> bool:

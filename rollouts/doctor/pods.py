@@ -16,20 +16,14 @@ from rollouts.kube.objects import (
     is_ready,
     labels_of,
     name_of,
-    owned_by,
     said,
     time_at,
 )
 from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES, pod_problems
-from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
+from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
-
-
-def _own_pods(snapshot: Snapshot, rollout: Json) -> list[Json]:
-    mine = [one for one in snapshot.all(REPLICA_SETS) if owned_by(one, rollout)]
-    return [pod for pod in snapshot.all(PODS) if any(owned_by(pod, one) for one in mine)]
 
 
 @error(
@@ -40,9 +34,9 @@ def _own_pods(snapshot: Snapshot, rollout: Json) -> list[Json]:
     "correct what the message names",
 )
 def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for replica_set in snapshot.all(REPLICA_SETS):
+    for replica_set in snapshot.replica_sets:
         failed = condition(replica_set, "ReplicaFailure") or {}
-        if failed.get("status") == "True" and owned_by(replica_set, rollout):
+        if failed.get("status") == "True":
             yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
     pod, more = at(rollout, "spec", "template"), _pods_to_come(snapshot, rollout)
     for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
@@ -57,7 +51,7 @@ def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
     """
     ro, dynamic = Rollout(rollout), at(rollout, "spec", "strategy", "canary", "dynamicStableScale")
     most = ro.replicas + 1 if dynamic else 2 * ro.replicas
-    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in _own_pods(snapshot, rollout))
+    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
 
 
 NODE_COMES_WITHIN = timedelta(minutes=10)
@@ -72,9 +66,7 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
 )
 def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     newest = Rollout(rollout).pod_hash
-    waiting = [
-        pod for pod in _own_pods(snapshot, rollout) if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)
-    ]
+    waiting = [pod for pod in snapshot.pods if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
     if waiting:
         message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
         yield f"{len(waiting)} pods of {said(rollout)} wait for a node", f"{said(waiting[0])}: {message}"
@@ -87,10 +79,10 @@ def _waits(snapshot: Snapshot, pod: Json) -> bool:
     return found.get("status") == "False" and found.get("reason") == "Unschedulable" and is_late
 
 
-def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
+def _waiting(snapshot: Snapshot, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
     """A pod and the state of its container for each image that waits for one of these reasons."""
     seen = set()
-    for pod in _own_pods(snapshot, rollout):
+    for pod in snapshot.pods:
         for state in container_states(pod):
             image = state.get("image", "")
             if at(state, "state", "waiting", "reason") in reasons and image not in seen:
@@ -104,8 +96,8 @@ def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iter
     remediation="try the reference with `tidegate engine show`; check imagePullSecrets and the node's way to "
     "the registry",
 )
-def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for pod, state in _waiting(snapshot, rollout, IMAGE_FAILURES):
+def _image_not_pulled(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, IMAGE_FAILURES):
         waiting = state["state"]["waiting"]
         yield f"{said(pod)} waits for an image", f"{waiting['reason']}: {waiting.get('message') or state.get('image')}"
 
@@ -115,8 +107,8 @@ def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation
     cause="the engine ends again and again: too little memory, wrong arguments, or a model that does not load",
     remediation="read the log of its last run: kubectl logs --previous",
 )
-def _pod_crashes(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for pod, state in _waiting(snapshot, rollout, frozenset({CRASH_LOOP})):
+def _pod_crashes(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, frozenset({CRASH_LOOP})):
         yield f"{said(pod)} crashes", *last_end(state)
 
 

@@ -13,8 +13,8 @@ from rollouts.argo.state import ABORTED, INVALID_SPEC, UNDECIDED, waiting_for_co
 from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.controller import step_of
 from rollouts.doctor.model import Observation, Snapshot, error, note, warning
-from rollouts.kube.objects import Labels, at, condition, labels_of, name_of, owned_by, said, selects, time_at
-from rollouts.kube.resources import HTTP_ROUTES, PODS, REPLICA_SETS, SERVICES
+from rollouts.kube.objects import Labels, at, condition, labels_of, name_of, said, selects, time_at
+from rollouts.kube.resources import HTTP_ROUTES, PODS, SERVICES
 from rollouts.manifests.conventions import canary_service, stable_service
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
@@ -103,8 +103,8 @@ def _reverted_by(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
 )
 def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     labels: Labels = at(rollout, "spec", "template", "metadata", "labels", default={})
-    mine = [one for one in snapshot.all(REPLICA_SETS) if owned_by(one, rollout)]
-    others = [pod for pod in snapshot.all(PODS) if not any(owned_by(pod, one) for one in mine)]
+    mine = {name_of(pod) for pod in snapshot.pods}
+    others = [pod for pod in snapshot.all(PODS) if name_of(pod) not in mine]
     named = [snapshot.named(SERVICES, name) for name in _services(snapshot)] if rollout else []
     pair = [service for service in named if service]
     for service in pair:
@@ -120,7 +120,7 @@ def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
             yield f"{said(service)} selects pods that are not of {said(rollout)}", *told
     hashes = {name_of(service): at(service, "spec", "selector", HASH) for service in pair}
     overlap = len(hashes) == 2 and (len(set(hashes.values())) < 2 or None in hashes.values())
-    if overlap and _canary_serves(rollout, mine):
+    if overlap and _canary_serves(rollout, snapshot.replica_sets):
         yield (
             f"Services {' and '.join(hashes)} select the same pods while two versions run",
             *(f"Service {name}: {HASH}: {value or 'not set'}" for name, value in hashes.items()),

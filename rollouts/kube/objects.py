@@ -49,13 +49,6 @@ def written(labels: Labels) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def owned_by(item: Json, owner: Json) -> bool:
-    """Whether `owner` controls it, by uid."""
-    uid = at(owner, "metadata", "uid")
-    references = at(item, "metadata", "ownerReferences", default=[])
-    return any(at(reference, "controller") and at(reference, "uid") == uid for reference in references)
-
-
 def condition(item: Json, kind: str) -> Json | None:
     """The condition of that type in its status."""
     conditions = at(item, "status", "conditions", default=[])
