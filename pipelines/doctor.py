@@ -11,7 +11,7 @@ from pipelines.adapters.fleets import cluster_client, prometheus_of, require_con
 from pipelines.adapters.services import git_access_for, places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
-from pipelines.plan.region_objects import guard_image, region_objects, release_of
+from pipelines.plan.region_objects import region_objects, release_of
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
 from pipelines.run.git_preview import refuse_unreadable_sync, refuse_unwritable_git
 from pipelines.spec.delivery import Delivery
@@ -28,11 +28,11 @@ from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
 from rollouts.errors import Unfit
+from rollouts.manifests.manifest import Site
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.model import Value
-from tidegate.core.process import note
 
 
 class RegionCheck(Value):
@@ -71,24 +71,18 @@ def check_regions(
 def _target(
     spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted, controller_namespace: str
 ) -> DiagnosisTarget:
-    name, guard = spec.metadata.name, guard_image(spec)
-    try:
-        # Which engine it is changes no name.
-        keys, images = pem_of(trusted_images(trusted)), trusted.trust.engines.images
-        release = release_of(spec, fleet, region, public_keys=keys, repositories=images, serving=False)
-        rights, objects = required_access(fleet, release), region_objects(spec, fleet, release).objects
-    except UsageError as error:
-        note(f"{region}: whose the objects there are was not looked at: {error}")
-        rights, objects = (), ()
+    # Which engine it is changes no name.
+    keys, images = pem_of(trusted_images(trusted)), trusted.trust.engines.images
+    release = release_of(spec, fleet, region, public_keys=keys, repositories=images, serving=False)
     return DiagnosisTarget(
         region=region,
-        delivery=name,
+        delivery=spec.metadata.name,
+        route=Site(fleet=fleet, release=release).route,
         controller_namespace=controller_namespace,
         questions=asked_of_prometheus(spec, region),
         scraping=scraping_of(spec, region),
-        rights=rights,
-        guard=guard,
-        objects=objects,
+        rights=required_access(fleet, release),
+        objects=region_objects(spec, fleet, release).objects,
     )
 
 

@@ -48,7 +48,7 @@ from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
-from pipelines.plan.referenced import engines_of
+from pipelines.plan.places import engines_of
 from pipelines.ports import (
     DeliveryLedger,
     Fleet,

@@ -10,8 +10,8 @@ from functools import partial
 
 from gates.model import ArmKey
 from pipelines.adapters.by_series import KnownAs
-from pipelines.plan.referenced import needs_of, reference_place, route_place
-from pipelines.plan.region_objects import place_of, rendering
+from pipelines.plan.places import needs_of, place_of, reference_place, route_place
+from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
 from pipelines.spec.delivery import Delivery

@@ -25,8 +25,7 @@ from pipelines.spec.policy import (
 from registry.files import digest_files
 from registry.mlflow_client import limit_calls
 from registry.model import Event
-from rollouts.manifests.reference_spec import ReferencedFleetSpec
-from rollouts.manifests.route_spec import RouteFleetSpec
+from rollouts.manifests.reference_spec import TheirsFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
@@ -96,7 +95,7 @@ def on_clusters(spec: Delivery) -> ArgoFleetSpec:
     Raises:
         UsageError: its fleet is another one.
     """
-    if isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
+    if isinstance(spec.fleet, TheirsFleetSpec):
         raise UsageError("the objects of this delivery are named by reference: they are not tidegate's")
     if not isinstance(spec.fleet, ArgoFleetSpec):
         raise UsageError("the fleet of this delivery is no cluster", hint="set `fleet.kind: argo`")

@@ -1,4 +1,7 @@
-"""Which engine a delivery brings, and which one is in production: known by everything that makes them."""
+"""Which engine a delivery brings, and which one is in production: known by everything that makes them.
+
+What of a fleet changes engines' pods is a part of it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 
+from pydantic import JsonValue
+
 from engine_images.spec import EngineSettings
-from pipelines.plan.pods import pod_changes
+from pipelines.errors import UntrustedImage
 from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion, Serving
+from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
+from tidegate.core.model import Value
+from tidegate.core.text import foreign
 
 JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
 """Of `compile`: what a build accepts, which changes no engine."""
@@ -118,3 +126,35 @@ def _flat(part: Mapping[str, object], above: str = "") -> Iterator[tuple[str, ob
             yield from _flat(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
+
+
+def pod_changes(fleet: ArgoFleetSpec) -> dict[str, JsonValue]:
+    """As an engine's record keeps it; empty for none."""
+    said: list[JsonValue] = [
+        each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in fleet.patches if _changes_pods(each)
+    ]
+    return {"patches": said} if said else {}
+
+
+def with_pod_changes(fleet: ArgoFleetSpec, recorded: Mapping[str, JsonValue]) -> ArgoFleetSpec:
+    """The fleet as it was when that was recorded, as far as it makes pods.
+
+    Raises:
+        UntrustedImage: no command of tidegate has recorded it so.
+    """
+    if pod_changes(fleet) == recorded:
+        return fleet
+    with foreign(lambda why: UntrustedImage(f"the recorded changes of an engine's pods cannot be read: {why}")):
+        was = _Recorded.model_validate(recorded)
+    others = (each for each in fleet.patches if not _changes_pods(each))
+    return fleet.model_copy(update={"patches": (*others, *was.patches)})
+
+
+class _Recorded(Value):
+    patches: tuple[PatchSpec, ...] = ()
+
+
+def _changes_pods(patch: PatchSpec) -> bool:
+    return patch.target.kind in {None, "Rollout"} and any(
+        each.path.startswith("/spec/template") for each in patch.json6902
+    )

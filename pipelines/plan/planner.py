@@ -195,26 +195,17 @@ def refuse_hopeless(spec: Delivery, steps: Sequence[PlanStep], prompts: int) -> 
     more = f"; the same is true of {', '.join(others)}" if others else ""
     proposals = proposals_for(spec, steps, lambda changed: steps_of(changed, prompts=prompts))
     late = [each for step, each in found if step.stage is first.stage]
-    raise PlanRefused(
-        f"{first.id}: {hopeless(forecast)}{more}", hint=_advice(spec, late, proposals), proposals=proposals
-    )
+    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=_advice(late, proposals), proposals=proposals)
 
 
-def _advice(spec: Delivery, late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
-    """What to write; where no change of the spec helps the whole stage, what would help its first gate."""
+def _advice(late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
+    """What to write, and how many users would do; where no line of the stage helps, what would help its first gate."""
     found = [f"`{each.line}`{_when(each)}" for each in proposals]
-    words = list(_elsewhere(spec, late)) if found else list(late[0].remedy)
-    return f"one of: {'; '.join([*found, *words])}" if found or words else "ask for what a healthy version shows"
-
-
-def _elsewhere(spec: Delivery, late: Sequence[GateForecast]) -> Iterator[str]:
-    """What no line of this spec says: more users, or a stage that it does not have."""
     users = [[each for each in forecast.proposals if each.change == "requests_per_second"] for forecast in late]
-    if all(users):
-        yield max((each for found in users for each in found), key=lambda each: each.value).words
-    if spec.shadow is None:
-        found = [each for forecast in late for each in forecast.proposals if each.change in ("probe", "mirror")]
-        yield from dict.fromkeys(each.words for each in found)
+    if found and all(users):
+        found.append(max((each for told in users for each in told), key=lambda each: each.value).words)
+    words = found or late[0].remedy
+    return f"one of: {'; '.join(words)}" if words else "ask for what a healthy version shows"
 
 
 def _when(change: SpecChange) -> str:

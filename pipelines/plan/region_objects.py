@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
-from pipelines.plan.pods import with_pod_changes
+from pipelines.plan.engines import with_pod_changes
 from pipelines.plan.prebuilt import image_launch
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
 from rollouts.cluster.capacity import EngineDemand, engine_demand
-from rollouts.cluster.model import RegionConfig, Render
+from rollouts.cluster.model import Render
 from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
@@ -124,26 +123,6 @@ def _names(release: Release, suffix: str, slo: Slo | None = None) -> KubernetesN
     """As `tidegate slo export` names the same objects: a dot joins two names that have none."""
     identity = f"{release.delivery}.{slo.name}" if slo else release.delivery
     return KubernetesNames(name=object_name(identity, suffix), labels={DELIVERY: release.delivery})
-
-
-def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timedelta) -> RegionConfig:
-    """Where the region is, and how long things may take there."""
-    there = fleet.regions[region]
-    return RegionConfig(
-        region=region,
-        name=spec.metadata.name,
-        traffic=fleet.traffic,
-        entry=there.entry,
-        stable_url=there.stable_url,
-        canary_url=there.canary_url,
-        # As long as the Rollout itself waits for progress: the one who gives up first says why.
-        start_seconds=fleet.pod.ready_within.total_seconds(),
-        retry_seconds=patience.total_seconds(),
-        warm_versions=fleet.previous.versions if fleet.previous else None,
-        keep_seconds=fleet.previous.keep.total_seconds() if fleet.previous else 0.0,
-        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
-        nodes_grow=fleet.nodes.grow,
-    )
 
 
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")

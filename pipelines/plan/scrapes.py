@@ -1,10 +1,8 @@
-"""What gates and SLOs ask a region's Prometheus for, and how often it scrapes: looked up while a plan is made."""
+"""What gates and SLOs ask a region's Prometheus for, and how often it should scrape: for the doctor. Pure."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Container, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Container, Iterator, Mapping
 from typing import TypeVar
 
 from gates.analyses.errors import ErrorsGate
@@ -12,13 +10,11 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
 from gates.evidence.selector import NAME, selector
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, ScrapeInterval
+from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
-from tidegate.core.errors import TidegateError
 from tidegate.core.metrics import MetricSignal, MetricSource, source_of
-from tidegate.core.model import Value
 
 Kind = TypeVar("Kind", LatencyGate, ErrorsGate)
 WINDOW = "5m"
@@ -56,9 +52,6 @@ def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
     for gate, _ in _used(spec, ErrorsGate, used):
         answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
         yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(answers))
-        # Before the first answer 4xx there is no series of them.
-        refused = _some({**answers, BY_ENGINE.status: "4xx"})
-        yield EvidenceQuery(asked_by=f"gate {gate}, answers 4xx", query=refused, silent_without_traffic=True)
 
 
 def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tuple[str, Kind]]:
@@ -100,50 +93,3 @@ def _slos(spec: Delivery) -> Iterator[EvidenceQuery]:
         sli = slo_of(item, service=spec.metadata.name, counted_by=CountedBy.ENGINE, sources=spec.sources).sli
         query = sli.total_query if isinstance(sli, EventSli) else sli.error_ratio_query
         yield EvidenceQuery(asked_by=f"SLO {item.name}", query=WINDOW_PLACE.sub(WINDOW, query))
-
-
-PATIENCE_SECONDS = 5.0
-"""Who makes a plan waits for an answer, and not for a region that is away."""
-
-
-class Scraped(Value):
-    """What was learnt of one region."""
-
-    region: str
-    scraping: ScrapeInterval
-    every: timedelta | None = None
-    """How often its engines are scraped; None when there is none yet, or nobody could be asked."""
-    problem: str = ""
-    """Why Prometheus could not be asked."""
-
-    @property
-    def warning(self) -> str:
-        """One line for a person; empty when all is as the spec says, or there is no engine yet."""
-        if self.problem:
-            return f"{self.region}: how often engines are scraped is not known: {self.problem}"
-        differs = self.every is not None and self.scraping.differs(self.every)
-        return f"{self.region}: {self.scraping.told(self.every)}" if self.every and differs else ""
-
-    def as_data(self) -> dict[str, object]:
-        """For programs, in seconds."""
-        return {
-            "region": self.region,
-            "scrape_interval_seconds": self.scraping.interval.total_seconds(),
-            "seen_seconds": self.every.total_seconds() if self.every else None,
-            "problem": self.problem or None,
-        }
-
-
-async def scraped(spec: Delivery, places: Mapping[str, PrometheusReader]) -> Sequence[Scraped]:
-    """Every region at once, in the order of `places`."""
-    return await asyncio.gather(*(_of(region, scraping_of(spec, region), asks) for region, asks in places.items()))
-
-
-async def _of(region: str, scraping: ScrapeInterval, asks: PrometheusReader) -> Scraped:
-    try:
-        samples = await asyncio.wait_for(asks.ask(scraping.query), PATIENCE_SECONDS)
-    except TimeoutError:
-        return Scraped(region=region, scraping=scraping, problem=f"no answer within {PATIENCE_SECONDS:g} s")
-    except TidegateError as error:
-        return Scraped(region=region, scraping=scraping, problem=str(error))
-    return Scraped(region=region, scraping=scraping, every=scraping.seen(samples))

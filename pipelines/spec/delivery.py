@@ -6,7 +6,7 @@ here they become one document whose parts must fit each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -47,11 +47,9 @@ from pipelines.spec.model_reference import ModelReference
 from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec, Traffic
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.nodes_spec import more_than_a_node_has
-from rollouts.manifests.reference_spec import ReferencedFleetSpec, conflicts_with_reference
-from rollouts.manifests.route_spec import RouteFleetSpec, RouteNeeds, conflicts_with_route
+from rollouts.manifests.reference_spec import TheirsFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
-from rollouts.manifests.spec import conflicts_with as fleet_conflicts
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSignal, MetricSource, source_of
@@ -254,7 +252,7 @@ class Delivery(SpecModel):
     def _around_samples(self) -> Iterator[SpecConflict]:
         """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
         clusters = isinstance(self.fleet, ClusterFleetSpec)
-        if self.samples and isinstance(self.fleet, ReferencedFleetSpec | RouteFleetSpec):
+        if self.samples and isinstance(self.fleet, TheirsFleetSpec):
             expected = "no `samples`: engines of others keep none"
             yield SpecConflict(("samples",), "samples of users' requests with `fleet.rollout`", expected)
         if self.samples and self.engine.image is not None:
@@ -291,19 +289,11 @@ class Delivery(SpecModel):
 
     def _around_clusters(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
         """What does not fit the fleet, whoever applies its objects."""
-        found: Iterable[SpecConflict] = ()
-        asking = tuple(name for name in ("offline", "load", "shadow") if self._stage(name))
-        same = self.engine.image is not None
-        if isinstance(fleet, ReferencedFleetSpec):
-            found = conflicts_with_reference(fleet, self._around_fleet(), same_image=same, asks_engines=asking)
-        elif isinstance(fleet, RouteFleetSpec):
-            needs = RouteNeeds(same_image=same, asks_engines=asking, copies=self.shadow is not None)
-            found = conflicts_with_route(fleet, self._around_fleet(), needs)
-        elif isinstance(fleet, ArgoFleetSpec):
+        if isinstance(fleet, ArgoFleetSpec):
+            if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, self.engine.accelerator_count):
+                yield replace(odd, where=("engine", *odd.where))
             yield from self._around_image()
-            yield from self._around_nodes(fleet)
-            found = fleet_conflicts(fleet, self._around_fleet())
-        for conflict in found:
+        for conflict in fleet.conflicts_with(self._around_fleet()):
             yield replace(conflict, where=("fleet", *conflict.where))
 
     def _around_silence(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
@@ -317,11 +307,6 @@ class Delivery(SpecModel):
             if unattended <= patience:
                 expected = f"more than `patience.{name}`, which is {format_duration(patience)}"
                 yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
-
-    def _around_nodes(self, fleet: ArgoFleetSpec) -> Iterator[SpecConflict]:
-        count = self.engine.accelerator_count
-        if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, count):
-            yield replace(odd, where=("engine", *odd.where))
 
     def _around_image(self) -> Iterator[SpecConflict]:
         """An image of one's own next to one that is built, or without anybody who brings it its weights."""
@@ -356,6 +341,9 @@ class Delivery(SpecModel):
             bake=self.regions.bake,
             accelerator=self.engine.accelerator,
             analysed=bool(self.slos),
+            same_image=self.engine.image is not None,
+            asks_engines=tuple(name for name in ("offline", "load", "shadow") if self._stage(name)),
+            copies=self.shadow is not None,
         )
 
     def _around_slos(self) -> Iterator[SpecConflict]:
@@ -435,7 +423,7 @@ class Delivery(SpecModel):
     @property
     def sources(self) -> Sequence[MetricSource]:
         """Which series are read: as the spec says, or of engines of others by what tells them apart."""
-        if self.metrics.sources or not isinstance(self.fleet, ReferencedFleetSpec | RouteFleetSpec):
+        if self.metrics.sources or not isinstance(self.fleet, TheirsFleetSpec):
             return self.metrics.sources
         return self.fleet.sources
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
@@ -18,7 +18,7 @@ from rollouts.errors import CapacityError, Forbidden
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
-from rollouts.kube.scheduling import Fit, fit, format_quantity, parse_quantity, resource_requests
+from rollouts.kube.scheduling import format_quantity, misfits, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
 from tidegate.core.model import Json, Value
 
@@ -70,11 +70,14 @@ def headroom_on_nodes(nodes: Sequence[Json], pods: Sequence[Json], engine: Json)
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in ENDED and PLACEHOLDER not in _labels(pod):
             taken[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
-    fitting = [node for node in nodes if fit(engine, [node])[0] is Fit.ALL]
+    against = {node["metadata"]["name"]: misfits(engine, node) for node in nodes}
+    fitting = [node for node in nodes if not against[node["metadata"]["name"]]]
     pods_that_fit = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
     if fitting:
         return Headroom(pods=pods_that_fit, bound_by=f"{len(fitting)} nodes take such pods")
-    return Headroom(pods=0, bound_by="; ".join(("no node takes such a pod", *fit(engine, nodes)[1])))
+    counts = Counter(reason for reasons in against.values() for reason in reasons).most_common(3)
+    told = (f"{reason} ({count} nodes)" for reason, count in counts)
+    return Headroom(pods=0, bound_by="; ".join(("no node takes such a pod", *told)))
 
 
 def headroom_in_quotas(quotas: Sequence[Json], engine: Json) -> Iterator[Headroom]:

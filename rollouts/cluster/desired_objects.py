@@ -31,7 +31,7 @@ from rollouts.kube.objects import is_ready, written
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
-from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields, with_selector_of
+from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -128,7 +128,7 @@ def replacement(rollout: Json, live: Json) -> Json:
     annotations.pop(UNATTENDED, None)
     labels = {**(metadata.get("labels") or {}), **rollout["metadata"].get("labels", {})}
     applied = {**metadata, "labels": labels, "annotations": annotations}
-    return {**live, "metadata": applied, "spec": {**with_selector_of(rollout["spec"], spec), **kept}}
+    return {**live, "metadata": applied, "spec": {**rollout["spec"], **kept}}
 
 
 def reapplied(manifest: Json, live: Json | None) -> Json:

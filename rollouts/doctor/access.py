@@ -7,15 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
-from rollouts.doctor.strategy import ARGO_ROLLOUTS, gateway_plugins, virtual_services
 from rollouts.kube.objects import at, name_of, said
-from rollouts.kube.resources import (
-    ADMISSION_BINDINGS,
-    ADMISSION_POLICIES,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    HTTP_ROUTES,
-    VIRTUAL_SERVICES,
-)
+from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
 from tidegate.core.model import Json
 
 
@@ -34,24 +27,14 @@ def _not_ours(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 
 @error(
     "crd-missing",
-    cause="Argo Rollouts, the Gateway API or Istio is not installed, or its definitions do not serve the version "
-    "that tidegate speaks; an upgrade may have removed them",
+    cause="Argo Rollouts, the Gateway API, Istio or the Prometheus Operator is not installed, or its definitions do "
+    "not serve the version that tidegate speaks; an upgrade may have removed them",
     remediation="install the definitions of the version that the controller runs",
 )
-def _crd_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    complete = snapshot.unread(CUSTOM_RESOURCE_DEFINITIONS) is None and snapshot.all(CUSTOM_RESOURCE_DEFINITIONS)
-    needed = [*ARGO_ROLLOUTS]
-    needed += [HTTP_ROUTES] if gateway_plugins(rollout) else []
-    needed += [VIRTUAL_SERVICES] if virtual_services(rollout) else []
-    for resource in needed:
-        name = f"{resource.plural}.{resource.group}"
-        definition = snapshot.named(CUSTOM_RESOURCE_DEFINITIONS, name)
-        versions = at(definition, "spec", "versions", default=[])
-        served = [version["name"] for version in versions if version.get("served")]
-        if definition is not None and resource.version not in served:
-            yield f"{name} is not served as {resource.version}", f"served: {', '.join(served) or 'none'}"
-        elif (definition is None and complete) or snapshot.unread(resource) is Unread.ABSENT:
-            yield f"there is no {name} in this cluster", f"needed: {resource.kind} of {resource.api_version}"
+def _crd_missing(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for kind in snapshot.objects:
+        if snapshot.unread(kind) is Unread.ABSENT:
+            yield f"this cluster knows no {kind.plural}.{kind.group}", f"needed: {kind.kind} of {kind.api_version}"
 
 
 @error(

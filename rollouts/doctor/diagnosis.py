@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.doctor import access, controller, evidence, pods, rollout, traffic
+from rollouts.doctor import access, controller, evidence, pods, rollout
 from rollouts.doctor.gather import gather
 from rollouts.doctor.model import Check, DiagnosisTarget, Finding, Observation, Severity, Snapshot, Unread, note
 from rollouts.doctor.queries import PrometheusReader
@@ -25,15 +25,13 @@ from tidegate.core.model import Json
 )
 def _not_looked_at(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     hidden = [kind.plural for kind in snapshot.objects if snapshot.unread(kind) is Unread.FORBIDDEN]
-    seen = snapshot.controller
-    if not seen.readable:
-        hidden.append(f"the controller's namespace {seen.namespace}")
+    namespace = snapshot.target.controller_namespace
+    if snapshot.controller_pods is None:
+        hidden.append(f"the controller's namespace {namespace}")
     elif controller.runs_elsewhere(snapshot):
-        hidden.append(f"the controller, which works and is not in namespace {seen.namespace}")
-    elif seen.config_unread:
-        hidden.append("the controller's configuration")
+        hidden.append(f"the controller, which works and is not in namespace {namespace}")
     askers = dict.fromkeys(answer.question.asked_by for answer in evidence.unanswered(snapshot))
-    if askers and snapshot.is_unscraped:
+    if askers and snapshot.is_empty:
         hidden.append(f"metrics of {', '.join(askers)}, which the first delivery begins to scrape")
     if hidden:
         yield f"{len(hidden)} things were not looked at", ", ".join(hidden)
@@ -43,7 +41,6 @@ CHECKS: tuple[Check, ...] = (
     *access.CHECKS,
     *controller.CHECKS,
     *rollout.CHECKS,
-    *traffic.CHECKS,
     *pods.CHECKS,
     *evidence.CHECKS,
     _not_looked_at,

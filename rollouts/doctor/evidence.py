@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rollouts.doctor.model import Observation, Snapshot, error, warning
 from rollouts.doctor.queries import QueryResult
 from tidegate.core.model import Json
+from tidegate.core.units import format_duration
 
 
 @error(
@@ -45,14 +46,8 @@ def _query_refused(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 
 
 def unanswered(snapshot: Snapshot) -> list[QueryResult]:
-    """Queries without a sample where whoever asks needs one."""
-    return [
-        answer
-        for answer in snapshot.answers
-        if not answer.refused
-        and all(map(math.isnan, answer.samples))
-        and (answer.unknown or not answer.question.silent_without_traffic)
-    ]
+    """Queries without a sample."""
+    return [each for each in snapshot.answers if not each.refused and all(map(math.isnan, each.samples))]
 
 
 @error(
@@ -63,7 +58,7 @@ def unanswered(snapshot: Snapshot) -> list[QueryResult]:
     "labels, and `tenant`",
 )
 def _metric_unknown(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    for answer in () if snapshot.is_unscraped else unanswered(snapshot):
+    for answer in () if snapshot.is_empty else unanswered(snapshot):
         if answer.unknown:
             asked, names = answer.question, ", ".join(answer.unknown)
             yield f"{asked.asked_by} asks for {names}, of which there is no series", asked.query
@@ -75,10 +70,14 @@ def _metric_unknown(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     remediation="compare the query's labels with those of the series; send traffic before a delivery",
 )
 def _query_without_samples(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    for answer in () if snapshot.is_unscraped else unanswered(snapshot):
+    for answer in () if snapshot.is_empty else unanswered(snapshot):
         if not answer.unknown:
             said = "NaN" if answer.samples else "nothing"
             yield f"{answer.question.asked_by} has no samples now: the answer is {said}", answer.question.query
+
+
+TOLERATED = 0.2
+"""Of the interval: a scrape that came late, or was missed, is no other interval."""
 
 
 @warning(
@@ -90,8 +89,10 @@ def _query_without_samples(snapshot: Snapshot, _: Json) -> Iterator[Observation]
 )
 def _scrape_interval_differs(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     scraping, seen = snapshot.target.scraping, snapshot.scraped_every
-    if scraping and seen and scraping.differs(seen):
-        yield f"{snapshot.target.region}: {scraping.told(seen)}", scraping.query
+    if scraping and seen and abs(seen - scraping.interval) > TOLERATED * scraping.interval:
+        said = f"every {format_duration(seen)}, and `metrics.scrape_interval` is {format_duration(scraping.interval)}"
+        look = f"a look of {format_duration(scraping.look)} has {scraping.look / seen:.1f} scrapes of each"
+        yield f"{snapshot.target.region}: Prometheus scrapes engines {said}: {look}", scraping.query
 
 
 CHECKS = (

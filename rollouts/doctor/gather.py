@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
 from datetime import timedelta
 
 from rollouts.cluster.region import foreign_objects
-from rollouts.doctor.model import Controller, DiagnosisTarget, Snapshot, Unread
+from rollouts.doctor.model import DiagnosisTarget, Snapshot, Unread
 from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
-from rollouts.doctor.strategy import ARGO_ROLLOUTS, http_routes, route_namespace, services, virtual_services
 from rollouts.errors import (
     ApiError,
     Forbidden,
@@ -18,25 +16,19 @@ from rollouts.errors import (
 )
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
-from rollouts.kube.objects import at, container_states, labels_of, name_of
+from rollouts.kube.objects import container_states, labels_of, name_of
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
-    CONFIG_MAPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
-    HTTP_ROUTES,
-    LEASES,
     POD_MONITORS,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
     ROLLOUTS,
     SERVICES,
-    VIRTUAL_SERVICES,
 )
-from rollouts.manifests.conventions import guard
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import cluster_rights, rights
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -57,16 +49,18 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rollout = await region.find(ROLLOUTS, target.delivery) or {}
-    names = _names(rollout, target)
-    places = {HTTP_ROUTES: route_namespace(rollout)}
-    readings = await asyncio.gather(*(_read(region, kind, names[kind], places.get(kind)) for kind in names))
+    rendered = (ROLLOUTS, target.route, SERVICES, DEPLOYMENTS, POD_MONITORS, ADMISSION_POLICIES, ADMISSION_BINDINGS)
+    kinds = [kind for kind in rendered if target.rendered(kind)] + [REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS]
+    readings = await asyncio.gather(*(_read(region, kind, target) for kind in kinds))
+    pods, deployments = [await _of_controller(region, kind, target) for kind in (PODS, DEPLOYMENTS)]
     seen = Snapshot(
         target=target,
         namespace=region.namespace,
         now=clock.now() + (region.ahead or timedelta()),
-        objects=dict(zip(names, readings, strict=True)),
-        controller=await _controller(region, target.controller_namespace, target.delivery),
+        objects=dict(zip(kinds, readings, strict=True)),
+        controller_pods=pods,
+        controller_deployed=bool(deployments),
+        controller_log=await _log(region, target, pods or ()),
         denied=tuple([right for right in target.rights if not await region.allowed(right)]),
         foreign_objects=await _foreign_objects(region, target),
         skew=region.ahead,
@@ -74,38 +68,17 @@ async def gather(
     return seen if prometheus is None else await _with_answers(seen, prometheus, target)
 
 
-_DEFINED = (*ARGO_ROLLOUTS, HTTP_ROUTES, VIRTUAL_SERVICES)
-
-
-def _names(rollout: Json, target: DiagnosisTarget) -> dict[Resource, tuple[str, ...]]:
-    """What is read of the region, with the names that matter where a kind may not be listed."""
-    borrowed = at(rollout, "spec", "workloadRef", "name")
-    rendered = (ADMISSION_POLICIES, ADMISSION_BINDINGS, POD_MONITORS)
-    named = {
-        CUSTOM_RESOURCE_DEFINITIONS: tuple(f"{kind.plural}.{kind.group}" for kind in _DEFINED),
-        ROLLOUTS: (target.delivery,),
-        SERVICES: tuple(services(rollout).values()),
-        HTTP_ROUTES: tuple(http_routes(rollout)),
-        VIRTUAL_SERVICES: tuple(virtual_services(rollout)),
-        DEPLOYMENTS: (guard(target.delivery), *((borrowed,) if borrowed else ())),
-        **{kind: tuple(name_of(each) for each in target.rendered(kind)) for kind in rendered},
-    }
-    listed = dict.fromkeys((REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS), ())
-    return {kind: names for kind, names in named.items() if names} | listed
-
-
-async def _read(
-    region: KubeClient, resource: Resource, names: tuple[str, ...], namespace: str | None
-) -> tuple[Json, ...] | Unread:
-    """All of a kind; where it may not be listed, those of these names."""
+async def _read(region: KubeClient, resource: Resource, target: DiagnosisTarget) -> tuple[Json, ...] | Unread:
+    """All of a kind; where it may not be listed, those that are rendered."""
     try:
-        return (await region.list(resource, namespace=namespace)).items
+        return (await region.list(resource)).items
     except NotFound:
         return Unread.ABSENT
     except Forbidden:
         pass
+    names = [name_of(each) for each in target.rendered(resource)]
     try:
-        found = [await region.find(resource, name, namespace=namespace) for name in names]
+        found = [await region.find(resource, name) for name in names]
     except Forbidden:
         return Unread.FORBIDDEN
     return tuple(item for item in found if item) if names else Unread.FORBIDDEN
@@ -121,45 +94,14 @@ async def _foreign_objects(region: KubeClient, target: DiagnosisTarget) -> tuple
     return tuple(found)
 
 
-_CONFIG, _LEASE = "argo-rollouts-config", "argo-rollouts-controller-lock"
-"""The controller's own names for them; neither can be changed by a flag."""
-_LABEL = "app.kubernetes.io/name=argo-rollouts"
-_COMPONENT = "app.kubernetes.io/component"
-
-
-async def _controller(region: KubeClient, namespace: str, rollout: str) -> Controller:
-    """Pods, lease, configuration and the end of the log, each as far as it may be read."""
-    pods = await _labelled(region, PODS, namespace)
-    if pods is None:
-        return Controller(namespace=namespace, readable=False)
-    config, config_unread = await _one(region, CONFIG_MAPS, _CONFIG, namespace)
-    lease, _ = await _one(region, LEASES, _LEASE, namespace)
-    return Controller(
-        namespace=namespace,
-        deployments=await _labelled(region, DEPLOYMENTS, namespace) or (),
-        pods=pods,
-        lease=lease,
-        config=config,
-        config_unread=config_unread,
-        log=await _log(region, namespace, pods, rollout),
-    )
-
-
-async def _labelled(region: KubeClient, resource: Resource, namespace: str) -> tuple[Json, ...] | None:
+async def _of_controller(region: KubeClient, kind: Resource, target: DiagnosisTarget) -> tuple[Json, ...] | None:
     """Those of the controller, and not of the dashboard, which the Helm chart gives the same name."""
+    labels, namespace = "app.kubernetes.io/name=argo-rollouts", target.controller_namespace
     try:
-        found = (await region.list(resource, labels=_LABEL, namespace=namespace)).items
+        found = (await region.list(kind, labels=labels, namespace=namespace)).items
     except (Forbidden, NotFound):
         return None
-    return tuple(one for one in found if labels_of(one).get(_COMPONENT) != "rollouts-dashboard")
-
-
-async def _one(region: KubeClient, resource: Resource, name: str, namespace: str) -> tuple[Json | None, bool]:
-    """The object, and whether it may not be read; one that is not there is an answer."""
-    try:
-        return await region.find(resource, name, namespace=namespace), False
-    except Forbidden:
-        return None, True
+    return tuple(one for one in found if labels_of(one).get("app.kubernetes.io/component") != "rollouts-dashboard")
 
 
 _LOG = "/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=500{which}"
@@ -170,17 +112,18 @@ LOG_LINES = 3
 """Enough to name a cause; the whole log is a kubectl away."""
 
 
-async def _log(region: KubeClient, namespace: str, pods: Iterable[Json], rollout: str) -> tuple[str, ...]:
+async def _log(region: KubeClient, target: DiagnosisTarget, pods: tuple[Json, ...]) -> tuple[str, ...]:
     """The last lines about trouble with this Rollout or with a plugin; of the run before, where one crashed."""
     lines: list[str] = []
     for pod in pods:
         waits = any("waiting" in (state.get("state") or {}) for state in container_states(pod))
         which = "&previous=true" if waits else f"&sinceSeconds={LOG_SECONDS}"
+        path = _LOG.format(namespace=target.controller_namespace, pod=name_of(pod), which=which)
         try:
-            text = await region.text(_LOG.format(namespace=namespace, pod=name_of(pod), which=which))
+            found = (await region.text(path)).splitlines()
         except ApiError:
             continue
-        lines += [line for line in text.splitlines() if _TROUBLE.search(line) and (rollout in line or "plugin" in line)]
+        lines += [each for each in found if _TROUBLE.search(each) and (target.delivery in each or "plugin" in each)]
     return tuple(dict.fromkeys(lines[-LOG_LINES:]))
 
 

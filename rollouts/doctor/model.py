@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 
+from rollouts.argo.model import controlled_by
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.units import duration
@@ -51,45 +51,14 @@ class Unread(StrEnum):
     """These credentials may not read it; what it would have shown is not known."""
 
 
-class Controller(Value):
-    """The Argo Rollouts controller, as far as its namespace may be read."""
-
-    namespace: str
-    readable: bool = True
-    """Whether its pods could be listed; else nothing is known of it, which is no finding."""
-    deployments: tuple[Json, ...] = ()
-    pods: tuple[Json, ...] = ()
-    lease: Json | None = None
-    """The lock of its leader election; None when there is none or it may not be read."""
-    config: Json | None = None
-    """The ConfigMap `argo-rollouts-config`, read by the controller when it starts and never again."""
-    config_unread: bool = False
-    """Whether it may not be read."""
-    log: tuple[str, ...] = ()
-    """The last lines of its log about an error and about this Rollout or a plugin."""
-
-    @property
-    def here(self) -> bool:
-        """Whether it is, or should be, a pod of this namespace; else it runs elsewhere or nowhere."""
-        return bool(self.pods or self.deployments)
-
-    @property
-    def version(self) -> tuple[int, int] | None:
-        """The version in the tag of its image; None when no tag has one."""
-        for pod in self.pods:
-            for container in pod["spec"]["containers"]:
-                found = re.search(r"argo-rollouts\S*:v?(\d+)\.(\d+)", str(container.get("image", "")))
-                if found:
-                    return int(found[1]), int(found[2])
-        return None
-
-
 class DiagnosisTarget(Value):
     """The region and the delivery to diagnose, with what the spec says of them."""
 
     region: str
     delivery: str
-    """The delivery's name, which is that of its Rollout."""
+    """The delivery's name, which is that of its Rollout and of its route."""
+    route: Resource
+    """The kind of object that splits its users."""
     controller_namespace: str = "argo-rollouts"
     questions: tuple[EvidenceQuery, ...] = ()
     """What gates and SLOs ask Prometheus in this region."""
@@ -97,8 +66,6 @@ class DiagnosisTarget(Value):
     """How often engines should be scraped."""
     rights: tuple[AccessReview, ...] = ()
     """What a delivery has to do here."""
-    guard: str = ""
-    """The image of the region's guard, by digest; empty where the spec asks for none."""
     objects: tuple[Json, ...] = ()
     """What a delivery and its set-up bring here, as rendered."""
 
@@ -116,7 +83,12 @@ class Snapshot(Value):
     """By the API server's clock, as all times in its objects."""
     objects: Mapping[Resource, tuple[Json, ...] | Unread] = {}
     """Of the region's namespace, or of the cluster where a kind has none."""
-    controller: Controller
+    controller_pods: tuple[Json, ...] | None = None
+    """Of Argo Rollouts; None when they may not be listed."""
+    controller_deployed: bool = False
+    """Whether its namespace has a Deployment of it; else it runs elsewhere or nowhere."""
+    controller_log: tuple[str, ...] = ()
+    """The last lines of its log about an error and about this Rollout or a plugin."""
     denied: tuple[AccessReview, ...] = ()
     """The rights of the target that these credentials lack."""
     foreign_objects: tuple[ForeignObject, ...] = ()
@@ -156,15 +128,20 @@ class Snapshot(Value):
         return self.named(ROLLOUTS, self.target.delivery) or {}
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the Rollout is not there yet, or somebody else's."""
-        theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.target.delivery) for each in self.foreign_objects)
-        return theirs or not self.rollout
+    def replica_sets(self) -> list[Json]:
+        """Of that Rollout."""
+        return controlled_by(self.rollout, self.all(REPLICA_SETS)) if self.rollout else []
 
     @property
-    def is_unscraped(self) -> bool:
-        """Whether the first delivery, which brings what scrapes engines, is still to come."""
-        return self.is_empty
+    def pods(self) -> list[Json]:
+        """Of these ReplicaSets."""
+        return [pod for owner in self.replica_sets for pod in controlled_by(owner, self.all(PODS))]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the Rollout, and with it what scrapes engines, is not there yet, or is somebody else's."""
+        theirs = any((each.kind, each.name) == (ROLLOUTS.kind, self.target.delivery) for each in self.foreign_objects)
+        return theirs or not self.rollout
 
 
 Observation = tuple[str, ...]

@@ -9,28 +9,21 @@ from rollouts.argo.model import Rollout
 from rollouts.cluster.capacity import headroom_in_quotas
 from rollouts.doctor.controller import last_end
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, warning
-from rollouts.doctor.strategy import canary, routers, template
 from rollouts.kube.objects import (
     at,
     condition,
     container_states,
-    containers_of,
     is_ready,
     labels_of,
-    owned_by,
+    name_of,
     said,
     time_at,
 )
 from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES, pod_problems
-from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
+from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
-
-
-def _own_pods(snapshot: Snapshot, rollout: Json) -> list[Json]:
-    mine = [one for one in snapshot.all(REPLICA_SETS) if owned_by(one, rollout)]
-    return [pod for pod in snapshot.all(PODS) if any(owned_by(pod, one) for one in mine)]
 
 
 @error(
@@ -41,11 +34,11 @@ def _own_pods(snapshot: Snapshot, rollout: Json) -> list[Json]:
     "correct what the message names",
 )
 def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for replica_set in snapshot.all(REPLICA_SETS):
+    for replica_set in snapshot.replica_sets:
         failed = condition(replica_set, "ReplicaFailure") or {}
-        if failed.get("status") == "True" and owned_by(replica_set, rollout):
+        if failed.get("status") == "True":
             yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
-    pod, more = template(snapshot, rollout), _pods_to_come(snapshot, rollout)
+    pod, more = at(rollout, "spec", "template"), _pods_to_come(snapshot, rollout)
     for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
         if room.pods < more:
             yield f"there is no room for {more} more pods of {said(rollout)}", room.bound_by
@@ -54,13 +47,11 @@ def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
 def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
     """The pods that are missing from the height of a delivery, when both versions have their full size.
 
-    As `promote --full` brings the new one up before the old one goes. Without traffic routing there is no delivery.
+    As `promote --full` brings the new one up before the old one goes.
     """
-    ro = Rollout(rollout)
-    if not routers(rollout):
-        return 0
-    most = ro.replicas + 1 if at(canary(rollout), "dynamicStableScale") else 2 * ro.replicas
-    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in _own_pods(snapshot, rollout))
+    ro, dynamic = Rollout(rollout), at(rollout, "spec", "strategy", "canary", "dynamicStableScale")
+    most = ro.replicas + 1 if dynamic else 2 * ro.replicas
+    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
 
 
 NODE_COMES_WITHIN = timedelta(minutes=10)
@@ -75,9 +66,7 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
 )
 def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     newest = Rollout(rollout).pod_hash
-    waiting = [
-        pod for pod in _own_pods(snapshot, rollout) if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)
-    ]
+    waiting = [pod for pod in snapshot.pods if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
     if waiting:
         message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
         yield f"{len(waiting)} pods of {said(rollout)} wait for a node", f"{said(waiting[0])}: {message}"
@@ -90,10 +79,10 @@ def _waits(snapshot: Snapshot, pod: Json) -> bool:
     return found.get("status") == "False" and found.get("reason") == "Unschedulable" and is_late
 
 
-def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
+def _waiting(snapshot: Snapshot, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
     """A pod and the state of its container for each image that waits for one of these reasons."""
     seen = set()
-    for pod in _own_pods(snapshot, rollout):
+    for pod in snapshot.pods:
         for state in container_states(pod):
             image = state.get("image", "")
             if at(state, "state", "waiting", "reason") in reasons and image not in seen:
@@ -107,8 +96,8 @@ def _waiting(snapshot: Snapshot, rollout: Json, reasons: frozenset[str]) -> Iter
     remediation="try the reference with `tidegate engine show`; check imagePullSecrets and the node's way to "
     "the registry",
 )
-def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for pod, state in _waiting(snapshot, rollout, IMAGE_FAILURES):
+def _image_not_pulled(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, IMAGE_FAILURES):
         waiting = state["state"]["waiting"]
         yield f"{said(pod)} waits for an image", f"{waiting['reason']}: {waiting.get('message') or state.get('image')}"
 
@@ -118,8 +107,8 @@ def _image_not_pulled(snapshot: Snapshot, rollout: Json) -> Iterator[Observation
     cause="the engine ends again and again: too little memory, wrong arguments, or a model that does not load",
     remediation="read the log of its last run: kubectl logs --previous",
 )
-def _pod_crashes(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    for pod, state in _waiting(snapshot, rollout, frozenset({CRASH_LOOP})):
+def _pod_crashes(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, frozenset({CRASH_LOOP})):
         yield f"{said(pod)} crashes", *last_end(state)
 
 
@@ -136,24 +125,26 @@ def _guard_absent(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     It says that it is ready only when it has all its rights.
     """
     name = guard(snapshot.target.delivery)
+    wanted = next((each for each in snapshot.target.rendered(DEPLOYMENTS) if name_of(each) == name), None)
     found = snapshot.named(DEPLOYMENTS, name)
-    if not rollout or not snapshot.target.guard or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
+    if not rollout or not wanted or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
         return
     if found is None:
         yield (f"there is no Deployment {name}",)
         return
-    images = [str(one.get("image", "")) for one in containers_of(at(found, "spec", "template", default={}))]
+    image, running = _image(wanted), _image(found)
     pods = [pod for pod in snapshot.all(PODS) if labels_of(pod).get(GUARD) == snapshot.target.delivery]
-    if snapshot.target.guard not in images:
-        yield (
-            f"{said(found)} runs from another image",
-            f"found: {', '.join(images)}",
-            f"expected: {snapshot.target.guard}",
-        )
+    if image != running:
+        yield f"{said(found)} runs from another image", f"found: {running}", f"expected: {image}"
     elif not any(map(is_ready, pods)):
         available = at(condition(found, "Available"), "message", default="it has no pod")
         why = pod_problems(pods) or ("it runs, and reports that it cannot guard" if pods else available)
         yield f"{said(found)} has no pod that is ready", why
+
+
+def _image(deployment: Json) -> str:
+    """Of its first container; a mesh puts its own behind it, into pods alone."""
+    return str(at(deployment, "spec", "template", "spec", "containers", 0, "image", default=""))
 
 
 CHECKS = (_pods_refused, _pods_unschedulable, _image_not_pulled, _pod_crashes, _guard_absent)

@@ -11,7 +11,6 @@ import promql_parser as promql
 
 from tidegate.core.metrics import without_raw_strings
 from tidegate.core.model import Value
-from tidegate.core.units import format_duration
 
 
 class PrometheusReader(Protocol):
@@ -34,8 +33,6 @@ class EvidenceQuery(Value):
     """Such as `gate errors` or `SLO availability`."""
     query: str
     """PromQL without any place left open."""
-    silent_without_traffic: bool = False
-    """Whether no answer is an answer that the one who asks can deal with."""
 
 
 class QueryResult(Value):
@@ -66,10 +63,6 @@ def metrics_of(query: str) -> tuple[str, ...]:
     return tuple(filter(None, found))
 
 
-TOLERATED = 0.2
-"""Of the interval: a scrape that came late, or was missed, is no other interval."""
-
-
 class ScrapeInterval(Value):
     """What is asked, and what the answer should be."""
 
@@ -84,19 +77,3 @@ class ScrapeInterval(Value):
         """The interval in an answer; None when there is no engine yet, or one that was scraped once."""
         known = [seconds for seconds in samples if math.isfinite(seconds) and seconds > 0]
         return timedelta(seconds=round(max(known), 1)) if known else None
-
-    def differs(self, seen: timedelta) -> bool:
-        """Whether that is another interval than the spec's."""
-        return abs(seen - self.interval) > TOLERATED * self.interval
-
-    def told(self, seen: timedelta) -> str:
-        """Both, and what a look has of it."""
-        in_look = format_duration(self.look)
-        return (
-            f"Prometheus scrapes engines every {format_duration(seen)}, and `metrics.scrape_interval` is "
-            f"{format_duration(self.interval)}: a look of {in_look} has {_scrapes(self.look / seen)} of each"
-        )
-
-
-def _scrapes(number: float) -> str:
-    return f"{number:.0f} scrapes" if number >= 1.5 else "one scrape" if number >= 1 else "not even one scrape"

@@ -14,7 +14,6 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 
@@ -65,9 +64,6 @@ REREAD = timedelta(minutes=1) + EARLY
 PLUGIN_SECONDS = 60.0
 """Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
 
-PAGE = 500
-"""Objects in one answer to a list: client-go's own page, which etcd and the API server's memory bear."""
-
 DRY_RUN = {"dryRun": "All"}
 
 
@@ -108,32 +104,17 @@ class KubeClient:
     async def list(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> ObjectList:
-        """All objects that match the selectors, at one moment.
-
-        They come page by page; when the moment expires meanwhile, all in one answer, as client-go does.
-        """
+        """All objects that match the selectors, at one moment."""
         chosen = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
-        whole = Request("GET", resource, namespace=namespace, query=chosen)
-        items: list[Json] = []
-        after: dict[str, str] = {}
-        while True:
-            try:
-                page = await self.send(replace(whole, query=chosen | {"limit": str(PAGE)} | after))
-            except Gone:
-                if not after:
-                    raise
-                items, page = [], await self.send(whole)
-            if "items" not in page or "metadata" not in page:
-                raise Unreachable(
-                    f"GET {resource.plural}: something answered that is no list",
-                    hint="check the server in the kubeconfig: a proxy answers",
-                )
-            items += page["items"] or ()
-            if not (following := page["metadata"].get("continue")):
-                kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-                version = page["metadata"].get("resourceVersion", "")
-                return ObjectList(items=tuple(kind | item for item in items), resource_version=version)
-            after = {"continue": following}
+        found = await self.send(Request("GET", resource, namespace=namespace, query=chosen))
+        if "items" not in found or "metadata" not in found:
+            raise Unreachable(
+                f"GET {resource.plural}: something answered that is no list",
+                hint="check the server in the kubeconfig: a proxy answers",
+            )
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        version = found["metadata"].get("resourceVersion", "")
+        return ObjectList(items=tuple(kind | item for item in found["items"] or ()), resource_version=version)
 
     async def allowed(self, question: AccessReview) -> bool:
         """Whether the API server would let us (SelfSubjectAccessReview)."""

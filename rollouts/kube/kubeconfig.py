@@ -35,13 +35,6 @@ from rollouts.kube.credentials import ApiServer, Credential
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-SECRET = re.compile(
-    r"""\{.*\}|(?<![^\s'"])(?!/)(?=[^\s'"]*\d)(?=[^\s'"]*[A-Z])(?=[^\s'"]*[a-z])[^\s'"]{20,}"""
-    r"""|(?=[^\s'"/]*\d)[^\s'"/]{20,}""",
-    re.DOTALL,
-)
-"""What a token or key looks like in an error: a long word with digits in it (paths should stay); and whole entries."""
-
 BROKEN = (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What the official client fails with on a file of another shape."""
 
@@ -142,8 +135,10 @@ def _wrong(what: str) -> KubeconfigWrong:
 
 
 def _why(error: Exception) -> str:
-    told = str(error) if isinstance(error, ConfigException | OSError) else type(error).__name__
-    return " ".join(SECRET.sub("***", told).split())
+    """Without what stands in the files and what a plugin said, which may be secret: it comes after the first words."""
+    if isinstance(error, ConfigException):
+        return re.split(r"\n|\. ", str(error), maxsplit=1)[0]
+    return f"{error.strerror}: {error.filename!r}" if isinstance(error, OSError) else type(error).__name__
 
 
 _writing = Lock()

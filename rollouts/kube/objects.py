@@ -49,30 +49,6 @@ def written(labels: Labels) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def matches(selector: Json, labels: Labels) -> bool:
-    """Whether a label selector with expressions takes in what has these labels; an empty one takes everything."""
-    return all(labels.get(key) == value for key, value in at(selector, "matchLabels", default={}).items()) and all(
-        _expression(item, labels) for item in at(selector, "matchExpressions", default=[])
-    )
-
-
-def _expression(item: Json, labels: Labels) -> bool:
-    value, values = labels.get(item["key"]), item.get("values") or []
-    return {
-        "In": value in values,
-        "NotIn": value not in values,
-        "Exists": value is not None,
-        "DoesNotExist": value is None,
-    }.get(item["operator"], False)
-
-
-def owned_by(item: Json, owner: Json) -> bool:
-    """Whether `owner` controls it, by uid."""
-    uid = at(owner, "metadata", "uid")
-    references = at(item, "metadata", "ownerReferences", default=[])
-    return any(at(reference, "controller") and at(reference, "uid") == uid for reference in references)
-
-
 def condition(item: Json, kind: str) -> Json | None:
     """The condition of that type in its status."""
     conditions = at(item, "status", "conditions", default=[])

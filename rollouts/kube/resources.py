@@ -32,7 +32,6 @@ SERVICES = _core("services", "Service")
 CONFIG_MAPS = _core("configmaps", "ConfigMap")
 SECRETS = _core("secrets", "Secret")
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
-PERSISTENT_VOLUME_CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 RESOURCE_QUOTAS = _core("resourcequotas", "ResourceQuota")
 EVENTS = _core("events", "Event")
 NODES = _core("nodes", "Node", namespaced=False)
@@ -46,7 +45,6 @@ LEASES = _in("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES = _in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 POD_DISRUPTION_BUDGETS = _in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NETWORK_POLICIES = _in("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
-INGRESSES = _in("networking.k8s.io", "v1", "ingresses", "Ingress")
 PRIORITY_CLASSES = _in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 RBAC = "rbac.authorization.k8s.io"
@@ -74,7 +72,6 @@ VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualS
 SCALED_OBJECTS = _in("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
 TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "TriggerAuthentication")
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
-PROMETHEUS_RULES = _in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 
 WORKLOADS = {each.kind: each for each in (DEPLOYMENTS, LEADER_WORKER_SETS, LLM_INFERENCE_SERVICES)}

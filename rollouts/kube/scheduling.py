@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from enum import IntEnum
 
-from rollouts.kube.objects import at, containers_of, labels_of, matches, name_of
+from rollouts.kube.objects import Labels, at, containers_of, labels_of
 from tidegate.core.model import Json
 
 _FACTORS = {
@@ -43,32 +41,12 @@ def resource_requests(pod: Json) -> Mapping[str, Decimal]:
     return sums
 
 
-class Fit(IntEnum):
-    """How far a node would do."""
+def misfits(pod: Json, node: Json) -> list[str]:
+    """Why a node would not take the pod, were it empty: its labels, else its size, else its taints; empty if it would.
 
-    LABELS = 0
-    """It is not of the kind that the pod asks for."""
-    SIZE = 1
-    """It is, and too small."""
-    TAINTS = 2
-    """It is large enough, and keeps the pod off."""
-    ALL = 3
-    """It would take the pod."""
-
-
-def fit(pod: Json, nodes: Iterable[Json]) -> tuple[Fit, tuple[str, ...]]:
-    """The best fit of all nodes, and what stands against it on the nodes that fit so far."""
-    told = [(node, *_fit_of(pod, node)) for node in nodes]
-    best = max((how for _, how, _ in told), default=Fit.ALL)
-    against = Counter(reason for _, how, reasons in told if how is best for reason in reasons)
-    return best, tuple(f"{reason} ({count} nodes)" for reason, count in against.most_common(3))
-
-
-def _fit_of(pod: Json, node: Json) -> tuple[Fit, list[str]]:
-    for how, problems in ((Fit.LABELS, _labels), (Fit.SIZE, _size), (Fit.TAINTS, _taints)):
-        if found := list(problems(pod, node)):
-            return how, found
-    return Fit.ALL, []
+    Affinity by fields of the node, by Gt and by Lt is not looked at.
+    """
+    return list(_labels(pod, node)) or list(_size(pod, node)) or list(_taints(pod, node))
 
 
 def _labels(pod: Json, node: Json) -> Iterator[str]:
@@ -76,19 +54,20 @@ def _labels(pod: Json, node: Json) -> Iterator[str]:
     for key, value in at(pod, "spec", "nodeSelector", default={}).items():
         if labels.get(key) != value:
             yield f"nodeSelector {key}={value}"
-    required = at(
-        pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
-    )
-    # Gt and Lt, and fields of the node, are not looked at: they count as fulfilled.
-    terms = [_plain(term) for term in required or []]
-    if terms and not any(matches(term, labels) for term in terms):
-        keys = sorted({item["key"] for term in terms for item in term["matchExpressions"]})
-        yield f"node affinity on {', '.join(keys)}"
+    required = at(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", default={})
+    terms = [at(term, "matchExpressions", default=[]) for term in at(required, "nodeSelectorTerms", default=[])]
+    if terms and not any(all(_holds(item, labels) for item in term) for term in terms):
+        yield f"node affinity on {', '.join(sorted({item['key'] for term in terms for item in term}))}"
 
 
-def _plain(term: Json) -> Json:
-    told = at(term, "matchExpressions", default=[])
-    return {"matchExpressions": [item for item in told if item.get("operator") not in {"Gt", "Lt"}]}
+def _holds(item: Json, labels: Labels) -> bool:
+    value, values = labels.get(item["key"]), item.get("values") or []
+    return {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }.get(item["operator"], True)
 
 
 def _size(pod: Json, node: Json) -> Iterator[str]:
@@ -105,8 +84,6 @@ def _taints(pod: Json, node: Json) -> Iterator[str]:
         if keeps_off and not any(_tolerates(toleration, taint) for toleration in tolerations):
             value = f"={taint['value']}" if taint.get("value") else ""
             yield f"taint {taint.get('key')}{value}:{taint['effect']}"
-    if at(node, "spec", "unschedulable") and not at(node, "spec", "taints"):
-        yield f"{name_of(node)} is cordoned"
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:

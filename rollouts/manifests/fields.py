@@ -46,14 +46,6 @@ def host_in(url: str) -> str:
     return "" if re.fullmatch(r"[\d.]+|.*:.*", host) else host
 
 
-_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
-
-
-def bytes_of(amount: str) -> int:
-    """How much `Bytes` says."""
-    return int(amount[:-2]) * _UNITS[amount[-2:]]
-
-
 def whole_seconds(length: timedelta) -> int:
     """As Kubernetes and Argo Rollouts take a `Duration`; never 0 of something, which often means never."""
     return math.ceil(length.total_seconds())

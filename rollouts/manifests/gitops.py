@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, VIRTUAL_SERVICES, WORKLOADS, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
 from rollouts.manifests.conventions import TrafficRouter
-from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.model import Json, Value
 
@@ -29,10 +29,7 @@ ONCE = "IfNotPresent"
 class DeliveredObject(Value):
     """One object that deliveries write, and what of it."""
 
-    api_version: str
-    group: str
-    """Empty for the core group."""
-    kind: str
+    resource: Resource
     name: str
     namespace: str
     """Empty for an object without one."""
@@ -42,48 +39,48 @@ class DeliveredObject(Value):
     @property
     def target(self) -> Json:
         """As both tools name it."""
-        return {**({"group": self.group} if self.group else {}), "kind": self.kind, "name": self.name}
+        group = {"group": self.resource.group} if self.resource.group else {}
+        return {**group, "kind": self.resource.kind, "name": self.name}
 
 
 def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
     """Of these objects, each once, in their order."""
     found: dict[tuple[str, str, str], DeliveredObject] = {}
     for each in manifests:
-        resource, metadata = resource_of(each), each["metadata"]
-        content = (f"/{key}" for key in each if key not in _IDENTITY)
-        delivered = _delivered(resource, metadata["name"], metadata.get("namespace") or "", *content, *METADATA)
-        found.setdefault((delivered.group, delivered.kind, delivered.name), delivered)
+        resource, name, namespace = resource_of(each), each["metadata"]["name"], each["metadata"].get("namespace") or ""
+        fields = (*(f"/{key}" for key in each if key not in _IDENTITY), *METADATA)
+        delivered = DeliveredObject(resource=resource, name=name, namespace=namespace, fields=fields)
+        found.setdefault((resource.group, resource.kind, name), delivered)
     return tuple(found.values())
 
 
-def delivered_by_reference(fleet: ReferencedFleetSpec | RouteFleetSpec) -> tuple[DeliveredObject, ...]:
+def delivered_by_reference(fleet: TheirsFleetSpec) -> tuple[DeliveredObject, ...]:
     """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
-    return tuple(_delivered(resource, name, fleet.namespace, *fields) for resource, name, fields in _written(fleet))
+    return tuple(
+        DeliveredObject(resource=resource, name=name, namespace=fleet.namespace, fields=fields)
+        for resource, name, fields in _written(fleet)
+    )
 
 
-def _written(fleet: ReferencedFleetSpec | RouteFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
+def _written(fleet: TheirsFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
     if isinstance(fleet, RouteFleetSpec):
         yield HTTP_ROUTES, fleet.route, ("/spec/rules",)
         for each in fleet.peers.values():
             if workload := each.workload:
                 yield WORKLOADS[workload.kind], workload.name, (*workload.set, workload.replicas)
         return
-    theirs, istio = fleet.rollout, fleet.traffic is TrafficRouter.ISTIO
+    assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
+    theirs = fleet.rollout
     asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
     yield *asked_by, ("/spec/template/spec/containers",)
-    yield (VIRTUAL_SERVICES, theirs.route, ("/spec/http",)) if istio else (HTTP_ROUTES, theirs.route, ("/spec/rules",))
-
-
-def _delivered(resource: Resource, name: str, namespace: str, *fields: str) -> DeliveredObject:
-    kind = {"api_version": resource.api_version, "group": resource.group, "kind": resource.kind}
-    return DeliveredObject(**kind, name=name, namespace=namespace, fields=fields)
+    yield fleet.route_kind, theirs.route, ("/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules",)
 
 
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
     """For the `spec` of an Argo CD Application: neither its self-heal nor a sync writes these fields."""
     ignored = [
         {
-            **{"group": each.group, "kind": each.kind, "name": each.name},
+            **{"group": each.resource.group, "kind": each.resource.kind, "name": each.name},
             **({"namespace": each.namespace} if each.namespace else {}),
             "jsonPointers": list(each.fields),
         }
@@ -98,6 +95,7 @@ def flux_settings(delivered: Iterable[DeliveredObject]) -> Json:
     # A strategic merge patch; one of JSON would fail on an object without annotations.
     patch = "apiVersion: {}\nkind: {}\nmetadata:\n  name: {}\n  annotations:\n    " + f"{RECONCILE}: {ONCE}\n"
     patches = [
-        {"patch": patch.format(each.api_version, each.kind, each.name), "target": each.target} for each in delivered
+        {"patch": patch.format(each.resource.api_version, each.resource.kind, each.name), "target": each.target}
+        for each in delivered
     ]
     return {"patches": patches}

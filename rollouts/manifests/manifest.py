@@ -9,7 +9,6 @@ from pydantic import Field
 
 from rollouts.kube.model import Resource
 from rollouts.manifests.conventions import cluster_wide
-from rollouts.manifests.routers import ROUTERS
 from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
@@ -91,7 +90,7 @@ class Site(Value):
     @property
     def route(self) -> Resource:
         """The kind of object that splits its users."""
-        return ROUTERS[self.fleet.traffic].resource
+        return self.fleet.route_kind
 
     @property
     def account(self) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from rollouts.kube.model import MANAGER
+from rollouts.kube.objects import at, labels_of
 from rollouts.kube.resources import ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import ATTEMPT
 from rollouts.manifests.routers import ROUTERS
@@ -29,7 +30,7 @@ HINT = (
 def foreign_object(live: Json, delivery: str) -> ForeignObject | None:
     """The object as somebody else's; None when it is this delivery's."""
     metadata = live["metadata"]
-    if _labels(live).get(DELIVERY) == delivery:
+    if labels_of(live).get(DELIVERY) == delivery:
         return None
     return ForeignObject(
         kind=str(live.get("kind", "object")),
@@ -57,7 +58,7 @@ def last_writer(live: Json, field: str = "f:spec") -> str:
 
 
 def _owners(live: Json) -> Iterator[str]:
-    labels, annotations = _labels(live), _annotations(live)
+    labels, annotations = labels_of(live), at(live, "metadata", "annotations", default={})
     if DELIVERY in labels:
         yield f"of delivery {labels[DELIVERY]}"
     yield from _tools(labels, annotations)
@@ -85,37 +86,14 @@ def _tools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
         yield f"of Flux {flux}"
 
 
-def _labels(live: Json) -> Mapping[str, str]:
-    return live["metadata"].get("labels") or {}
-
-
-def _annotations(live: Json) -> Mapping[str, str]:
-    return live["metadata"].get("annotations") or {}
-
-
 def with_preserved_fields(wanted: Json, live: Json) -> Json:
     """`wanted` with what is not ours to say, as the cluster has it; an object of another kind as it is."""
     carry = _CARRIERS.get(wanted["kind"])
     return {**wanted, "spec": carry(wanted["spec"], live.get("spec") or {})} if carry else wanted
 
 
-def with_selector_of(wanted: Json, live: Json) -> Json:
-    """A Rollout's spec with the selector that it has: it cannot change, and pods of every version have its labels."""
-    asked = (live.get("selector") or {}).get("matchLabels") or {}
-    if not asked or live["selector"] == wanted["selector"]:
-        return wanted
-    template = wanted["template"]
-    labels = {**asked, **template["metadata"]["labels"]}
-    return {
-        **wanted,
-        "selector": live["selector"],
-        "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
-    }
-
-
 def _rollout(wanted: Json, live: Json) -> Json:
-    """The selector; and the attempt of the same version: another one is made by a delivery alone."""
-    wanted = with_selector_of(wanted, live)
+    """The attempt of the same version: another one is made by a delivery alone."""
     now, then = live.get("template") or {}, wanted["template"]
     attempt = ((now.get("metadata") or {}).get("annotations") or {}).get(ATTEMPT)
     if attempt is None or _version(now) != _version(then):

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from rollouts.manifests.fields import Bytes, Cores, ObjectName, bytes_of
+from rollouts.kube.scheduling import parse_quantity
+from rollouts.manifests.fields import Bytes, Cores, ObjectName
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration, Percent, format_duration
 
@@ -80,7 +81,7 @@ class PodSpec(SpecModel):
             yield SpecConflict(
                 ("linger",), format_duration(self.linger), f"less than `drain`, which is {format_duration(self.drain)}"
             )
-        if bytes_of(self.shared_memory) >= bytes_of(self.memory):
+        if parse_quantity(self.shared_memory) >= parse_quantity(self.memory):
             expected = f"less than `memory`, which is {self.memory} and includes it"
             yield SpecConflict(("shared_memory",), self.shared_memory, expected)
 

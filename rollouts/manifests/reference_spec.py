@@ -12,13 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from rollouts.manifests.fields import ObjectName
-from rollouts.manifests.spec import (
-    ClusterFleetSpec,
-    ClusterRegionSpec,
-    FleetValidationContext,
-    conflicts_of_contexts,
-    conflicts_of_regions,
-)
+from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetValidationContext
 from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
@@ -105,12 +99,9 @@ class ReferencedRegion(ClusterRegionSpec):
         return {key: url for key, url in found.items() if url}
 
 
-class ReferencedFleetSpec(ClusterFleetSpec):
-    """Rollouts of others on Kubernetes."""
+class TheirsFleetSpec(ClusterFleetSpec):
+    """A fleet whose objects somebody else applies."""
 
-    kind: Literal["argo"]
-    rollout: RolloutReference
-    regions: Mapping[ObjectName, ReferencedRegion] = Field(min_length=1)
     start_within: Duration = timedelta(minutes=30)
     """How long a version may take from being asked for until all its engines are ready."""
 
@@ -120,12 +111,36 @@ class ReferencedFleetSpec(ClusterFleetSpec):
 
     @property
     def sources(self) -> tuple[MetricSource, ...]:
-        """Which series are read unless the spec says others: no label of others says which version a pod serves."""
-        return BY_HASH
+        """Which series are read unless `metrics.sources` says others; `{version}` stands for a value of its label."""
+        arms = ArmLabels(label=self.arm_label, stable=VERSION_PLACE, canary=VERSION_PLACE, shadow=VERSION_PLACE)
+        return (MetricSource(preset=PresetName.VLLM, arms=arms),)
+
+    @property
+    def arm_label(self) -> str:
+        """Of series in Prometheus: it tells engines of the two arms apart."""
+        raise NotImplementedError
+
+
+POD_HASH = "rollouts_pod_template_hash"
+"""Of the label `rollouts-pod-template-hash` of pods, as a PodMonitor with it in `podTargetLabels` brings it.
+
+No label of others says which version a pod serves."""
+
+
+class ReferencedFleetSpec(TheirsFleetSpec):
+    """Rollouts of others on Kubernetes."""
+
+    kind: Literal["argo"]
+    rollout: RolloutReference
+    regions: Mapping[ObjectName, ReferencedRegion] = Field(min_length=1)
+
+    @property
+    def arm_label(self) -> str:
+        return POD_HASH
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Two regions in one cluster, an arm without an address of its own."""
-        yield from conflicts_of_contexts(self.regions, "this is the same Rollout")
+        yield from self.one_cluster_twice("this is the same Rollout")
         for name, region in self.regions.items():
             if bool(region.stable_url) != bool(region.canary_url) or (
                 region.stable_url and region.stable_url == region.canary_url
@@ -133,35 +148,13 @@ class ReferencedFleetSpec(ClusterFleetSpec):
                 expected = "stable_url and canary_url, each an address at which one of the two answers; or neither"
                 yield SpecConflict(("regions", name, "canary_url"), str(region.canary_url or "nothing"), expected)
 
-
-POD_HASH = "rollouts_pod_template_hash"
-"""Of the label `rollouts-pod-template-hash` of pods, as a PodMonitor with it in `podTargetLabels` brings it."""
-BY_HASH = (
-    MetricSource(
-        preset=PresetName.VLLM,
-        arms=ArmLabels(label=POD_HASH, stable=VERSION_PLACE, canary=VERSION_PLACE, shadow=VERSION_PLACE),
-    ),
-)
-"""Which series are read unless `metrics.sources` says others. In a fleet by reference `{version}` stands for the pod
-template hash: no label of others says which version a pod serves."""
-
-
-def conflicts_with_reference(
-    fleet: ReferencedFleetSpec, context: FleetValidationContext, *, same_image: bool, asks_engines: tuple[str, ...]
-) -> Iterator[SpecConflict]:
-    """What does not fit the rest of the delivery, each with its place below `fleet`.
-
-    Args:
-        fleet: of the spec.
-        context: the parts of the delivery that every fleet has to fit.
-        same_image: whether `engine.image` names one image for all versions.
-        asks_engines: the delivery's stages that ask engines of one arm.
-    """
-    yield from conflicts_of_regions(fleet.regions, context.regions)
-    if same_image and all(text == "{image}" for text in fleet.rollout.set.fields.values()):
-        expected = "an argument or a variable with {version} or {digest} too, or an image for each version"
-        yield SpecConflict(("rollout", "set"), "the image alone, and `engine.image` is one for all versions", expected)
-    for name, region in fleet.regions.items():
-        if asks_engines and region.canary_url is None:
-            expected = f"stable_url and canary_url: {', '.join(asks_engines)} ask one arm alone"
-            yield SpecConflict(("regions", name), "no addresses of the two Services", expected)
+    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        yield from super().conflicts_with(context)
+        if context.same_image and all(text == "{image}" for text in self.rollout.set.fields.values()):
+            found = "the image alone, and `engine.image` is one for all versions"
+            expected = "an argument or a variable with {version} or {digest} too, or an image for each version"
+            yield SpecConflict(("rollout", "set"), found, expected)
+        for name, region in self.regions.items():
+            if context.asks_engines and region.canary_url is None:
+                expected = f"stable_url and canary_url: {', '.join(context.asks_engines)} ask one arm alone"
+                yield SpecConflict(("regions", name), "no addresses of the two Services", expected)

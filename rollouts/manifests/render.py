@@ -8,7 +8,7 @@ from rollouts.kube.resources import CONFIG_MAPS
 from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
 from rollouts.manifests.manifest import Release, Site, manifest
-from rollouts.manifests.objects.access import access
+from rollouts.manifests.objects.access import access, access_by_reference, guard_rights, route_rights
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
     placeholders,
@@ -16,11 +16,14 @@ from rollouts.manifests.objects.capacity import (
     scaled_object,
     trigger_authentication,
 )
-from rollouts.manifests.objects.guard import guard_place, guarding
+from rollouts.manifests.objects.guard import GuardPlace, guard_place, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
+from rollouts.manifests.pod_spec import GuardSpec
+from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
@@ -45,8 +48,7 @@ def render(
         parts: which of it.
 
     Raises:
-        UsageError: no node is labelled with the GPU, a template asks for what a Rollout does not know, or a patch
-            changes what is a delivery's.
+        UsageError: a patch changes what is a delivery's.
     """
     site, wanted = Site(fleet=fleet, release=release), set(parts)
     setup = _setup(site) if RenderPart.SETUP in wanted else ()
@@ -92,3 +94,33 @@ def _placed(site: Site, given: Json) -> Json:
     metadata = given["metadata"]
     labels = {**MANAGED_BY, DELIVERY: site.name, **metadata.get("labels", {})}
     return {**given, "metadata": {**metadata, "namespace": site.fleet.namespace, "labels": labels}}
+
+
+def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[Json, ...]:
+    """What an administrator applies in a region next to objects of others: tidegate's rights, and the guard.
+
+    Args:
+        name: the delivery's.
+        fleet: its fleet.
+        region: one of the fleet's.
+        image: of the guard, by digest; empty for no guard.
+    """
+    place: Json = {"start_seconds": fleet.start_within.total_seconds()}
+    if isinstance(fleet, RouteFleetSpec):
+        rights = route_rights(name, fleet.reference)
+        place["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
+    else:
+        assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
+        theirs, route = fleet.rollout, fleet.route_kind
+        rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
+        place |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
+    guard = GuardPlace(
+        name=name,
+        namespace=fleet.namespace,
+        image=image,
+        rights=rights,
+        region=region,
+        place=place,
+        settings=fleet.guard or GuardSpec(),
+    )
+    return (*access_by_reference(guard, rights), *guarding(guard))

@@ -6,7 +6,6 @@ One of the two has all users; the other one gets the next version, and a promoti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -14,18 +13,10 @@ from pydantic import Field
 
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.fields import ObjectName
-from rollouts.manifests.reference_spec import FieldText
-from rollouts.manifests.spec import (
-    ClusterFleetSpec,
-    ClusterRegionSpec,
-    FleetValidationContext,
-    conflicts_of_contexts,
-    conflicts_of_regions,
-)
+from rollouts.manifests.reference_spec import FieldText, TheirsFleetSpec
+from rollouts.manifests.spec import ClusterRegionSpec, FleetValidationContext
 from tidegate.core.access import Url
-from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
-from tidegate.core.model import SpecConflict, SpecModel, Value
-from tidegate.core.units import Duration
+from tidegate.core.model import SpecConflict, SpecModel
 
 Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~[01])+)+$", max_length=500)]
 """A JSON pointer (RFC 6901) to a field of an object."""
@@ -93,7 +84,7 @@ class RouteRegion(ClusterRegionSpec):
         return {f"urls.{name}": url for name, url in self.urls.items()}
 
 
-class RouteFleetSpec(ClusterFleetSpec):
+class RouteFleetSpec(TheirsFleetSpec):
     """Two backends of one HTTPRoute in each cluster."""
 
     kind: Literal["route"]
@@ -103,12 +94,6 @@ class RouteFleetSpec(ClusterFleetSpec):
     """Of series in Prometheus: it tells engines of the two peers apart."""
     peers: Mapping[ObjectName, PeerSpec] = Field(min_length=2, max_length=2)
     regions: Mapping[ObjectName, RouteRegion] = Field(min_length=1)
-    start_within: Duration = timedelta(minutes=30)
-    """How long a version may take until its engines are ready."""
-
-    @property
-    def engine_starts_within(self) -> timedelta:
-        return self.start_within
 
     @property
     def reference(self) -> RouteReference:
@@ -116,65 +101,42 @@ class RouteFleetSpec(ClusterFleetSpec):
         return RouteReference(route=self.route, peers=self.peers)
 
     @property
-    def runs_images(self) -> bool:
-        return any("{image}" in text for each in self.peers.values() for text in _set(each).values())
+    def arm_label(self) -> str:
+        return self.label
 
     @property
-    def sources(self) -> tuple[MetricSource, ...]:
-        """Which series are read unless the spec says others; `{version}` stands for a peer's."""
-        arms = ArmLabels(label=self.label, stable=VERSION_PLACE, canary=VERSION_PLACE, shadow=VERSION_PLACE)
-        return (MetricSource(preset=PresetName.VLLM, arms=arms),)
+    def runs_images(self) -> bool:
+        texts = (text for each in self.peers.values() if each.workload for text in each.workload.set.values())
+        return any("{image}" in text for text in texts)
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Two regions in one cluster, peers that cannot be told apart, addresses of one peer alone."""
-        yield from conflicts_of_contexts(self.regions, "this is the same route")
+        yield from self.one_cluster_twice("this is the same route")
         if self.traffic is not TrafficRouter.GATEWAY_API:
             yield SpecConflict(("traffic",), str(self.traffic), "gateway-api: an HTTPRoute has the two backends")
         (first, one), (second, two) = self.peers.items()
         for field in ("backend", "series"):
             if getattr(one, field) == getattr(two, field):
                 yield SpecConflict(("peers", second, field), f"that of {first}", "one of its own for each peer")
-        if one.workload and two.workload and _named(one.workload) == _named(two.workload):
+        named = [(each.workload.kind, each.workload.name) for each in (one, two) if each.workload]
+        if len(named) != len(set(named)):
             yield SpecConflict(("peers", second, "workload", "name"), f"that of {first}", "a workload for each peer")
         for name, region in self.regions.items():
             if region.urls and (set(region.urls) != set(self.peers) or len(set(region.urls.values())) != 2):
                 expected = f"an address for {first} and another for {second}, or none"
                 yield SpecConflict(("regions", name, "urls"), ", ".join(region.urls), expected)
 
-
-def _set(peer: PeerSpec) -> Mapping[str, str]:
-    return peer.workload.set if peer.workload else {}
-
-
-def _named(workload: WorkloadSpec) -> tuple[str, str]:
-    return str(workload.kind), workload.name
-
-
-class RouteNeeds(Value):
-    """What a delivery asks of such a fleet."""
-
-    same_image: bool
-    """Whether `engine.image` names one image for all versions."""
-    asks_engines: tuple[str, ...]
-    """Stages that ask engines of one arm."""
-    copies: bool
-    """Whether a stage copies users' requests."""
-
-
-def conflicts_with_route(
-    fleet: RouteFleetSpec, context: FleetValidationContext, needs: RouteNeeds
-) -> Iterator[SpecConflict]:
-    """What does not fit the rest of the delivery, each with its place below `fleet`."""
-    yield from conflicts_of_regions(fleet.regions, context.regions)
-    for name, peer in fleet.peers.items():
-        if needs.same_image and peer.workload and all(text == "{image}" for text in peer.workload.set.values()):
-            expected = "a field with {version} or {digest} too, or an image for each version"
-            found = "the image alone, and `engine.image` is one for all versions"
-            yield SpecConflict(("peers", name, "workload", "set"), found, expected)
-        if needs.copies and peer.kind is BackendKind.POOL:
-            expected = "no stage `shadow`, or Services: a copy goes past an endpoint picker"
-            yield SpecConflict(("peers", name, "kind"), "an InferencePool, and copies of requests", expected)
-    for name, region in fleet.regions.items():
-        if needs.asks_engines and not region.urls:
-            expected = f"an address of each peer: {', '.join(needs.asks_engines)} ask one arm alone"
-            yield SpecConflict(("regions", name, "urls"), "none", expected)
+    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        yield from super().conflicts_with(context)
+        for name, peer in self.peers.items():
+            if context.same_image and peer.workload and all(text == "{image}" for text in peer.workload.set.values()):
+                expected = "a field with {version} or {digest} too, or an image for each version"
+                found = "the image alone, and `engine.image` is one for all versions"
+                yield SpecConflict(("peers", name, "workload", "set"), found, expected)
+            if context.copies and peer.kind is BackendKind.POOL:
+                expected = "no stage `shadow`, or Services: a copy goes past an endpoint picker"
+                yield SpecConflict(("peers", name, "kind"), "an InferencePool, and copies of requests", expected)
+        for name, region in self.regions.items():
+            if context.asks_engines and not region.urls:
+                expected = f"an address of each peer: {', '.join(context.asks_engines)} ask one arm alone"
+                yield SpecConflict(("regions", name, "urls"), "none", expected)

@@ -5,17 +5,19 @@ Its parts about pods and nodes are in `pod_spec` and `nodes_spec`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from rollouts.kube.model import Resource
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
 from rollouts.manifests.fields import Block, Host, ObjectName, host_in
 from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
+from rollouts.manifests.routers import ROUTERS
 from tidegate.core.access import (
     Endpoint,
     PrometheusEndpoint,
@@ -70,6 +72,23 @@ class ClusterRegionSpec(SpecModel):
         return {}
 
 
+class FleetValidationContext(Value):
+    """The parts of a delivery that its fleet has to fit."""
+
+    name: str
+    regions: tuple[str, ...]
+    bake: timedelta
+    accelerator: str
+    analysed: bool = False
+    """Whether Argo Rollouts is to watch SLOs."""
+    same_image: bool = False
+    """Whether `engine.image` names one image for all versions."""
+    asks_engines: tuple[str, ...] = ()
+    """Stages that ask engines of one arm."""
+    copies: bool = False
+    """Whether a stage copies users' requests."""
+
+
 class ClusterFleetSpec(SpecModel):
     """A fleet on Kubernetes, whoever applies its objects."""
 
@@ -90,9 +109,34 @@ class ClusterFleetSpec(SpecModel):
         raise NotImplementedError
 
     @property
+    def route_kind(self) -> Resource:
+        """The kind of object that splits users."""
+        return ROUTERS[self.traffic].resource
+
+    @property
     def runs_images(self) -> bool:
         """Whether a version is started by its image; else somebody else starts it."""
         return True
+
+    def one_cluster_twice(self, why: str) -> Iterator[SpecConflict]:
+        """Two regions in one cluster, where `why` there can be but one."""
+        clusters: dict[str, str] = {}
+        for name, region in self.regions.items():
+            other = clusters.setdefault(region.context, name)
+            if other != name:
+                found = f"the cluster of {other}, where {why}"
+                yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
+
+    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        """What does not fit the rest of the delivery, each with its place below `fleet`: regions of no wave, and waves
+        with others.
+        """
+        for region in self.regions:
+            if region not in context.regions:
+                yield SpecConflict(("regions", region), "a region of no wave", "one of " + ", ".join(context.regions))
+        for region in context.regions:
+            if region not in self.regions:
+                yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
 
 
 class RegionSpec(ClusterRegionSpec):
@@ -234,6 +278,18 @@ class ArgoFleetSpec(ClusterFleetSpec):
         yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
 
+    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        yield from super().conflicts_with(context)
+        yield from _conflicts_of_gpus(self, context)
+        yield from _conflicts_of_prometheus(self, context)
+        longest = LONGEST_NAME - len(CANARY) - 1
+        if len(context.name) > longest:
+            yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
+        if self.previous and self.previous.keep <= context.bake:
+            found = f"{format_duration(self.previous.keep)}: gone before the bake ends"
+            expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
+            yield SpecConflict(("previous", "keep"), found, expected)
+
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {
             ("regions", name, "replicas"): region.replicas for name, region in self.regions.items() if region.replicas
@@ -247,7 +303,7 @@ class ArgoFleetSpec(ClusterFleetSpec):
                 yield SpecConflict(("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all")
 
     def _conflicts_of_regions(self) -> Iterator[SpecConflict]:
-        yield from conflicts_of_contexts(self.regions, "the same namespace has its Rollout already")
+        yield from self.one_cluster_twice("the same namespace has its Rollout already")
         for name, region in self.regions.items():
             if region.stable_url == region.canary_url:
                 where = ("regions", name, "canary_url")
@@ -278,51 +334,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
         if dynamic and canary.after_abort != CanarySpec().after_abort:
             found = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)"
             yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
-
-
-class FleetValidationContext(Value):
-    """The parts of a delivery that its fleet has to fit."""
-
-    name: str
-    regions: tuple[str, ...]
-    bake: timedelta
-    accelerator: str
-    analysed: bool = False
-    """Whether Argo Rollouts is to watch SLOs."""
-
-
-def conflicts_with(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    """Each with its place below `fleet`."""
-    yield from conflicts_of_regions(fleet.regions, context.regions)
-    yield from _conflicts_of_gpus(fleet, context)
-    yield from _conflicts_of_prometheus(fleet, context)
-    longest = LONGEST_NAME - len(CANARY) - 1
-    if len(context.name) > longest:
-        yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
-    if fleet.previous and fleet.previous.keep <= context.bake:
-        found = f"{format_duration(fleet.previous.keep)}: gone before the bake ends"
-        expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
-        yield SpecConflict(("previous", "keep"), found, expected)
-
-
-def conflicts_of_contexts(regions: Mapping[str, ClusterRegionSpec], why: str) -> Iterator[SpecConflict]:
-    """Two regions in one cluster, where `why` there can be but one."""
-    clusters: dict[str, str] = {}
-    for name, region in regions.items():
-        other = clusters.setdefault(region.context, name)
-        if other != name:
-            found = f"the cluster of {other}, where {why}"
-            yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
-
-
-def conflicts_of_regions(there: Collection[str], waves: Sequence[str]) -> Iterator[SpecConflict]:
-    """Regions of a fleet that no wave has, and of waves that the fleet has not."""
-    for region in there:
-        if region not in waves:
-            yield SpecConflict(("regions", region), "a region of no wave", "one of " + ", ".join(waves))
-    for region in waves:
-        if region not in there:
-            yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
 
 
 def _conflicts_of_prometheus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:

@@ -7,22 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.adapters.services import git_access_for
 from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
+from pipelines.plan.places import engines_of
 from pipelines.plan.prebuilt import engine_notes
-from pipelines.plan.referenced import engines_of
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
 from pipelines.run.git_preview import GitPreview, preview_git
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong, Unfit
-from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import Engine, ForeignObject
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
@@ -33,9 +32,6 @@ from tidegate.core.text import in_bytes
 from tidegate.planning import images_of, offline_plan, plan_for
 from tidegate.surroundings import Surroundings
 
-if TYPE_CHECKING:
-    from pipelines.plan.scrapes import Scraped
-
 
 @dataclass(frozen=True)
 class _Shown:
@@ -45,7 +41,6 @@ class _Shown:
     plan: AnyPlan
     reasons: Sequence[Reason] = ()
     """Why `deliver` would not begin."""
-    scraped: Sequence[Scraped] = ()
     foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
     git: GitPreview | None = None
     """What would be committed; None where the spec names no repository, or it was not asked."""
@@ -108,7 +103,7 @@ def show_plan(
             reasons.append(Reason(error, Lies.SPEC))
     elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
         reasons += _seen_in_clusters(spec, _engines(spec, plan, at))
-    found = _Shown(spec, plan, reasons, _scraped(spec), foreign, git)
+    found = _Shown(spec, plan, reasons, foreign, git)
     _show(found, output)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
     if counted:
@@ -135,8 +130,7 @@ def _show(found: _Shown, output: Output) -> None:
         return
     spec = found.spec
     lines = [_adoption(each) for each in _without_digests(found.plan)]
-    lines += [*(_held(each) for each in engine_counts(spec)), *(each.warning for each in found.scraped if each.warning)]
-    lines += [*unprotected(spec), *engine_notes(spec)]
+    lines += [*(_held(each) for each in engine_counts(spec)), *unprotected(spec), *engine_notes(spec)]
     lines += _engine_lines(found.plan)
     lines += found.git.lines if found.git else []
     lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
@@ -179,18 +173,6 @@ def _seen_in_clusters(spec: Delivery, engines: Sequence[Engine]) -> Iterator[Rea
         yield Reason(error, Lies.HERE)
 
 
-def _scraped(spec: Delivery) -> Sequence[Scraped]:
-    """What each region's Prometheus says; nothing of the fleet on this machine, whose Prometheus is our own."""
-    fleet = spec.fleet
-    if not isinstance(fleet, ArgoFleetSpec):
-        return ()
-    # Not above: a plan for this machine asks nobody.
-    from pipelines.adapters.fleets import prometheus_of
-    from pipelines.plan.scrapes import scraped
-
-    return asyncio.run(scraped(spec, {region: prometheus_of(fleet, region) for region in fleet.regions}))
-
-
 def _as_data(found: _Shown) -> dict[str, object]:
     plan, spec = found.plan, found.spec
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
@@ -199,7 +181,6 @@ def _as_data(found: _Shown) -> dict[str, object]:
     unproven = [{"model": each.uri, "size_bytes": each.size_bytes} for each in _without_digests(plan)]
     told |= {"adopts": unproven} if unproven else {}
     told |= {"refusals": [str(each.error) for each in found.reasons]}
-    told |= {"scraped": [each.as_data() for each in found.scraped]} if found.scraped else {}
     others = found.foreign_objects
     named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}
     told |= {"foreign_objects": named} if named else {}

@@ -103,12 +103,11 @@ def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
     """What objects of others get beside them: rights, and the guard; none where objects are tidegate's own."""
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
-    from rollouts.manifests.beside import beside
-    from rollouts.manifests.reference_spec import ReferencedFleetSpec
-    from rollouts.manifests.route_spec import RouteFleetSpec
+    from rollouts.manifests.reference_spec import TheirsFleetSpec
+    from rollouts.manifests.render import beside
 
     spec = read_spec(path)
-    if not isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
+    if not isinstance(spec.fleet, TheirsFleetSpec):
         return ()
     return beside(spec.metadata.name, spec.fleet, region_of(spec.fleet, region), guard_image(spec))
 
@@ -130,14 +129,13 @@ def _print_ignored(spec_path: Path, form: RenderAs) -> int:
         delivered_objects,
         flux_settings,
     )
-    from rollouts.manifests.reference_spec import ReferencedFleetSpec
-    from rollouts.manifests.route_spec import RouteFleetSpec
+    from rollouts.manifests.reference_spec import TheirsFleetSpec
     from rollouts.model import Engine
     from tidegate.core.yaml_text import yaml_text
 
     spec = read_spec(spec_path)
     name, output = spec.metadata.name, given().output
-    if isinstance(spec.fleet, ReferencedFleetSpec | RouteFleetSpec):
+    if isinstance(spec.fleet, TheirsFleetSpec):
         delivered = delivered_by_reference(spec.fleet)
     else:
         fleet = on_clusters(spec)

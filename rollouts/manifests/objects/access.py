@@ -8,30 +8,14 @@ from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
-    ANALYSIS_RUNS,
-    ANALYSIS_TEMPLATES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    CONFIG_MAPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    DEPLOYMENTS,
-    ENDPOINT_SLICES,
     EVENTS,
     HTTP_ROUTES,
-    INFERENCE_POOLS,
-    LEASES,
-    NODES,
-    POD_DISRUPTION_BUDGETS,
-    POD_MONITORS,
-    PODS,
-    REPLICA_SETS,
-    RESOURCE_QUOTAS,
+    RESOURCES,
     ROLE_BINDINGS,
     ROLES,
-    ROLLOUTS,
-    SCALED_OBJECTS,
     SERVICE_ACCOUNTS,
-    SERVICES,
     WORKLOADS,
 )
 from rollouts.manifests.admission import policy_names
@@ -68,9 +52,47 @@ class Right(Value):
 
 Rights = tuple[Right, ...]
 
+_BY_PLURAL = {each.plural: each for each in RESOURCES}
 
-def _may(verbs: str, resource: Resource, names: Iterable[str] = (), subresource: str = "") -> Right:
-    return Right(resource=resource, verbs=tuple(verbs.split()), names=tuple(names), subresource=subresource)
+
+def _rights(rows: str, **names: str) -> Rights:
+    """From rows of verbs, resources as a Role names them, and the names of objects, all of them when it has none."""
+    found = []
+    for row in rows.strip().splitlines():
+        verbs, resources, *objects = row.format(**names).split()
+        for plural, _, below in (each.partition("/") for each in resources.split(",")):
+            kind, may = _BY_PLURAL[plural], tuple(verbs.split(","))
+            found.append(Right(resource=kind, verbs=may, names=tuple(objects), subresource=below))
+    return tuple(found)
+
+
+# Who carries a delivery is a compare-and-set. RBAC cannot name what is created: the Lease, when it is away.
+CARRIED = """
+create leases
+get,update leases {lease}
+get,patch,update {kind} {route}
+list pods
+create events
+"""
+"""For every kind of region: the Lease, the weights, what pods say, and what a guard tells."""
+MOVED = """
+get,patch rollouts {rollout}
+patch rollouts/status {rollout}
+list replicasets
+"""
+"""Besides, of a Rollout; its status is how it is promoted and aborted."""
+# Written whole, as others write it too: a version that was not looked at is a conflict then.
+LOOKED_AT = """
+update rollouts {name}
+get,list rollouts,replicasets,pods,analysisruns
+list events,resourcequotas,analysistemplates
+"""
+"""Besides, of a Rollout that is rendered, with what a doctor reads."""
+SAMPLED = """
+delete configmaps {samples}
+create pods/proxy
+"""
+"""What engines keep of requests goes when the weight is over, and is taken pod by pod."""
 
 
 def guard_rights(
@@ -80,96 +102,71 @@ def guard_rights(
 
     `pools` are InferencePools that its users may reach in place of Services.
     """
+    named = " ".join(pools)
     return (
-        *((_may("get patch", INFERENCE_POOLS, pools),) if pools else ()),
-        *((_may("get patch", DEPLOYMENTS, [workload]),) if workload else ()),
-        *_carried(delivery, route, route_name),
-        _may("get patch", ROLLOUTS, [rollout]),
-        # How a Rollout is promoted and aborted.
-        _may("patch", ROLLOUTS, [rollout], "status"),
-        _may("list", REPLICA_SETS),
-    )
-
-
-def _carried(delivery: str, route: Resource, route_name: str) -> Rights:
-    """For every kind of region: the Lease, the weights, what pods say, and what a guard tells."""
-    return (
-        # Who carries a delivery is a compare-and-set. RBAC cannot name what is created: the Lease, when it is away.
-        _may("create", LEASES),
-        _may("get update", LEASES, [lease(delivery)]),
-        _may("get patch update", route, [route_name]),
-        _may("list", PODS),
-        _may("create", EVENTS),
+        *(_rights(f"get,patch inferencepools {named}") if named else ()),
+        *(_rights(f"get,patch deployments {workload}") if workload else ()),
+        *_rights(CARRIED, lease=lease(delivery), kind=route.plural, route=route_name),
+        *_rights(MOVED, rollout=rollout),
     )
 
 
 def route_rights(delivery: str, theirs: RouteReference) -> Rights:
     """The same for two backends of a route."""
-    peers = theirs.peers.values()
-    kinds = {BackendKind.SERVICE: SERVICES, BackendKind.POOL: INFERENCE_POOLS}
-    workloads = [each.workload for each in peers if each.workload]
-    return (
-        *_carried(delivery, HTTP_ROUTES, theirs.route),
-        _may("list", ENDPOINT_SLICES),
-        *(_may("get", kinds[each.kind], [each.backend]) for each in peers),
-        *(_may("get patch", WORKLOADS[each.kind], [each.name]) for each in workloads),
-    )
+    kinds = {BackendKind.SERVICE: "services", BackendKind.POOL: "inferencepools"}
+    workloads = [each.workload for each in theirs.peers.values() if each.workload]
+    rows = [
+        "list endpointslices",
+        *(f"get {kinds[each.kind]} {each.backend}" for each in theirs.peers.values()),
+        *(f"get,patch {WORKLOADS[each.kind].plural} {each.name}" for each in workloads),
+    ]
+    carried = _rights(CARRIED, lease=lease(delivery), kind=HTTP_ROUTES.plural, route=theirs.route)
+    return (*carried, *_rights("\n".join(rows)))
 
 
 def rights(site: Site) -> Rights:
     """In the namespace of a Rollout that is rendered: to move it, to apply its objects, to read what a doctor reads."""
     moved = guard_rights(site.name, site.name, site.route, site.name)
     # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
-    applied = (
-        (_may("create", resource), _may("get patch", resource, names))
-        for resource, names in written_objects(site).items()
-    )
+    applied = (f"create {kind}\nget,patch {kind} {names}" for kind, names in _written_objects(site).items())
     return (
         *(each for each in moved if each.resource != EVENTS),
-        *(each for pair in applied for each in pair),
-        # Written whole, as others write it too: a version that was not looked at is a conflict then.
-        _may("update", ROLLOUTS, [site.name]),
-        *(_may("get list", each) for each in (ROLLOUTS, REPLICA_SETS, PODS, ANALYSIS_RUNS)),
-        *(_may("list", each) for each in (EVENTS, RESOURCE_QUOTAS, ANALYSIS_TEMPLATES)),
-        *((_may("get", DEPLOYMENTS, [guard(site.name)]),) if site.release.guard else ()),
-        # What engines keep of requests goes when the weight is over, and is taken pod by pod.
-        *((_may("delete", CONFIG_MAPS, [samples_request(site.name)]),) if site.release.samples else ()),
-        *((_may("create", PODS, subresource="proxy"),) if site.release.samples else ()),
+        *_rights("\n".join(applied)),
+        *_rights(LOOKED_AT, name=site.name),
+        *(_rights(f"get deployments {guard(site.name)}") if site.release.guard else ()),
+        *(_rights(SAMPLED, samples=samples_request(site.name)) if site.release.samples else ()),
     )
 
 
 def cluster_rights(site: Site) -> Rights:
-    """Outside of the namespace, reading only: whether pods would find a node, which kinds the cluster knows, and which
-    policies it holds tidegate to.
+    """Outside of the namespace, reading only: whether pods would find a node, and which policies hold tidegate.
 
     What others run on the nodes is seen only where that decides whether there is room: a node that is bought when it
     is needed has nobody on it.
     """
-    names = policy_names(site)
-    return (
-        _may("list", NODES),
-        *(() if site.fleet.nodes.grow else (_may("list", PODS),)),
-        _may("get", CUSTOM_RESOURCE_DEFINITIONS),
-        *(_may("get", each, names) for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names),
-    )
+    names = " ".join(policy_names(site))
+    rows = ["list nodes", *(() if site.fleet.nodes.grow else ("list pods",))]
+    rows += [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
+    return _rights("\n".join(rows))
 
 
-def written_objects(site: Site) -> dict[Resource, tuple[str, ...]]:
-    """The objects that a delivery says again and again; empty names where they come from outside."""
-    fleet, direct = site.fleet, (stable_service(site.name), canary_service(site.name))
-    found: dict[Resource, tuple[str, ...]] = {
-        ROLLOUTS: (site.name,),
-        SERVICES: direct,
-        site.route: (site.name, *direct) if fleet.gateway.direct else (site.name,),
-        ANALYSIS_TEMPLATES: (),
-        POD_MONITORS: (),
-    }
+def _written_objects(site: Site) -> dict[str, str]:
+    """Names of the objects that a delivery says again and again, by their kind; empty where they come from outside."""
+    fleet, name, samples = site.fleet, site.name, samples_request(site.name)
+    direct = f"{stable_service(name)} {canary_service(name)}"
     asked = {
-        POD_DISRUPTION_BUDGETS: (fleet.unavailable, site.name),
-        CONFIG_MAPS: (site.release.samples, samples_request(site.name)),
-        SCALED_OBJECTS: (fleet.autoscale, site.name),
+        "poddisruptionbudgets": (fleet.unavailable, name),
+        "configmaps": (site.release.samples, samples),
+        "scaledobjects": (fleet.autoscale, name),
     }
-    return found | {resource: (name,) for resource, (there, name) in asked.items() if there}
+    return {
+        "rollouts": name,
+        "services": direct,
+        site.route.plural: f"{name} {direct}" if fleet.gateway.direct else name,
+        "analysistemplates": "",
+        "podmonitors": "",
+        **{kind: named for kind, (there, named) in asked.items() if there},
+    }
 
 
 def access(site: Site) -> tuple[Json, ...]:

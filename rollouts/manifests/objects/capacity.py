@@ -34,8 +34,7 @@ from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.manifests.pod_spec import AutoscaleSpec, WarmPoolSpec
-from tidegate.core.access import AuthKind, PrometheusAccess, PrometheusEndpoint, conflicts_for_keda
-from tidegate.core.errors import UsageError
+from tidegate.core.access import AuthKind, PrometheusAccess, PrometheusEndpoint
 from tidegate.core.model import Json, Value
 
 PLACEHOLDER_PRIORITY = -10
@@ -204,15 +203,10 @@ _PARAMETERS = {
 def trigger_authentication(site: Site) -> Json | None:
     """How KEDA says to Prometheus who asks: an object of the set-up that names Secrets, which tidegate may not write;
     None where it need not say so.
-
-    Raises:
-        UsageError: a secret is in no Secret.
     """
     endpoint = site.prometheus.for_keda
     if endpoint.auth is None or site.fleet.autoscale is None:
         return None
-    for odd in conflicts_for_keda(endpoint):
-        raise UsageError(f"KEDA cannot ask {endpoint.url}: {odd.found}", hint=f"give {odd.expected}")
     if endpoint.auth.sigv4:
         spec: Json = {"podIdentity": {"provider": "aws"}}
     else:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rollouts.kube.resources import (
-    DEPLOYMENTS,
-    NETWORK_POLICIES,
-)
+from rollouts.kube.resources import DEPLOYMENTS, NETWORK_POLICIES
 from rollouts.manifests.conventions import GUARD, guard
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
 from rollouts.manifests.objects.access import Rights, account_with, guard_rights

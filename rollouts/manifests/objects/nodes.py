@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rollouts.kube.resources import NODE_POOLS
 from rollouts.manifests.conventions import cluster_wide
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, CapacityType, KarpenterSpec
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 
 SPOT = {
@@ -20,20 +21,10 @@ POOL = "tidegate.dev/pool"
 """Label of the nodes of a pool of ours."""
 
 
-def gpu_labels(site: Site) -> dict[str, str]:
-    """What a node with the engine's GPU is labelled with; nothing for a CPU.
-
-    Raises:
-        UsageError: nobody labels nodes with this GPU in this way.
-    """
-    accelerator, labeller = site.release.accelerator, site.fleet.nodes.gpu_labels
-    if accelerator == CPU:
-        return {}
-    known = GPUS.get(accelerator, {})
-    if labeller not in known:
-        hint = f"set fleet.nodes.gpu_labels to one of {', '.join(known)}" if known else f"one of {', '.join(GPUS)}"
-        raise UsageError(f"no node is labelled with {accelerator} by {labeller}", hint=hint)
-    return dict(known[labeller])
+def gpu_labels(site: Site) -> Mapping[str, str]:
+    """What a node with the engine's GPU is labelled with; nothing for a CPU."""
+    accelerator = site.release.accelerator
+    return {} if accelerator == CPU else GPUS[accelerator][site.fleet.nodes.gpu_labels]
 
 
 def gpu_amount(site: Site) -> dict[str, str]:

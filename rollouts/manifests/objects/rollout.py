@@ -27,7 +27,6 @@ from rollouts.manifests.manifest import Release, Site, manifest
 from rollouts.manifests.objects.pods import pod_template
 from rollouts.manifests.routers import ROUTERS
 from rollouts.manifests.spec import CanarySpec
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import CANARY, REGION, ROLE, STABLE, VERSION
 
@@ -39,9 +38,6 @@ def rollout(site: Site, analyses: tuple[Json, ...]) -> Json:
     """The object; `analyses` are AnalysisTemplates of the same namespace.
 
     With an autoscaler it says no number of engines, or saying it again would take some away.
-
-    Raises:
-        UsageError: a template asks for what a Rollout does not know.
     """
     fleet, release = site.fleet, site.release
     # Counted are all that were made in between, those that were taken back too (`isRollbackWithinWindow`); and no
@@ -145,10 +141,5 @@ def _analysis(templates: tuple[Json, ...]) -> Json:
     """With the arguments that have no value of their own, each once."""
     arguments = [each for template in templates for each in template["spec"].get("args", ())]
     asked = dict.fromkeys(each["name"] for each in arguments if not {"value", "valueFrom"} & each.keys())
-    if unknown := [name for name in asked if name not in _ARGUMENTS]:
-        raise UsageError(
-            f"an AnalysisTemplate asks for {unknown[0]}, which a Rollout does not know",
-            hint=f"give it a value; a Rollout says {', '.join(_ARGUMENTS)}",
-        )
     names = [{"templateName": template["metadata"]["name"]} for template in templates]
     return {"templates": names, "args": [{"name": name, **_ARGUMENTS[name]} for name in asked]}

@@ -20,7 +20,7 @@ from fakes.argo.world import World
 from fakes.kube.refusal import Refusal
 
 from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
-from rollouts.kube.scheduling import Fit, fit, parse_quantity, resource_requests
+from rollouts.kube.scheduling import misfits, parse_quantity, resource_requests
 from tidegate.core.model import Json
 
 
@@ -32,7 +32,7 @@ def place(world: World, pod: Json) -> tuple[str, str]:
     placed = [one for one in world.everywhere(PODS) if one["spec"].get("nodeName")]
     reasons: Counter[str] = Counter()
     for node in nodes:
-        unfit = "node(s) didn't match Pod's labels, size or taints" if fit(pod, [node])[0] is not Fit.ALL else ""
+        unfit = "node(s) didn't match Pod's labels, size or taints" if misfits(pod, node) else ""
         why = _shortage(node, pod, placed) or unfit
         if not why:
             return str(node["metadata"]["name"]), ""

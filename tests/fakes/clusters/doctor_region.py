@@ -1,7 +1,7 @@
 """One region's cluster with a delivery in it: everything well, until a test breaks it.
 
 The objects are those that tidegate renders, on the fake API server, under the simulated Argo Rollouts controller.
-What no simulation looks after (the controller's lease and log, quotas, definitions) is written here as a healthy
+What no simulation looks after (the controller's log, quotas) is written here as a healthy
 cluster would have it.
 """
 
@@ -24,15 +24,13 @@ from rollouts.doctor.model import DiagnosisTarget, Finding
 from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval, metrics_of
 from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import (
-    CONFIG_MAPS,
-    LEASES,
     PODS,
     RESOURCE_QUOTAS,
     ROLLOUTS,
     resource_of,
 )
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release
+from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
@@ -40,11 +38,8 @@ from tidegate.core.model import Json
 Change = Callable[[Json], None]
 
 NAME, REGION, NAMESPACE, CONTROLLER = "support-llm", "eu-west-1", "llm", "argo-rollouts"
-PLUGIN = "argoproj-labs/gatewayAPI"
 GPU = "nvidia.com/gpu"
 GUARD_IMAGE = "registry.example.com/tidegate@sha256:" + "5" * 64
-
-_CUSTOM = ("argoproj.io", "gateway.networking.k8s.io", "networking.istio.io")
 
 
 def fleet(**changes: Any) -> ArgoFleetSpec:
@@ -103,14 +98,10 @@ class Region:
         self.api = Api(self.cluster)
         self.prometheus = FakePrometheus()
         self.questions: tuple[EvidenceQuery, ...] = ()
-        self.monitors: tuple[Json, ...] = ()
-        """Besides what is rendered: what deliveries bring to scrape engines."""
         self.log: list[str] = []
         """The controller's log, besides what the simulation writes into it."""
         self.at_last: list[Callable[[], object]] = []
         """Done just before the doctor looks, where a simulated controller would undo it."""
-        self.controller_dead = False
-        """Its lease is not renewed any more."""
         like = self.spec.model_dump_json()
         if deploy and like in _SERVING:
             self.time.elapsed, pods_made, kept = _SERVING[like]
@@ -166,10 +157,6 @@ class Region:
         """Somebody changes the Rollout."""
         self.edit(ROLLOUTS, NAME, change)
 
-    def strategy(self, **fields: Any) -> None:
-        """Somebody changes fields of its canary strategy; None takes one away."""
-        self.rollout(lambda it: _change(it["spec"]["strategy"]["canary"], fields))
-
     def promote_step(self) -> None:
         """As `kubectl argo rollouts promote` at a pause."""
         index = self.cluster.get(ROLLOUTS, NAME)["status"].get("currentStepIndex", 0)
@@ -214,8 +201,8 @@ class Region:
             questions=self.questions,
             scraping=SCRAPING,
             rights=required_access(self.spec, ANY_RELEASE) if rights else (),
-            guard=GUARD_IMAGE,
-            objects=(*self.rendered(ANY_RELEASE), *self.monitors),
+            route=Site(fleet=self.spec, release=ANY_RELEASE).route,
+            objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
         )
         client = client_of(self.api)
         try:
@@ -246,31 +233,15 @@ def canary() -> Region:
     return region
 
 
-def _change(part: Json, fields: Mapping[str, Any]) -> None:
-    part.update(fields)
-    for key in [key for key, value in fields.items() if value is None]:
-        del part[key]
-
-
 def _install(region: Region) -> None:
     """What is in a cluster before any delivery: definitions, nodes, quota, the controller."""
     cluster = region.cluster
     cluster.create_namespace(CONTROLLER)
-    for kind in cluster.kinds:
-        if kind.group in _CUSTOM:
-            region.bring(_definition(kind))
     region.bring(_node("system-1"))
     for number in range(1, 5):
         region.bring(_node(f"gpu-{number}", GPU))
     cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
-    config = f'- name: "{PLUGIN}"\n  location: "https://example.com/v0.15.0/gatewayapi-plugin-linux-amd64"\n'
-    cluster.create(
-        CONFIG_MAPS,
-        _named("ConfigMap", "argo-rollouts-config") | {"data": {"trafficRouterPlugins": config}},
-        namespace=CONTROLLER,
-    )
-    cluster.create(LEASES, _named("Lease", "argo-rollouts-controller-lock") | {"spec": {}}, namespace=CONTROLLER)
     region.wait(60)
 
 
@@ -300,24 +271,9 @@ def _controller() -> Json:
     }
 
 
-def _definition(kind: Any) -> Json:
-    version: Json = {"name": kind.version, "served": True, "storage": True}
-    if kind.status:
-        version["subresources"] = {"status": {}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
-        "spec": {"group": kind.group, "versions": [version]},
-    }
-
-
 def _keep_alive(region: Region) -> None:
     """What others than the simulated controllers write all the time."""
     cluster = region.cluster
-    if not region.controller_dead:
-        renewed = {"spec": {"renewTime": cluster.time.now().isoformat()}}
-        cluster.patch(LEASES, "argo-rollouts-controller-lock", renewed, namespace=CONTROLLER)
     _count_quota(cluster)
     for pod in cluster.list(PODS, namespace=CONTROLLER):
         path = f"/api/v1/namespaces/{CONTROLLER}/pods/{pod['metadata']['name']}/log"
@@ -338,5 +294,4 @@ def _count_quota(cluster: FakeCluster) -> None:
 
 
 def _named(kind: str, name: str) -> Json:
-    versions = {"Lease": "coordination.k8s.io/v1"}
-    return {"apiVersion": versions.get(kind, "v1"), "kind": kind, "metadata": {"name": name}}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}

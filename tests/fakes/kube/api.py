@@ -9,7 +9,6 @@ from email.utils import format_datetime
 from typing import Any
 
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.reads import Pages
 from fakes.kube.refusal import Refusal, bad_request, no_such_path
 from fakes.kube.requests import Access, Asked, Call, Effect, Faults, LoseAnswer, LoseRequest, Meanwhile, Refuse, call_of
 from pydantic_core import to_json
@@ -25,10 +24,9 @@ Served = tuple[int, Json]
 class Verbs:
     """One method for each verb."""
 
-    def __init__(self, cluster: FakeCluster, access: Access, pages: Pages) -> None:
+    def __init__(self, cluster: FakeCluster, access: Access) -> None:
         self._cluster = cluster
         self._access = access
-        self._pages = pages
 
     def serve(self, call: Call, asked: Asked) -> Served:
         """Do it.
@@ -56,19 +54,13 @@ class Verbs:
 
     def _list(self, resource: Resource, call: Call, asked: Asked) -> Served:
         """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
-        limit = int(asked.query.get("limit") or 0)
-        token = asked.query.get("continue", "")
-        if token:
-            items, metadata = self._pages.following(token, limit=limit)
-        else:
-            query = asked.query
-            found = self._cluster.all_shared(
-                resource,
-                labels=query.get("labelSelector", ""),
-                fields=query.get("fieldSelector", ""),
-                namespace=call.namespace,
-            )
-            items, metadata = self._pages.page(list(found), limit=limit)
+        found = self._cluster.all_shared(
+            resource,
+            labels=asked.query.get("labelSelector", ""),
+            fields=asked.query.get("fieldSelector", ""),
+            namespace=call.namespace,
+        )
+        items, metadata = list(found), {"resourceVersion": str(self._cluster.store.version)}
         if not self._cluster.served(resource.group, resource.plural).custom:
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
@@ -106,7 +98,6 @@ def _options(asked: Asked) -> Json:
     return {
         "manager": asked.query.get("fieldManager") or agent,
         "dry_run": asked.query.get("dryRun") == "All",
-        "strict": asked.query.get("fieldValidation") == "Strict",
     }
 
 
@@ -153,7 +144,7 @@ class Api:
         """How far the server's clock is ahead, as its Date header tells."""
         self.calls: list[Call] = []
         """Every request that got through, in order."""
-        self._verbs = Verbs(cluster, self.access, Pages(cluster.store))
+        self._verbs = Verbs(cluster, self.access)
 
     def vanish(self) -> None:
         """The region cannot be reached any more; it goes on by itself."""

@@ -7,15 +7,17 @@ over a socket, where who asks, faults and access come in. Patches are merge patc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jsonpatch
 from fakes.clock import SimulatedTime, Time
 from fakes.kube import reads, writes
 from fakes.kube.refusal import Refusal, no_such_path
 from fakes.kube.store import KINDS, Event, Kind, Store, copied, copied_from_store
 from fakes.kube.writes import CONTROLLER, How, Writes
+from jsonpointer import JsonPointerException
 
 from rollouts.kube.model import PatchKind, Resource
 from tidegate.core.model import Json
@@ -34,77 +36,16 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-def patched(target: Json, operations: Iterable[Json]) -> Any:
+def patched(target: Json, operations: Sequence[Json]) -> Any:
     """`target` with RFC 6902 operations.
 
     Raises:
         Refusal: an operation does not fit, or its test does not hold: 422, as the API server's patch handler.
     """
-    result: Any = copied(target)
-    for operation in operations:
-        result = _apply(result, operation)
-    return result
-
-
-def _apply(document: Any, operation: Json) -> Any:
-    verb, path = operation.get("op"), _pointer(operation.get("path", ""))
-    if verb == "test":
-        if _look(document, path) != operation.get("value"):
-            raise _unfit(f"testing value {operation['path']} failed")
-        return document
-    if verb == "remove":
-        return _removed(document, path)
-    if verb == "replace":
-        _look(document, path)
-        return _added(_removed(document, path) if path else document, path, copied(operation.get("value")))
-    if verb == "add":
-        return _added(document, path, copied(operation.get("value")))
-    raise Refusal(400, "BadRequest", f"Unexpected kind: {verb}")
-
-
-def _pointer(path: str) -> list[str]:
-    """RFC 6901: `~1` is a slash, `~0` a tilde."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
-
-
-def _step(node: Any, key: str) -> Any:
-    if isinstance(node, dict) and key in node:
-        return node[key]
-    if isinstance(node, list) and key.isdigit() and int(key) < len(node):
-        return node[int(key)]
-    raise _unfit(f"missing path: {key}")
-
-
-def _look(document: Any, path: list[str]) -> Any:
-    for key in path:
-        document = _step(document, key)
-    return document
-
-
-def _removed(document: Any, path: list[str]) -> Any:
-    parent = _look(document, path[:-1])
-    _step(parent, path[-1])
-    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
-    return document
-
-
-def _added(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent, key = _look(document, path[:-1]), path[-1]
-    if isinstance(parent, dict):
-        parent[key] = value
-    elif isinstance(parent, list) and key == "-":
-        parent.append(value)
-    elif isinstance(parent, list) and key.isdigit() and int(key) <= len(parent):
-        parent.insert(int(key), value)
-    else:
-        raise _unfit(f"missing path: {key}")
-    return document
-
-
-def _unfit(message: str) -> Refusal:
-    return Refusal(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")
+    try:
+        return jsonpatch.apply_patch(copied(target), list(operations), in_place=True)
+    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+        raise Refusal(422, "Invalid", f"the server rejected our request due to an error in it: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -245,7 +186,6 @@ class FakeCluster:
         namespace: str | None = None,
         manager: str = CONTROLLER,
         dry_run: bool = False,
-        strict: bool = False,
     ) -> Json:
         """Bring a new object.
 
@@ -253,7 +193,7 @@ class FakeCluster:
             Refusal: taken (409), wrong (400, 422), or no such namespace (404).
         """
         kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run, strict=strict)
+        how = How(manager, dry_run)
         return self._writes.create(kind, body, self._home(kind, body, namespace), how)
 
     def update(
@@ -265,7 +205,6 @@ class FakeCluster:
         subresource: str = "",
         manager: str = CONTROLLER,
         dry_run: bool = False,
-        strict: bool = False,
     ) -> Json:
         """Write the whole object, or with `status` nothing but its status.
 
@@ -273,7 +212,7 @@ class FakeCluster:
             Refusal: somebody wrote since it was read, or it has another uid (409); no version on a custom object (422).
         """
         kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run, subresource, strict)
+        how = How(manager, dry_run, subresource)
         return self._writes.update(kind, body, self._home(kind, body, namespace), how)
 
     def update_status(self, resource: Resource, body: Json, *, manager: str = CONTROLLER) -> Json:
@@ -307,7 +246,6 @@ class FakeCluster:
         manager: str = CONTROLLER,
         dry_run: bool = False,
         force: bool = False,
-        strict: bool = False,
     ) -> Json:
         """Merge patch, JSON patch, or server-side apply, which brings what is not there yet.
 
@@ -317,7 +255,7 @@ class FakeCluster:
             Refusal: the condition does not hold, or somebody else owns an applied field (409); it does not fit (422).
         """
         served = self.served(resource.group, resource.plural)
-        where, how = self._where(served, namespace), How(manager, dry_run, subresource, strict)
+        where, how = self._where(served, namespace), How(manager, dry_run, subresource)
         if kind is PatchKind.APPLY and isinstance(body, dict):
             return self._writes.apply(served, body, name, where, how, force=force)
         old = self._writes.existing(served, name, where)

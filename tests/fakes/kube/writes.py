@@ -1,8 +1,7 @@
 """What happens to a write between its arrival and the store, in the order in which an API server does it.
 
 What the server itself writes into an object and does not let a writer change (API conventions, "Metadata";
-`k8s.io/apiserver/pkg/registry/rest`), and values that it fills in where a writer says nothing ("Custom Resources:
-Defaulting"; for built-in kinds, the defaults of their Go types), as far as tidegate's own objects meet them.
+`k8s.io/apiserver/pkg/registry/rest`). Schemas and defaults are asked of a real one.
 """
 
 from __future__ import annotations
@@ -11,77 +10,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from fakes.clock import Time
-from fakes.kube import ownership, store, validation
+from fakes.kube import ownership, store
 from fakes.kube.refusal import Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
 from fakes.kube.store import Kind, Store, copied, copied_from_store
 
 from tidegate.core.model import Json
-
-
-def fill(kind: Kind, body: Json) -> None:
-    """Fill in, in place."""
-    rule = _RULES.get(kind.key)
-    if rule is not None and isinstance(body.get("spec"), dict):
-        rule(body["spec"])
-
-
-def _route(spec: Json) -> None:
-    """gateway-api config/crd: `default` of HTTPRoute."""
-    for parent in spec.get("parentRefs", ()):
-        parent.setdefault("group", "gateway.networking.k8s.io")
-        parent.setdefault("kind", "Gateway")
-    for rule in spec.setdefault("rules", [{}]):
-        for match in rule.setdefault("matches", [{}]):
-            path = match.setdefault("path", {})
-            path.setdefault("type", "PathPrefix")
-            path.setdefault("value", "/")
-            for header in match.get("headers", ()):
-                header.setdefault("type", "Exact")
-        for backend in rule.get("backendRefs", ()):
-            _backend(backend)
-            backend.setdefault("weight", 1)
-        for one in rule.get("filters", ()):
-            if "requestMirror" in one:
-                _backend(one["requestMirror"].setdefault("backendRef", {}))
-
-
-def _backend(backend: Json) -> None:
-    backend.setdefault("group", "")
-    backend.setdefault("kind", "Service")
-
-
-def _service(spec: Json) -> None:
-    """`SetDefaults_Service`; the cluster IP that the allocator gives is left out."""
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    for port in spec.get("ports", ()):
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-
-
-def _pods(spec: Json) -> None:
-    """The one default in the Rollout's CustomResourceDefinition: a port's protocol, as it is a key of the list."""
-    pod = (spec.get("template") or {}).get("spec") or {}
-    for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
-        for port in container.get("ports", ()):
-            port.setdefault("protocol", "TCP")
-
-
-def _deployment(spec: Json) -> None:
-    spec.setdefault("replicas", 1)
-    _pods(spec)
-
-
-_RULES: Mapping[tuple[str, str], Callable[[Json], None]] = {
-    ("gateway.networking.k8s.io", "httproutes"): _route,
-    ("", "services"): _service,
-    ("argoproj.io", "rollouts"): _pods,
-    ("apps", "deployments"): _deployment,
-    ("apps", "replicasets"): _deployment,
-}
-
 
 _SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 """Only the server writes these; what a writer says in their place is ignored."""
@@ -179,6 +115,13 @@ def kept(old: Json, new: Json) -> Json:
     return result
 
 
+def without_nulls(value: Any) -> Any:
+    """A copy without fields that are null: for a built-in kind they are absent, from a custom one they are pruned."""
+    if isinstance(value, dict):
+        return {key: one if type(one) is str else without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 CONTROLLER = "controller"
 """The field manager of the one who writes in plain Python and says no other."""
 
@@ -190,8 +133,6 @@ class How:
     manager: str = CONTROLLER
     dry_run: bool = False
     subresource: str = ""
-    strict: bool = False
-    """Whether fields are validated: of what plain Python writes they are not, which is a part of the cluster."""
 
 
 class Writes:
@@ -262,10 +203,7 @@ class Writes:
         config = placed(kind, copied(body), namespace)
         if config["metadata"].setdefault("name", name) != name:
             raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
-        if how.strict:
-            config = validation.without_nulls(config)
-            validation.require_typed(kind, config)
-        fill(kind, config)
+        config = without_nulls(config)
         old = self._store.get(kind, namespace, name)
         if kind.status:
             config = {key: value for key, value in config.items() if key != "status"}
@@ -289,11 +227,7 @@ class Writes:
         The new object shares no part with its writer's; what it shares with the old one is filled in already.
         A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
         """
-        if how.strict:
-            new = validation.without_nulls(new)
-        fill(kind, new)
-        if how.strict:
-            validation.require_valid(kind, new, old)
+        new = without_nulls(new)
         if not owned:
             new["metadata"]["managedFields"] = ownership.updated(
                 kind, old, new, manager=how.manager, subresource=how.subresource, now=self._now

@@ -9,8 +9,7 @@ import pytest
 from pipelines.adapters.specs import read_spec
 from pipelines.errors import UntrustedImage
 from pipelines.plan.customization import customization_conflicts
-from pipelines.plan.engines import engine_changes, record_of
-from pipelines.plan.pods import pod_changes, with_pod_changes
+from pipelines.plan.engines import engine_changes, pod_changes, record_of, with_pod_changes
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
@@ -100,10 +99,8 @@ def test_images_come_from_where_engines_may_come_from() -> None:
     "reads",
     [
         "volumes/-, value: {name: v, secret: {secretName: clusters}}",
-        "volumes/-, value: {name: v, projected: {sources: [{secret: {name: clusters}}]}}",
         "volumes/-, value: {name: v, csi: {driver: d, nodePublishSecretRef: {name: clusters}}}",
         "imagePullSecrets, value: [{name: clusters}]",
-        "initContainers, value: [{name: i, image: i, envFrom: [{secretRef: {name: clusters}}]}]",
         "containers/0/env/-, value: {name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}",
     ],
 )

@@ -157,10 +157,7 @@ def test_a_stage_that_could_not_pass_a_healthy_version_in_time_is_refused_with_w
     )
     assert re.fullmatch(
         r"one of: `canary: \{within: \d+m\}` \(half pass within \d+m\); "
-        r"`gates: \{latency: \{max_increase: \d+%\}, errors: \{max_increase: [0-9.]+pp\}\}` "
-        r"\(half pass within [\dms]+\); at least \d+ requests a second; "
-        r"the paired probe: latency in the shadow stage, with at least [0-9.]+ pairs a second; "
-        r"mirrored requests: errors in the shadow stage, with at least \d+ %",
+        r"at least \d+ requests a second",
         refusal.hint or "",
     )
 
@@ -190,8 +187,6 @@ def with_lines(spec: Delivery, line: str) -> Delivery:
     """The spec with what somebody has written into it."""
     written = yaml.safe_load(f"{{{line}}}")
     document = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    for gate in written.pop("gates", {}).items():
-        document["gates"][gate[0]] |= gate[1]
     for stage in document["stages"]:
         (name,) = stage
         stage[name] |= written.get(name, {})

@@ -29,7 +29,6 @@ def test_everybody_who_decides_is_asked_for(asked: dict[str, str]) -> None:
         "every gate",
         "gate latency",
         "gate errors",
-        "gate errors, answers 4xx",
         "SLO availability",
         "SLO first-token",
     }

@@ -17,7 +17,7 @@ from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
-from rollouts.model import Engine, RegionPhase
+from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
 from tidegate.testing import versions
@@ -395,14 +395,9 @@ class TestEnginesThatDoNotCome:
     async def test_an_object_that_the_server_will_never_take_is_refused_at_once(self) -> None:
         """A real API server says 500 to an apply with an unknown field, which looks like one that is busy."""
 
-        plain = ClusterRegion()
-
-        def render(engine: Engine) -> tuple[Json, ...]:
-            service, *others = plain.plainly(engine)
-            return ({**service, "spec": {**service["spec"], "selectors": {}}}, *others)
-
-        region = ClusterRegion(render=render)
-        with pytest.raises(Invalid, match=r"\.spec\.selectors: field not declared in schema"):
+        region, said = ClusterRegion(), "failed to create typed patch object (x): .spec.selectors: field not declared"
+        region.api.faults.add(Fault(Refuse(Refusal(500, "", said)), verbs=("patch",), plural="services", times=None))
+        with pytest.raises(Invalid, match=r"\.spec\.selectors: field not declared"):
             await region.fleet.deploy(an_image("1"))
         assert region.time.elapsed < 1
 

@@ -10,12 +10,10 @@ import httpx
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api
-from fakes.kube.refusal import conflict, expired
-from fakes.kube.requests import Fault, LoseAnswer, LoseRequest, Refuse
+from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
 from fakes.kube.server import fixed
 
-from rollouts.errors import ApiError, Conflict, Forbidden, NoConnection, TooManyRequests, Unreachable
-from rollouts.kube import client as client_module
+from rollouts.errors import Forbidden, NoConnection, TooManyRequests, Unreachable
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import AccessReview
 from rollouts.kube.resources import CONFIG_MAPS, PODS, ROLLOUTS
@@ -27,29 +25,12 @@ def note(name: str, **data: str) -> Body:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-async def test_a_list_is_whole_and_each_of_it_says_what_it_is(
-    client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
-) -> None:
-    monkeypatch.setattr(client_module, "PAGE", 2)
-    for name in "abcde":
+async def test_each_object_of_a_list_says_what_it_is(client: KubeClient) -> None:
+    for name in "ab":
         await client.create(CONFIG_MAPS, note(name))
-    before = len(api.calls)
     listed = await client.list(CONFIG_MAPS)
-    assert [item["metadata"]["name"] for item in listed.items] == list("abcde")
-    assert {(item["apiVersion"], item["kind"]) for item in listed.items} == {("v1", "ConfigMap")}
-    assert listed.resource_version == listed.items[-1]["metadata"]["resourceVersion"]
-    assert len(api.calls) - before == 3
-
-
-async def test_a_list_whose_moment_expires_between_pages_comes_in_one(
-    client: KubeClient, monkeypatch: pytest.MonkeyPatch, api: Api
-) -> None:
-    monkeypatch.setattr(client_module, "PAGE", 2)
-    for name in "abc":
-        await client.create(CONFIG_MAPS, note(name))
-    api.faults.add(Fault(Refuse(expired("the provided continue parameter is too old")), verbs=("list",), after=1))
-    listed = await client.list(CONFIG_MAPS)
-    assert [item["metadata"]["name"] for item in listed.items] == list("abc")
+    found = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in listed.items]
+    assert found == [("v1", "ConfigMap", "a"), ("v1", "ConfigMap", "b")]
 
 
 async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
@@ -95,27 +76,10 @@ async def ready(client: KubeClient, api: Api) -> KubeClient:
 
 
 @pytest.mark.parametrize("act", READS.values(), ids=READS)
-@pytest.mark.parametrize("code", [500, 502, 503, 504])
-async def test_a_read_is_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act, code: int) -> None:
-    api.faults.failing(code=code, times=3)
-    await act(ready)
-    assert len(api.calls) == 4
-
-
-@pytest.mark.parametrize("act", READS.values(), ids=READS)
 async def test_a_read_is_repeated_after_a_lost_answer(ready: KubeClient, api: Api, act: Act) -> None:
     api.faults.add(Fault(LoseAnswer(), times=2))
     await act(ready)
     assert len(api.calls) == 3
-
-
-@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_write_is_not_repeated_after_a_failure(ready: KubeClient, api: Api, act: Act) -> None:
-    api.faults.failing(code=500)
-    with pytest.raises(ApiError) as caught:
-        await act(ready)
-    assert caught.value.status == 500
-    assert len(api.calls) == 1
 
 
 @pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
@@ -143,14 +107,6 @@ async def test_a_busy_server_is_asked_again_when_it_said(
     await act(ready)
     assert len(api.calls) == 3
     assert time.elapsed - begun == 10
-
-
-@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
-async def test_a_conflict_is_never_repeated(ready: KubeClient, api: Api, act: Act) -> None:
-    api.faults.add(Fault(Refuse(conflict("configmaps", "a"))))
-    with pytest.raises(Conflict):
-        await act(ready)
-    assert len(api.calls) == 1
 
 
 async def test_patience_has_an_end(ready: KubeClient, api: Api, time: SimulatedTime) -> None:

@@ -55,9 +55,9 @@ CALLS: dict[str, Act] = {
     "GET /api/v1/namespaces/other/pods/a": lambda client: client.get(PODS, "a", namespace="other"),
     "GET /api/v1/nodes/n1": lambda client: client.get(NODES, "n1"),
     f"GET {RBAC}/roles/system:x%2Fy": lambda client: client.get(ROLES, "system:x/y"),
-    "GET /api/v1/pods?limit=500": lambda client: client.list(PODS, namespace=EVERYWHERE),
-    "GET /api/v1/nodes?limit=500": lambda client: client.list(NODES, namespace="x"),
-    f"GET {LLM}/pods?labelSelector=a%3Db&fieldSelector=x%3Dc&limit=500": lambda client: client.list(
+    "GET /api/v1/pods": lambda client: client.list(PODS, namespace=EVERYWHERE),
+    "GET /api/v1/nodes": lambda client: client.list(NODES, namespace="x"),
+    f"GET {LLM}/pods?labelSelector=a%3Db&fieldSelector=x%3Dc": lambda client: client.list(
         PODS, labels="a=b", fields="x=c"
     ),
     f"GET {LLM}/pods/a/log?tailLines=5": lambda client: client.text(f"{LLM}/pods/a/log?tailLines=5"),

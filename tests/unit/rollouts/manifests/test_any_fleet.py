@@ -14,7 +14,7 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.nodes_spec import GPUS, GpuLabels, labellers_of
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
-from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext, conflicts_with
+from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
 
@@ -113,7 +113,7 @@ def sites(draw: st.DrawFn) -> tuple[ArgoFleetSpec, Release]:
     around = FleetValidationContext(
         name=engine.delivery, regions=(engine.region,), bake=timedelta(0), accelerator=engine.accelerator
     )
-    assume(not [*fleet.all_contradictions(), *conflicts_with(fleet, around)])
+    assume(not [*fleet.all_contradictions(), *fleet.conflicts_with(around)])
     return fleet, engine
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.fleet import fleet_spec, read_fleet, region
 
-from rollouts.manifests.spec import INSIDE, ArgoFleetSpec, FleetValidationContext, conflicts_with
+from rollouts.manifests.spec import INSIDE, ArgoFleetSpec, FleetValidationContext
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import SpecError
 
@@ -49,14 +49,10 @@ def test_little_has_to_be_written() -> None:
     ("text", "problem"),
     [
         ("replica: 3", "fleet.yaml:7: replica: found an unknown key; expected replicas (the nearest known key)"),
-        ("replicas: 0", "fleet.yaml:7: replicas: found 0; expected greater than or equal to 1"),
-        ("pod: {memory: 64GB}", "fleet.yaml:7: pod.memory: found '64GB'; expected text that matches"),
         # To Argo Rollouts 0 means that an aborted canary keeps its GPUs for ever.
         ("canary: {after_abort: 0s}", "fleet.yaml:7: canary.after_abort: found 0ms; expected greater than 0"),
         ("warm_pool: {share: 0.15}", "fleet.yaml:7: warm_pool.share: found 0.15; expected a percent such as 20%"),
         ("network: {egress_to: [10.0.0.1/8]}", "found '10.0.0.1/8'; expected a block of addresses such as"),
-        ("gateway: {name: a, pods_in: Mine}", "gateway.pods_in: found 'Mine'; expected"),
-        ("network: {ingress_from: [Mine]}", "fleet.yaml:7: network.ingress_from[0]: found 'Mine'; expected text that"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_line(text: str, problem: str) -> None:
@@ -232,7 +228,7 @@ def test_what_would_be_refused_or_silently_do_harm_is_told(changes: dict[str, An
 def test_what_does_not_fit_the_rest_of_the_delivery_is_told(
     fleet: dict[str, Any], delivery: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    assert said(conflicts_with(fleet_spec(**fleet), around(**delivery))) == expected
+    assert said(fleet_spec(**fleet).conflicts_with(around(**delivery))) == expected
 
 
 def test_the_spec_is_written_as_it_is_read() -> None:

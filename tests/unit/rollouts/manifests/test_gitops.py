@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image
+from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 from fakes.clusters.reverting import ArgoCd
 from fakes.fleet import read_fleet, release
 
@@ -50,14 +50,6 @@ def settings_for(region: ClusterRegion) -> Json:
 
 
 class TestArgoCd:
-    async def test_without_settings_it_ends_a_trial(self, region: ClusterRegion) -> None:
-        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")))
-        await a_trial(region)
-        assert f"Rollout {NAME}" in argo_cd.out_of_sync()
-        argo_cd.self_heal()
-        await region.time.sleep(30)
-        assert (await region.fleet.observe()).foreign_change
-
     @pytest.mark.parametrize(("traffic", "options"), [("gateway-api", ["ServerSideApply=true"]), ("istio", [])])
     async def test_with_them_it_sees_no_difference_and_changes_none(self, traffic: str, options: list[str]) -> None:
         region = await serving(traffic)
@@ -70,30 +62,6 @@ class TestArgoCd:
         assert argo_cd.out_of_sync() == []
         await region.fleet.rollback("1")
         assert argo_cd.out_of_sync() == []
-
-    @pytest.mark.parametrize(("traffic", "options"), [("gateway-api", []), ("istio", ["ServerSideApply=true"])])
-    async def test_a_sync_for_another_reason_leaves_a_trial_alone(self, traffic: str, options: list[str]) -> None:
-        """Something else of the Application changed in Git: a sync applies all of it."""
-        region = await serving(traffic)
-        settings = settings_for(region)
-        settings["syncPolicy"]["syncOptions"] += options
-        budget: Json = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "another", "namespace": region.cluster.namespace},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "another"}}},
-        }
-        argo_cd = ArgoCd(region.cluster, [*region.plainly(an_image("1")), budget], settings)
-        await a_trial(region)
-        before = {each["kind"]: each["spec"] for each in (region.rollout, region.route)}
-        assert argo_cd.out_of_sync() == ["PodDisruptionBudget another"]
-        argo_cd.self_heal()
-        await region.time.sleep(30)
-        assert {each["kind"]: each["spec"] for each in (region.rollout, region.route)} == before
-        state = await region.fleet.observe()
-        assert (state.weight, state.mirror, state.foreign_change, state.problem) == (50, 100, None, None)
-        await region.fleet.promote()
-        assert region.versions()[0] == "2"
 
     async def test_ignoring_without_respecting_is_not_enough(self, region: ClusterRegion) -> None:
         """The reason for the sync option: differences are not seen, and written all the same."""
@@ -118,7 +86,7 @@ def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(cas
     of = release(accelerator=accelerators.get(case, "cpu"))
     serving = render(fleet, of, parts=(RenderPart.SERVING,))
     others = render(fleet, of, parts=(RenderPart.SETUP,))
-    named = {(each.group, each.kind, each.name) for each in delivered_objects(serving)}
+    named = {(each.resource.group, each.resource.kind, each.name) for each in delivered_objects(serving)}
     assert named == {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in serving}
     assert not named & {(resource_of(each).group, each["kind"], each["metadata"]["name"]) for each in others}
 
@@ -165,7 +133,3 @@ class TestTheCommand:
         assert main(["rollout", "render", EXAMPLE, "--as", "flux-ignore", "--output", "yaml"]) == 0
         targets = [each["target"] for each in yaml.safe_load(capsys.readouterr().out)["patches"]]
         assert {"group": "argoproj.io", "kind": "Rollout", "name": "support-llm"} in targets
-
-    def test_a_fleet_on_this_machine_has_none(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "render", str(ROOT / "examples/demo/delivery.yaml"), "--as", "argo-ignore"]) == 2
-        assert "the fleet of this delivery is no cluster" in capsys.readouterr().err

@@ -39,11 +39,6 @@ def wrote(manager: str, time: str, *, field: str = "f:spec", **more: str) -> Jso
             "of Argo CD application models; last written by argocd-controller",
             id="Argo CD",
         ),
-        pytest.param(
-            service(labels={"argocd.argoproj.io/instance": "models"}),
-            "of Argo CD application models",
-            id="by its label",
-        ),
         pytest.param(service(labels={"kustomize.toolkit.fluxcd.io/name": "llm"}), "of Flux llm", id="Flux"),
         pytest.param(service(labels={DELIVERY: "other"}), "of delivery other", id="another delivery"),
         pytest.param(

@@ -31,8 +31,7 @@ def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
     assert with_preserved_fields(service, service) == service
 
 
-@pytest.mark.parametrize("mirror", [0, 30, 100])
-@pytest.mark.parametrize("weight", [0, 25, 100])
+@pytest.mark.parametrize(("weight", "mirror"), [(0, 100), (25, 30), (100, 0)])
 def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> None:
     route = one("HTTPRoute")
     live = HTTP.mirrored(route, percent=mirror)
@@ -44,8 +43,7 @@ def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> Non
     assert HTTP.mirror(said) == mirror
 
 
-@pytest.mark.parametrize("mirror", [0, 30, 100])
-@pytest.mark.parametrize("weight", [0, 25, 100])
+@pytest.mark.parametrize(("weight", "mirror"), [(0, 100), (25, 30), (100, 0)])
 def test_a_virtual_service_keeps_weights_and_copies(weight: int, mirror: int) -> None:
     service = one("VirtualService", traffic="istio")
     live = ISTIO.mirrored(service, percent=mirror)
@@ -74,8 +72,3 @@ def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
     assert with_preserved_fields(one("Rollout"), live) == live
     live["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] = "6"
     assert with_preserved_fields(one("Rollout"), live) == one("Rollout")
-
-
-def test_a_rollout_is_said_as_it_is() -> None:
-    rollout = one("Rollout")
-    assert with_preserved_fields(rollout, {**rollout, "spec": {**rollout["spec"], "paused": True}}) == rollout

@@ -12,7 +12,7 @@ from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.capacity import trigger_authentication
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
-from rollouts.manifests.spec import FleetValidationContext, conflicts_with
+from rollouts.manifests.spec import FleetValidationContext
 from tidegate.core.model import Json
 
 URL = "https://mimir.example.com/prometheus"
@@ -92,9 +92,9 @@ def around(**changes: Any) -> FleetValidationContext:
 
 def test_those_who_cannot_say_who_they_are_are_told_with_their_place() -> None:
     alone = {"url": URL, "auth": {"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}}
-    places = [".".join(map(str, odd.where)) for odd in conflicts_with(site(alone).fleet, around(analysed=True))]
+    places = [".".join(map(str, odd.where)) for odd in site(alone).fleet.conflicts_with(around(analysed=True))]
     assert places == ["regions.eu-west-1.prometheus.auth.bearer"] * 2
-    assert list(conflicts_with(site(alone, autoscale=None).fleet, around())) == []
+    assert list(site(alone, autoscale=None).fleet.conflicts_with(around())) == []
     elsewhere = {**alone, "rollouts": {"url": URL, "auth": {"certificate": {"certificate": key("a"), "key": key("b")}}}}
-    places = [".".join(map(str, odd.where)) for odd in conflicts_with(site(elsewhere).fleet, around(analysed=True))]
+    places = [".".join(map(str, odd.where)) for odd in site(elsewhere).fleet.conflicts_with(around(analysed=True))]
     assert places == ["regions.eu-west-1.prometheus.rollouts.auth.certificate"]

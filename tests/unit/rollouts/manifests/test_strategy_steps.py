@@ -51,11 +51,3 @@ def test_a_canary_of_few_engines_gets_more_before_it_gets_more_users() -> None:
 )
 def test_how_many_engines_a_canary_begins_with(mirror: int, canary: dict[str, int], first: Json) -> None:
     assert steps(5, mirror=mirror, **canary)[0] == {"setCanaryScale": first}
-
-
-def test_a_weight_is_held_by_the_pause_behind_its_step() -> None:
-    trial = steps(5, 25, 50, mirror=0)
-    for weight in (5, 25, 50):
-        at = trial.index({"setWeight": weight})
-        assert trial[at + 1] == {"pause": {}}
-    assert trial[1] == {"pause": {}}
