@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -204,29 +204,6 @@ def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> 
     own = command.info.cls
     kind = own if isinstance(own, type) else Group
     app.add_typer(command, cls=kind, hidden=hidden)
-
-
-class LazyCommands(Mapping[str, Any]):
-    """The commands of a group by name, each made when it is first looked at."""
-
-    def __init__(
-        self, declared: Iterable[Callable[..., int] | typer.Typer], group_of: Callable[[Any], TyperGroup]
-    ) -> None:
-        """`group_of` makes a group of one of `declared` alone."""
-        self._declared = {_name_of(each): each for each in declared}
-        self._group_of = group_of
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._group_of(self._declared[name]).commands[name]
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._declared)
-
-    def __len__(self) -> int:
-        return len(self._declared)
 
 
 def _name_of(command: Callable[..., int] | typer.Typer) -> str:
