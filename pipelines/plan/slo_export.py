@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pipelines.spec.agreement import agreement_of
 from pipelines.spec.delivery import CanaryStage, Delivery
-from pipelines.spec.fleets import LocalFleet
-from pipelines.spec.sections import IN_CLUSTERS
+from pipelines.spec.sections import IN_CLUSTERS, LocalFleet
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
 from slo.spec import CountedBy
