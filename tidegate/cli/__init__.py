@@ -68,7 +68,7 @@ def _main(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001
         from tidegate.cli.endings import ended_by
 
-        return ended_by(error, arguments, debug=debug)
+        return ended_by(error, debug=debug)
 
 
 def _run(arguments: list[str]) -> int:

@@ -46,7 +46,7 @@ def test_the_packages_of_the_smallest_extra_are_named_and_no_index_needs_tidegat
 
 def test_a_command_that_needs_it_ends_in_one_line_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     error = ModuleNotFoundError("No module named 'locust'", name="locust")
-    assert ended_by(error, [], debug=False) == ExitCode.USAGE
+    assert ended_by(error, debug=False) == ExitCode.USAGE
     told = "tidegate: this needs locust, which is not installed; run: pip install 'gevent>=26' 'locust<3,>=2.47'\n"
     assert capsys.readouterr().err == told
 
