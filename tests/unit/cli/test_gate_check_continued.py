@@ -176,12 +176,18 @@ def test_a_line_in_the_middle_that_was_changed_is_named(calls: Calls) -> None:
         calls.call()
 
 
-def test_one_that_finds_no_prometheus_is_begun_and_the_next_goes_on_from_that_moment(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_options_that_need_a_state_or_a_prometheus_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     gates = tmp_path / "gates.yaml"
     gates.write_text(GATES)
+    evidence = ["a.jsonl", "--session", "s.jsonl"]
     asked = ["--prometheus", "http://127.0.0.1:9", "--region", "eu", "--stable", "6", "--canary", "7"]
+    for options, told in (
+        (evidence, "--session is of no use with EVIDENCE"),
+        ([*asked, "--within", "1h"], "--within is"),
+    ):
+        assert main(["gate", "check", str(gates), *options]) == 2
+        assert told in capsys.readouterr().err
+    # Begun, though Prometheus was not there: the next call goes on from the same moment.
     state = tmp_path / "kept" / "s.jsonl"
     assert main(["gate", "check", str(gates), *asked, "--session", str(state)]) == 4
     assert "Prometheus at http://127.0.0.1:9 does not answer" in capsys.readouterr().err

@@ -87,13 +87,6 @@ def test_a_container_gets_only_the_secrets_that_it_has_a_use_for(tmp_path: Path)
     }
 
 
-def test_a_build_has_no_key_to_a_cluster() -> None:
-    (build,) = [each for each in template("gpu-build")["spec"]["templates"] if each["name"] == "engine"]
-    for container in (*build["initContainers"], build["container"]):
-        assert "KUBECONFIG" not in {variable["name"] for variable in container["env"]}
-        assert "kubeconfig" not in {mount["name"] for mount in container["volumeMounts"]}
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_everything_has_a_limit(case: str) -> None:
     for each in template(case)["spec"]["templates"]:
