@@ -118,7 +118,8 @@ def _keep(name: str) -> Callable[[Any], None]:
 
     def keep(value: Any) -> None:
         if value is not None and value is not False:
-            setattr(given(), name, value)
+            # An empty tracking URI takes back that of the environment.
+            setattr(given(), name, value or None)
 
     return keep
 
