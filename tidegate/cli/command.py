@@ -169,7 +169,7 @@ class Root(Group):
     """`tidegate` itself: its help shows the global options, and its commands in the order of need."""
 
     def added_params(self) -> list[Any]:
-        return [*_version_option(), *_shown()]
+        return [*_parameters(_version), *_shown()]
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of need; the reference follows it."""
@@ -186,11 +186,6 @@ class Root(Group):
         options = [record for each in self.get_params(ctx) if (record := each.get_help_record(ctx))]
         with formatter.section("Global options, before or after the command"):
             formatter.write_dl(options)
-
-
-@cache
-def _version_option() -> list[Any]:
-    return _parameters(_version)
 
 
 def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> None:

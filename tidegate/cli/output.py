@@ -33,14 +33,12 @@ class Output(StrEnum):
 def print_data(data: Data, output: Output) -> None:
     """One document on stdout: YAML where that is asked for, else JSON."""
     text = json.dumps(data, indent=2, default=str)
-    print(_yaml(text) if output.value == "yaml" else text, end="" if output.value == "yaml" else "\n")
+    if output is Output.YAML:
+        from tidegate.core.yaml_text import yaml_text
 
-
-def _yaml(text: str) -> str:
-    from tidegate.core.yaml_text import yaml_text
-
-    # By way of JSON, so that both say the same.
-    return yaml_text(json.loads(text))
+        # By way of JSON, so that both say the same.
+        text = yaml_text(json.loads(text)).removesuffix("\n")
+    print(text)
 
 
 def print_objects(objects: Sequence[Mapping[str, object]], output: Output) -> None:
