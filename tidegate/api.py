@@ -25,7 +25,7 @@ from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.run.context import Backends
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet as LocalFleetSpec
+from pipelines.spec.sections import LocalFleet as LocalFleetSpec
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion

@@ -27,8 +27,8 @@ from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.ports import Deliveries, DeliveryLedger, Listener
 from pipelines.run.context import Context
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import golden_set
+from pipelines.spec.sections import LocalFleet
 from pipelines.views.metrics import families
 from registry.errors import StopAsked
 from registry.files import digest_files

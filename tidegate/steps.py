@@ -24,7 +24,7 @@ from pipelines.ports import Deliveries, DeliveryLedger, Fleet
 from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier

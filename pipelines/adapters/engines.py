@@ -16,7 +16,7 @@ from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
 from pipelines.ports import EngineProvider, VersionRegistry
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.sections import LocalFleet
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec

@@ -13,7 +13,6 @@ from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet
 from pipelines.spec.policy import (
     files_elsewhere,
     golden_set,
@@ -22,6 +21,7 @@ from pipelines.spec.policy import (
     root_of,
     user_prompts,
 )
+from pipelines.spec.sections import LocalFleet
 from registry.files import digest_files
 from registry.mlflow_client import limit_calls
 from registry.model import Event

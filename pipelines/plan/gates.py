@@ -12,7 +12,7 @@ from gates.judge.spec import JudgeGate
 from gates.spec import Gates
 from gates.traffic import Exposure
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
-from pipelines.spec.evidence.slo_gates import named_slo, promised
+from pipelines.spec.slos import named_slo, promised
 from slo.catalogue import group_of, slo_of
 from slo.metrics import E2E, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.model import EventSli

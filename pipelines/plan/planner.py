@@ -27,7 +27,7 @@ from pipelines.plan.gates import (
 )
 from pipelines.plan.proposals import proposals_for
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
-from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.sections import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
 

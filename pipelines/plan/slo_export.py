@@ -7,8 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipelines.spec.delivery import CanaryStage, Delivery
-from pipelines.spec.fleets import LocalFleet
-from pipelines.spec.sections import IN_CLUSTERS
+from pipelines.spec.sections import IN_CLUSTERS, LocalFleet
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
 from slo.model import Labels
 from slo.registry import agreement_rules

@@ -62,9 +62,7 @@ class AMoment:
         """When it comes for the first time after `start`; a date's only time."""
         if not isinstance(self.day, int):
             return datetime.combine(self.day, self.clock, zone)
-        first = start.astimezone(zone).date()
-        found = datetime.combine(first + timedelta(days=(self.day - first.weekday()) % 7), self.clock, zone)
-        return found if found > start else datetime.combine(found.date() + timedelta(days=7), self.clock, zone)
+        return datetime.combine(self.last_before(start, zone).date() + timedelta(days=7), self.clock, zone)
 
 
 def parse_moment(value: Any) -> AMoment:
@@ -169,29 +167,24 @@ class ApprovalSpec(SpecModel):
         return self
 
 
-@dataclass(frozen=True)
-class ValidationContext:
-    """What the rest of the spec says."""
-
-    regions: Sequence[str]
-    waves: int
-    stages: Collection[str]
-    """Those of the list `stages`."""
-    weights: Sequence[int]
-
-
-def approval_conflicts(approvals: Sequence[ApprovalSpec], around: ValidationContext) -> Iterator[SpecConflict]:
+def approval_conflicts(
+    approvals: Sequence[ApprovalSpec],
+    regions: Sequence[str],
+    waves: int,
+    stages: Collection[str],
+    weights: Sequence[int],
+) -> Iterator[SpecConflict]:
     """Approvals of what this delivery does not have: nobody would ever be asked."""
     for at, approval in enumerate(approvals):
-        if approval.wave is not None and approval.wave > around.waves:
-            yield SpecConflict((at, "wave"), str(approval.wave), f"a wave from 1 to {around.waves}")
-        if approval.region is not None and approval.region not in around.regions:
-            yield SpecConflict((at, "region"), "an unknown region", "one of " + ", ".join(around.regions))
-        if approval.before in ("shadow", "canary") and approval.before not in around.stages:
+        if approval.wave is not None and approval.wave > waves:
+            yield SpecConflict((at, "wave"), str(approval.wave), f"a wave from 1 to {waves}")
+        if approval.region is not None and approval.region not in regions:
+            yield SpecConflict((at, "region"), "an unknown region", "one of " + ", ".join(regions))
+        if approval.before in ("shadow", "canary") and approval.before not in stages:
             yield SpecConflict((at, "before"), f"{approval.before}, which is none of `stages`", "a stage that is there")
-        elif approval.weight is not None and approval.weight not in around.weights:
-            weights = ", ".join(map(str, around.weights))
-            yield SpecConflict((at, "weight"), str(approval.weight), f"one of the canary's weights: {weights}")
+        elif approval.weight is not None and approval.weight not in weights:
+            known = ", ".join(map(str, weights))
+            yield SpecConflict((at, "weight"), str(approval.weight), f"one of the canary's weights: {known}")
 
 
 class FreezeSpec(SpecModel):

@@ -7,7 +7,6 @@ here they become one document whose parts must fit each other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,18 +32,24 @@ from pipelines.spec.approvals import (
     ApprovalSpec,
     FreezeSpec,
     ResumeSpec,
-    ValidationContext,
     Weight,
     approval_conflicts,
 )
-from pipelines.spec.evidence.load import LoadAround, LoadSettings, load_conflicts
-from pipelines.spec.evidence.samples import SamplesSpec
-from pipelines.spec.evidence.slo_engine import untold_by_engine
-from pipelines.spec.evidence.slo_gates import slo_conflicts
-from pipelines.spec.fleets import Fleet, LocalFleet
 from pipelines.spec.git import GitSpec, git_conflicts
-from pipelines.spec.model_reference import ModelReference
-from pipelines.spec.sections import IN_CLUSTERS, ON_THIS_MACHINE, MetricsSpec, NotifySpec, PatienceSpec, Traffic
+from pipelines.spec.load import LoadAround, LoadSettings, load_conflicts
+from pipelines.spec.sections import (
+    IN_CLUSTERS,
+    ON_THIS_MACHINE,
+    Fleet,
+    LocalFleet,
+    MetricsSpec,
+    ModelReference,
+    NotifySpec,
+    PatienceSpec,
+    SamplesSpec,
+    Traffic,
+)
+from pipelines.spec.slos import slo_conflicts, untold_by_engine
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
 from rollouts.manifests.nodes_spec import more_than_a_node_has
 from rollouts.manifests.reference_spec import TheirsFleetSpec
@@ -53,7 +58,7 @@ from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSignal, MetricSource, source_of
-from tidegate.core.model import Loc, SpecConflict, SpecModel
+from tidegate.core.model import Loc, SpecConflict, SpecModel, below
 from tidegate.core.spec import NAME
 from tidegate.core.units import Duration, PercentText, format_duration, percent_too
 
@@ -228,26 +233,28 @@ class Delivery(SpecModel):
         if isinstance(self.fleet, LocalFleet):
             yield from self._on_this_machine(self.fleet)
         else:
-            yield from self._around_silence(self.fleet)
-            yield from self._around_clusters(self.fleet)
+            yield from below(("fleet",), self.fleet.conflicts_with(self._around_fleet()))
+            if isinstance(self.fleet, ArgoFleetSpec):
+                yield from self._around_image()
+                count = self.engine.accelerator_count
+                odd = more_than_a_node_has(self.fleet.nodes, self.engine.accelerator, count)
+                yield from below(("engine",), [odd] if odd else [])
         yield from self._around_samples()
-        yield from self._around_unattended(self.fleet.unattended)
+        yield from self._around_unattended()
         yield from self._around_slos()
         yield from self._around_sources()
         yield from self._around_look(self.gates.budget.poll_interval)
-        around = ValidationContext(
-            regions=self.regions.names,
-            waves=len(self.regions.waves),
-            stages=[stage.name for stage in self.stages],
-            weights=self.canary.weights if self.canary else (),
-        )
-        for conflict in approval_conflicts(self.approvals, around):
-            yield replace(conflict, where=("approvals", *conflict.where))
-        yield from self._around_git()
+        stages, weights = [stage.name for stage in self.stages], self.canary.weights if self.canary else ()
+        asked = approval_conflicts(self.approvals, self.regions.names, len(self.regions.waves), stages, weights)
+        yield from below(("approvals",), asked)
+        if self.git:
+            if isinstance(self.fleet, LocalFleet):
+                expected = "`fleet: {kind: argo, ...}`, or no `git`"
+                yield SpecConflict(("git",), "a repository for the local fleet", expected)
+            yield from below(("git",), git_conflicts(self.git, self.regions.names))
         if self.workflow:
             clusters = self.fleet if isinstance(self.fleet, ClusterFleetSpec) else None
-            for conflict in workflow_conflicts(self.workflow, clusters):
-                yield replace(conflict, where=("workflow", *conflict.where))
+            yield from below(("workflow",), workflow_conflicts(self.workflow, clusters))
 
     def _around_samples(self) -> Iterator[SpecConflict]:
         """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
@@ -271,15 +278,6 @@ class Delivery(SpecModel):
                 found = f"'{gate}' in clusters, where nobody writes down what users ask"
                 yield SpecConflict((*where, place), found, "`fleet: {kind: local}`, or no such gate")
 
-    def _around_git(self) -> Iterator[SpecConflict]:
-        """A repository that would have to name images where there are none, and regions that are not there."""
-        if self.git is None:
-            return
-        if isinstance(self.fleet, LocalFleet):
-            yield SpecConflict(("git",), "a repository for the local fleet", "`fleet: {kind: argo, ...}`, or no `git`")
-        for conflict in git_conflicts(self.git, self.regions.names):
-            yield replace(conflict, where=("git", *conflict.where))
-
     def _around_look(self, asked: timedelta | None) -> Iterator[SpecConflict]:
         """A look that does not have three scrapes of each arm in it."""
         if asked and asked < SCRAPES * self.scrape_interval:
@@ -287,26 +285,14 @@ class Delivery(SpecModel):
             expected = f"at least {three}, three scrapes: `metrics.scrape_interval` is {interval}"
             yield SpecConflict(("gates", "budget", "poll_interval"), format_duration(asked), expected)
 
-    def _around_clusters(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
-        """What does not fit the fleet, whoever applies its objects."""
-        if isinstance(fleet, ArgoFleetSpec):
-            if odd := more_than_a_node_has(fleet.nodes, self.engine.accelerator, self.engine.accelerator_count):
-                yield replace(odd, where=("engine", *odd.where))
-            yield from self._around_image()
-        for conflict in fleet.conflicts_with(self._around_fleet()):
-            yield replace(conflict, where=("fleet", *conflict.where))
-
-    def _around_silence(self, fleet: ClusterFleetSpec) -> Iterator[SpecConflict]:
-        if fleet.unattended <= self.patience.api:
-            expected = f"more than `patience.api`, which is {format_duration(self.patience.api)}"
-            yield SpecConflict(("fleet", "unattended"), format_duration(fleet.unattended), expected)
-
-    def _around_unattended(self, unattended: timedelta) -> Iterator[SpecConflict]:
+    def _around_unattended(self) -> Iterator[SpecConflict]:
         """A delivery that waits for something else must not lose its regions meanwhile."""
-        for name, patience in (("metrics", self.patience.metrics), ("registry", self.patience.registry)):
-            if unattended <= patience:
+        names = ("metrics", "registry") if isinstance(self.fleet, LocalFleet) else ("api", "metrics", "registry")
+        for name in names:
+            patience = getattr(self.patience, name)
+            if self.fleet.unattended <= patience:
                 expected = f"more than `patience.{name}`, which is {format_duration(patience)}"
-                yield SpecConflict(("fleet", "unattended"), format_duration(unattended), expected)
+                yield SpecConflict(("fleet", "unattended"), format_duration(self.fleet.unattended), expected)
 
     def _around_image(self) -> Iterator[SpecConflict]:
         """An image of one's own next to one that is built, or without anybody who brings it its weights."""
@@ -331,8 +317,7 @@ class Delivery(SpecModel):
         if self.engine.image:
             expected = "`fleet: {kind: argo, ...}`, or no image: here engines are processes of the pinned vLLM"
             yield SpecConflict(("engine", "image"), "an image in the local fleet", expected)
-        for conflict in self.metrics.of_machine():
-            yield replace(conflict, where=("metrics", *conflict.where))
+        yield from below(("metrics",), self.metrics.of_machine())
 
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
@@ -342,7 +327,7 @@ class Delivery(SpecModel):
             accelerator=self.engine.accelerator,
             analysed=bool(self.slos),
             same_image=self.engine.image is not None,
-            asks_engines=tuple(name for name in ("offline", "load", "shadow") if self._stage(name)),
+            asks_engines=tuple(name for name in ("offline", "load", "shadow") if getattr(self, name)),
             copies=self.shadow is not None,
         )
 
@@ -350,13 +335,11 @@ class Delivery(SpecModel):
         """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
         yield from named_twice(self.slos)
         for index, slo in enumerate(self.slos):
-            for odd in slo.unmeasured(self.sources):
-                yield replace(odd, where=("slos", index, *odd.where))
+            yield from below(("slos", index), slo.unmeasured(self.sources))
         args = self.engine.vllm.args
         yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
         for gate, burn in self.gates.of(BurnRateGate).items():
-            for conflict in slo_conflicts(burn, self.slos):
-                yield replace(conflict, where=("gates", gate, *conflict.where))
+            yield from below(("gates", gate), slo_conflicts(burn, self.slos))
 
     def _around_sources(self) -> Iterator[SpecConflict]:
         """Gates that ask what no source tells, and copies of which no label tells whose they are."""
@@ -367,8 +350,7 @@ class Delivery(SpecModel):
             self.shadow.gates if self.shadow else ()
         )
         stated = sorted(gate for gate in asked if gate in known and self.gates.kind_of(gate).name in tested)
-        for odd in untold_by(sources, self.gates, stated):
-            yield replace(odd, where=("gates", *odd.where))
+        yield from below(("gates",), untold_by(sources, self.gates, stated))
         counter = source_of(sources, MetricSignal.REQUESTS)
         if self.shadow and counter and counter.arms and counter.arms.shadow is None:
             where = ("metrics", "sources", sources.index(counter), "arms", "shadow")
@@ -408,8 +390,7 @@ class Delivery(SpecModel):
             has_prompts=bool(self.has_golden_set or (self.traffic and self.traffic.prompts)),
             in_workflow=self.workflow is not None,
         )
-        for odd in load_conflicts(load, around):
-            yield replace(odd, where=(*where, *odd.where))
+        yield from below(where, load_conflicts(load, around))
         for place, gate in enumerate(load.gates):
             if gate in self.gates.of(CostGate) and self.cost is None:
                 expected = "`cost: {per_engine_hour: ...}`, by which tokens are priced"
@@ -438,14 +419,10 @@ class Delivery(SpecModel):
         """Between two batches of evidence: as asked, else three scrapes, and 10 s at least."""
         return self.gates.budget.poll_interval or max(SCRAPES * self.scrape_interval, USUAL_LOOK)
 
-    def _stage(self, name: str) -> StageEntry | None:
-        return next((stage for stage in self.stages if stage.name == name), None)
-
     @property
     def offline(self) -> OfflineStage | None:
         """The offline stage, when there is one."""
-        entry = self._stage("offline")
-        return entry.offline if entry else None
+        return next((stage.offline for stage in self.stages if stage.offline), None)
 
     @property
     def has_golden_set(self) -> bool:
@@ -455,17 +432,14 @@ class Delivery(SpecModel):
     @property
     def load(self) -> LoadStage | None:
         """The load stage, when there is one."""
-        entry = self._stage("load")
-        return entry.load if entry else None
+        return next((stage.load for stage in self.stages if stage.load), None)
 
     @property
     def shadow(self) -> ShadowStage | None:
         """The shadow stage, when there is one."""
-        entry = self._stage("shadow")
-        return entry.shadow if entry else None
+        return next((stage.shadow for stage in self.stages if stage.shadow), None)
 
     @property
     def canary(self) -> CanaryStage | None:
         """The canary stage, when there is one."""
-        entry = self._stage("canary")
-        return entry.canary if entry else None
+        return next((stage.canary for stage in self.stages if stage.canary), None)

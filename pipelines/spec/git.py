@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from tidegate.core.access import AccessPart, CredentialSource
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
@@ -116,16 +116,10 @@ class GitSshAuth(AccessPart):
 class GitAuth(AccessPart):
     """Who pushes; without it git's own ways are tried: credential helpers, ssh's agent and keys."""
 
+    one_of = ("basic", "bearer", "ssh")
     basic: GitBasicAuth | None = None
     bearer: CredentialSource | None = None
     ssh: GitSshAuth | None = None
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> GitAuth:
-        said = [kind for kind in GitAuth.model_fields if getattr(self, kind) is not None]
-        if len(said) != 1:
-            raise at_odds(" and ".join(said) or "nothing", "exactly one of basic, bearer, ssh")
-        return self
 
     def sources(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
         """Every place of a secret, by its keys below this one."""
@@ -169,15 +163,10 @@ class FluxSpec(SpecModel):
 class SyncSpec(SpecModel):
     """Who applies what Git says, and how long that may take."""
 
+    one_of = ("argo_cd", "flux")
     argo_cd: ArgoCdSpec | None = None
     flux: FluxSpec | None = None
     within: Duration = Field(default=timedelta(minutes=15), gt=timedelta(0))
-
-    @model_validator(mode="after")
-    def _is_one(self) -> SyncSpec:
-        if (self.argo_cd is None) == (self.flux is None):
-            raise at_odds("both or none", "exactly one of argo_cd, flux")
-        return self
 
     @property
     def tool(self) -> ArgoCdSpec | FluxSpec:

@@ -20,7 +20,7 @@ from gates.judge.spec import JudgeGate
 from pipelines.load.model import LoadRequest
 from pipelines.load.requests import plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.evidence.load import LoadSettings
+from pipelines.spec.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.access import CredentialSource, PrometheusEndpoint
@@ -34,100 +34,78 @@ CLUSTER = (".svc", ".svc.cluster.local")
 
 def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Everything that the operator would have to allow, and has not."""
-    yield from _variables(spec, trust)
-    yield from _plugins(spec, trust)
-    yield from _commands(spec, trust)
-    yield from _endpoints(spec, trust)
-    yield from _credentials(spec, trust)
-    yield from _git(spec, trust)
-    yield from _pods(spec, trust)
+    for where, variable in _variables(spec):
+        if not trust.may_read(variable):
+            # Not the name: the one who mistook the field for the secret's own place must not find it in a log.
+            expected = f"a name that begins with {OF_SPECS}, or that name under `spec.variables` of trust.yaml"
+            yield SpecConflict(where, "a variable that specs may not read", expected)
+    for where, source in _credentials(spec):
+        if source.file and not trust.may_open(source.file):
+            expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
+            yield SpecConflict((*where, "file"), "a file that specs may not name", expected)
+    for where, address, guarded in _addresses(spec):
+        url = urlsplit(address)
+        if is_metadata_server(url.hostname or ""):
+            yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
+        if guarded and url.scheme == "http" and not _may_be_plain(address, trust):
+            expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
+            yield SpecConflict(where, redacted(address), expected)
+    yield from _programs(spec, trust)
 
 
-def _variables(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        if judge.api_key_env is not None and not trust.may_read(judge.api_key_env):
-            # Not the name: the one who mistook the field for the key's own place must not find it in a log.
-            yield _variable(("gates", gate, "api_key_env"), "a variable that specs may not read", "that name")
-    for gate, command in spec.gates.of(CommandGate).items():
-        for variable in command.variables:
-            if not trust.may_read(variable):
-                yield _variable(("gates", gate, "variables"), "a variable that specs may not read", "that name")
-    for index, place in enumerate(spec.notify):
-        if not trust.may_read(place.variable):
-            yield _variable(("notify", index, place.form, "url_from_env"), place.variable, place.variable)
-
-
-def _variable(where: Loc, found: str, name: str) -> SpecConflict:
-    expected = f"a name that begins with {OF_SPECS}, or {name} under `spec.variables` of trust.yaml"
-    return SpecConflict(where, found, expected)
-
-
-def _plugins(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+def _programs(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
+    """What would run: plugins of vLLM, commands of gates, patches of pods; and a folder that would be pushed to."""
     for argument, named in trust.refused_arguments(spec.engine):
-        where = ("engine", "vllm", "args", *argument.split("."))
-        found = f"{named!r} of an argument that a spec may not set by itself"
         meant = next(iter(get_close_matches(argument, ALLOWED, n=1, cutoff=0.8)), "none")
-        expected = f"{meant}, or {named!r} under `spec.plugins.{argument}` of trust.yaml"
-        yield SpecConflict(where, found, expected)
-
-
-def _commands(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Programs that gates start: they may do whatever this process may."""
+        yield SpecConflict(
+            ("engine", "vllm", "args", *argument.split(".")),
+            f"{named!r} of an argument that a spec may not set by itself",
+            f"{meant}, or {named!r} under `spec.plugins.{argument}` of trust.yaml",
+        )
     for gate, asked in spec.gates.of(CommandGate).items():
         if asked.run[0] not in trust.commands:
             expected = f"none, or {asked.run[0]} under `spec.commands` of trust.yaml"
             yield SpecConflict(("gates", gate, "run"), f"the program {asked.run[0]!r}", expected)
-
-
-def _endpoints(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        if urlsplit(judge.endpoint).scheme == "http" and not _may_be_plain(judge.endpoint, trust):
-            expected = f"https, or {host_of(judge.endpoint)} under `spec.endpoints` of trust.yaml"
-            yield SpecConflict(("gates", gate, "endpoint"), redacted(judge.endpoint), expected)
-    for where, address in _addresses(spec):
-        if is_metadata_server(urlsplit(address).hostname or ""):
-            yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
-
-
-def _credentials(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Of Prometheus: the one who writes the spec says where they are, and to whom they are sent."""
-    for where, endpoint in _prometheuses(spec):
-        for place, source in endpoint.secrets():
-            yield from _source((*where, *place), source, trust)
-        if endpoint.auth and endpoint.url.startswith("http:") and not _may_be_plain(endpoint.url, trust):
-            expected = f"https, or {host_of(endpoint.url)} under `spec.endpoints` of trust.yaml"
-            yield SpecConflict((*where, "url"), f"{endpoint.url} with credentials", expected)
-
-
-def _source(where: Loc, source: CredentialSource, trust: SpecTrust) -> Iterator[SpecConflict]:
-    if source.env and not trust.may_read(source.env):
-        # Not the name, as above.
-        yield _variable((*where, "env"), "a variable that specs may not read", "that name")
-    if source.file and not trust.may_open(source.file):
-        expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
-        yield SpecConflict((*where, "file"), "a file that specs may not name", expected)
-
-
-def _git(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Of the repository: where secrets are and to whom they go, and folders of this machine that would be pushed to."""
-    git = spec.git
-    if git is None:
-        return
-    for place, source in git.sources():
-        yield from _source(("git", *place), source, trust)
-    folder = urlsplit(git.repository).path if git.repository.startswith("file:") else ""
+    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches and not trust.pods:
+        # They may run any program, and mount any Secret of the namespace.
+        yield SpecConflict(("fleet", "patches"), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
+    folder = urlsplit(spec.git.repository).path if spec.git and spec.git.repository.startswith("file:") else ""
     if folder and not trust.may_open(Path(folder)):
         expected = "ssh or https, or that folder under `spec.files` of trust.yaml"
-        yield SpecConflict(("git", "repository"), git.repository, expected)
-    if git.repository.startswith("http:") and not _may_be_plain(git.repository, trust):
-        expected = f"https, or {host_of(git.repository)} under `spec.endpoints` of trust.yaml"
-        yield SpecConflict(("git", "repository"), redacted(git.repository), expected)
+        yield SpecConflict(("git", "repository"), f"file://{folder}", expected)
 
 
-def _pods(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """Patches, which may run any program and mount any Secret of the namespace."""
-    if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches and not trust.pods:
-        yield SpecConflict(("fleet", "patches"), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
+def _variables(spec: Delivery) -> Iterator[tuple[Loc, str]]:
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        if judge.api_key_env is not None:
+            yield ("gates", gate, "api_key_env"), judge.api_key_env
+    for gate, command in spec.gates.of(CommandGate).items():
+        yield from ((("gates", gate, "variables"), variable) for variable in command.variables)
+    for index, place in enumerate(spec.notify):
+        yield ("notify", index, place.form, "url_from_env"), place.variable
+    yield from (((*where, "env"), source.env) for where, source in _credentials(spec) if source.env)
+
+
+def _credentials(spec: Delivery) -> Iterator[tuple[Loc, CredentialSource]]:
+    for where, endpoint in _prometheuses(spec):
+        yield from (((*where, *place), source) for place, source in endpoint.secrets())
+    if spec.git:
+        yield from ((("git", *place), source) for place, source in spec.git.sources())
+
+
+def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str, bool]]:
+    """Whatever is asked because a spec says so, and whether something goes there that only TLS may carry."""
+    for gate, judge in spec.gates.of(JudgeGate).items():
+        yield ("gates", gate, "endpoint"), judge.endpoint, True
+    for where, endpoint in _prometheuses(spec):
+        yield (*where, "url") if endpoint.auth else where, endpoint.url, endpoint.auth is not None
+    if isinstance(spec.fleet, ClusterFleetSpec):
+        for name, region in spec.fleet.regions.items():
+            place: Loc = ("fleet", "regions", name)
+            yield (*place, "entry"), region.entry, False
+            yield from (((*place, key), url, False) for key, url in region.arms.items())
+    if spec.git and "://" in spec.git.repository:
+        yield ("git", "repository"), spec.git.repository, True
 
 
 def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
@@ -139,20 +117,6 @@ def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
         for who, endpoint in {"rollouts": region.prometheus.rollouts, "keda": region.prometheus.keda}.items():
             if endpoint:
                 yield (*place, who), endpoint
-
-
-def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str]]:
-    """Whatever tidegate itself asks because a spec says so."""
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        yield ("gates", gate, "endpoint"), judge.endpoint
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        for name, region in spec.fleet.regions.items():
-            place: Loc = ("fleet", "regions", name)
-            yield (*place, "entry"), region.entry
-            yield from (((*place, key), url) for key, url in region.arms.items())
-            yield (*place, "prometheus"), region.prometheus.url
-    if spec.git and "://" in spec.git.repository:
-        yield ("git", "repository"), spec.git.repository
 
 
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:

@@ -1,4 +1,4 @@
-"""The small sections of a delivery's spec: `metrics`, `patience`, `traffic` and `notify`."""
+"""The small sections of a delivery's spec: `model`, `fleet`, `metrics`, `patience`, `traffic`, `samples`, `notify`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,97 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from re import fullmatch
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from engine_images.samples.key import REDACTED
+from registry.conventions import alias_problem, is_version_number
+from registry.model import Alias, ServingAliases
 from rollouts.local.scrape_config import INTERVAL_SECONDS
+from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.route_spec import RouteFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.metrics import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.spec import NAME
 from tidegate.core.units import Duration, Percent, format_duration
+
+AN_ALIAS = "an alias of the model, such as `champion` or `production`"
+
+
+def _alias(text: str) -> str:
+    """Anything that MLflow takes for one."""
+    problem = alias_problem(text)
+    if problem:
+        raise at_odds(f"{text!r}: {problem}", AN_ALIAS)
+    return text
+
+
+def _alias_or_number(text: str) -> str:
+    return text if is_version_number(text) else _alias(text)
+
+
+AliasName = Annotated[str, AfterValidator(_alias)]
+
+
+class ModelReference(SpecModel):
+    """Which model version moves, and what it becomes: both are MLflow aliases, of the team's own choice."""
+
+    example = "{name: support-llm}"
+    name: str = Field(pattern=r"""^[^'"`\\/:\x00-\x1f]+$""")
+    origin: Annotated[str, AfterValidator(_alias_or_number)] = Field(default=Alias.CHALLENGER.value, alias="from")
+    target: AliasName = Field(default=Alias.CHAMPION.value, alias="to")
+    previous: AliasName = Alias.PREVIOUS.value
+    """The alias of the version that had `to` before."""
+
+    @property
+    def serving(self) -> ServingAliases:
+        """As the registry writes them."""
+        return ServingAliases(champion=self.target, previous=self.previous)
+
+    @model_validator(mode="after")
+    def _are_apart(self) -> ModelReference:
+        if self.previous in (self.target, self.origin):
+            taken = "to" if self.previous == self.target else "from"
+            raise at_odds(f"`previous` and `{taken}` both {self.previous}", "two aliases")
+        return self
+
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class LocalFleet(SpecModel):
+    """The fleet on this machine; a region without a port gets a free one."""
+
+    example = "{kind: local}"
+    kind: Literal["local"] = "local"
+    ports: Mapping[Name, Port] = {}
+    unattended: Duration = timedelta(minutes=15)
+    """How long nothing may be heard of the one who carries a trial that lives; of one that is gone
+    it is known at once."""
+
+
+BY_REFERENCE = "argo with rollout"  # as a wrong kind is told of those that there are
+
+
+def _kind_of(fleet: object) -> str:
+    """Whose rules apply: one that does not say is on this machine, unless it has what clusters alone have."""
+    if isinstance(fleet, Mapping):
+        kind = str(fleet.get("kind", "argo" if "regions" in fleet else "local"))
+        return BY_REFERENCE if kind == "argo" and "rollout" in fleet else kind
+    return BY_REFERENCE if isinstance(fleet, ReferencedFleetSpec) else str(getattr(fleet, "kind", "local"))
+
+
+Fleet = Annotated[
+    Annotated[LocalFleet, Tag("local")]
+    | Annotated[ArgoFleetSpec, Tag("argo")]
+    | Annotated[ReferencedFleetSpec, Tag(BY_REFERENCE)]
+    | Annotated[RouteFleetSpec, Tag("route")],
+    Discriminator(_kind_of),
+]
+
 
 ON_THIS_MACHINE = timedelta(seconds=INTERVAL_SECONDS)
 IN_CLUSTERS = timedelta(seconds=5)
@@ -92,17 +175,12 @@ class AddressSpec(SpecModel):
 class NotifySpec(SpecModel):
     """One place that is told."""
 
+    one_of = ("webhook", "slack")
     webhook: AddressSpec | None = None
     """Gets one JSON document for each message, by POST."""
     slack: AddressSpec | None = None
     """An incoming webhook of Slack, or of a chat that takes the same."""
     about: tuple[About, ...] = Field(default=get_args(About), min_length=1)
-
-    @model_validator(mode="after")
-    def _one_place(self) -> NotifySpec:
-        if (self.webhook is None) == (self.slack is None):
-            raise at_odds("both or none", "exactly one of webhook, slack in each item of the list")
-        return self
 
     @property
     def form(self) -> Literal["webhook", "slack"]:
@@ -115,3 +193,28 @@ class NotifySpec(SpecModel):
         address = self.webhook or self.slack
         assert address is not None, "a spec with neither was refused"
         return address.url_from_env
+
+
+Redacted = Literal["email", "key", "iban", "card", "ip", "phone", "number", "name"]
+"""What can be taken out of a text; as `engine_images.samples.key.REDACTED`."""
+
+
+class SamplesSpec(SpecModel):
+    """What engines keep of users' requests and answers while a stage asks for it; without this section nothing."""
+
+    share: Percent = Field(default=0.05, gt=0, le=1, validate_default=False)
+    """Of a region's requests. Half of it from each arm where users are on both, as far as an arm has so many."""
+    redact: tuple[Redacted, ...] = REDACTED  # type: ignore[assignment]
+    """Taken out in the engine, before anything is kept."""
+    words: tuple[str, ...] = ()
+    """Taken out too, whatever their case."""
+    max_entries: int = Field(default=500, ge=1, le=10_000)
+    """In each engine; the oldest goes first."""
+    max_megabytes: int = Field(default=8, ge=1, le=256)
+    """The same by size."""
+    keep: Duration = Field(default=timedelta(minutes=2), ge=timedelta(seconds=10), le=timedelta(minutes=15))
+    """How long an engine keeps what nobody took."""
+
+    def share_of(self, part: float) -> float:
+        """The share of an arm's own requests that is kept, where the arm has that part (0 to 1) of users."""
+        return min(1.0, self.share / 2 / part) if part else 0.0

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field
 
 from engine_images.arguments.validation import external_references
 from engine_images.spec import EngineSettings
 from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.spec import load_spec
 from tidegate.core.units import Duration
 
@@ -35,16 +35,20 @@ def _believable(url: str) -> str:
     return url
 
 
+HttpsUrl = Annotated[str, AfterValidator(_believable)]
+
+
 class IssuerSpec(SpecModel):
     """An OIDC issuer whose tokens say who somebody is."""
 
-    issuer: str
+    one_of = ("jwks_file", "jwks_url")
+    issuer: HttpsUrl
     """As the tokens' `iss` has it."""
     audience: str = Field(default="tidegate", min_length=1)
     """For whom tokens must be: this, or this with `:` and a statement's digest."""
     jwks_file: Path | None = None
     """Its public keys, as a file next to this one; or where they are served:"""
-    jwks_url: str | None = None
+    jwks_url: HttpsUrl | None = None
     identity_claim: str = Field(default="sub", min_length=1)
     """Which claim names the person, such as `email`."""
     groups_claim: str | None = None
@@ -54,23 +58,6 @@ class IssuerSpec(SpecModel):
     does not, until it is `max_age` old."""
     max_age: Duration = timedelta(minutes=10)
     """Of tokens with `binding: lifetime`."""
-
-    @field_validator("issuer")
-    @classmethod
-    def _of_https(cls, url: str) -> str:
-        return _believable(url)
-
-    @field_validator("jwks_url")
-    @classmethod
-    def _keys_of_https(cls, url: str | None) -> str | None:
-        return url if url is None else _believable(url)
-
-    @model_validator(mode="after")
-    def _has_keys(self) -> IssuerSpec:
-        if (self.jwks_file is None) == (self.jwks_url is None):
-            found = "neither" if self.jwks_file is None else "both"
-            raise at_odds(found, "one of `jwks_file` and `jwks_url`")
-        return self
 
 
 class ApproversSpec(SpecModel):

@@ -17,12 +17,9 @@ from tidegate.core.spec import Problem, SpecError
 from tidegate.core.yaml_text import TooMuch, all_composed
 
 MARK = "\ufeff"
-_PLAIN = re.compile(r"[\w/]|[\w/][\w./@:+-]*[\w./+-]", re.ASCII)
-"""Texts in which no parser finds anything but a text or a number, such as references of images."""
-_UNLIKE_TEXT = re.compile(r"[0-9].*|y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
-"""Of them, what some parser takes for something else than a text."""
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _WRITTEN = "its value as plain or quoted text, written once by hand"
-_STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
+_INT, _NULL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:null"
 
 
 class FieldFile:
@@ -69,18 +66,12 @@ class FieldFile:
         raw, line = self._text[start:end], node.start_mark.line + 1
         if raw[:1] and raw[0] in "&!*|>":
             raise self._error(line, pointer, "an anchor, a tag or a block of text", _WRITTEN)
-        written = value if not node.style and _is_plain(value, node.tag) else json.dumps(value, ensure_ascii=False)
-        text = f"{self._text[:start]}{'' if raw else ' '}{written}{self._text[end:]}"
-        changed = FieldFile(text, self._file)
-        said = changed._node(pointer, within)
-        before, after = self._leaves(node), changed._leaves(said)
-        if said.value != value or before != after or before.count(None) != 1:
+        if sum(each is node for root in self._roots for each in _nodes(root)) != 1:
             raise self._error(line, pointer, "a value that an alias repeats elsewhere", _WRITTEN)
-        return self._begin + text
-
-    def _leaves(self, without: yaml.Node) -> list[object]:
-        """What all documents say, aliases written out, with None in the place of one node."""
-        return list(chain.from_iterable(_leaves(root, without) for root in self._roots))
+        # A number stays one: who reads it may expect a number. A text has quotes, since parsers differ in the others.
+        is_number = node.tag == _INT and not node.style and _NUMBER.fullmatch(value)
+        written = value if is_number else json.dumps(value, ensure_ascii=False)
+        return f"{self._begin}{self._text[:start]}{'' if raw else ' '}{written}{self._text[end:]}"
 
     def _node(self, pointer: str, within: str) -> yaml.ScalarNode:
         node: yaml.Node | None = self._roots[self._document(within, pointer)]
@@ -139,26 +130,9 @@ def _identity(root: yaml.Node) -> str:
     return f"{kind.value}/{name.value}" if both and kind and name else ""
 
 
-def _is_plain(value: str, tag: str) -> bool:
-    """Whether a text without quotes is itself, wherever it stands, where one with that tag stood.
-
-    A number that stays one keeps its form: who reads it may expect a number.
-    """
-    tag = _STR if tag == _NULL else tag
-    if not _PLAIN.fullmatch(value) or (tag == _STR and _UNLIKE_TEXT.fullmatch(value)):
-        return False
-    (root,) = all_composed(f"[{value}]")
-    (one,) = root.value
-    return (one.tag, one.value) == (tag, value)
-
-
-def _leaves(node: yaml.Node, without: yaml.Node) -> Iterator[object]:
-    if node is without:
-        yield None
-    elif isinstance(node, yaml.CollectionNode):
-        yield node.tag
-        for each in chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value:
-            yield from _leaves(each, without)
-        yield "end"
-    else:
-        yield node.tag, node.value
+def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
+    """All below it and itself; one that aliases repeat as often as it is there."""
+    yield node
+    inside = node.value if isinstance(node, yaml.CollectionNode) else ()
+    for each in chain.from_iterable(inside) if isinstance(node, yaml.MappingNode) else inside:
+        yield from _nodes(each)

@@ -5,34 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from hera.workflows import Container, Parameter, RetryStrategy
-from hera.workflows.models import (
-    Affinity,
-    Backoff,
-    Cache,
-    Capabilities,
-    ConfigMapVolumeSource,
-    EmptyDirVolumeSource,
-    EnvFromSource,
-    EnvVar,
-    KeyToPath,
-    LocalObjectReference,
-    Memoize,
-    PodSecurityContext,
-    ResourceRequirements,
-    SeccompProfile,
-    SecretEnvSource,
-    SecretVolumeSource,
-    SecurityContext,
-    Toleration,
-    UserContainer,
-    ValueFrom,
-    Volume,
-    VolumeMount,
-)
-from hera.workflows.models.io.k8s.apimachinery.pkg.api.resource import Quantity
+from hera.workflows import Container, Parameter, RetryStrategy, models
 from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
 
 from gates.analyses.command import CommandGate
@@ -52,138 +27,113 @@ from tidegate.core.errors import ExitCode
 from tidegate.core.names import config_map_key
 from tidegate.core.units import format_duration
 
-SPEC, STATE, SCRATCH, KUBE, LOGIN, SIGN = "spec", "state", "scratch", "kubeconfig", "login", "sign"
-TRUST, LEDGER = "trust", "ledger"
-"""Volumes."""
-
-
 SecretKind = Literal["registry", "judge", "notify"]
 
 
-def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[EnvVar]:
-    """Variables that are no secrets."""
-    variables = {
-        "MLFLOW_TRACKING_URI": blueprint.settings.tracking_uri,
+class Disk(NamedTuple):
+    """A volume, and where containers find it; what is not written by them is mounted read-only."""
+
+    volume: models.Volume
+    folder: str
+    step: bool = False
+    """For a delivery's steps alone: a build loads a model that nobody has judged."""
+
+    @property
+    def mount(self) -> models.VolumeMount:
+        """In a container."""
+        read_only = None if self.volume.empty_dir else True
+        return models.VolumeMount(name=self.volume.name, mount_path=self.folder, read_only=read_only)
+
+
+def _disk(name: str, folder: str, source: Mapping[str, object], *, step: bool = False) -> Disk:
+    return Disk(models.Volume.model_validate({"name": name, **source}), folder, step)
+
+
+def _secret(name: str, keys: Mapping[str, str] | None = None) -> dict[str, object]:
+    """All of its keys, or some as files of other names."""
+    items = [{"key": key, "path": path} for key, path in (keys or {}).items()]
+    return {"secret": {"secretName": name, "items": items or None}}
+
+
+def disks(blueprint: WorkflowInput) -> Iterator[Disk]:
+    """The spec, room to work, and what the operator put into the cluster for steps."""
+    settings = blueprint.settings
+    files = [{"key": config_map_key(place), "path": place} for place in blueprint.files]
+    yield _disk("spec", names.SPEC_FOLDER, {"configMap": {"name": names.files(blueprint.name), "items": files}})
+    for name, folder in (("state", names.STATE_FOLDER), ("scratch", names.SCRATCH_FOLDER)):
+        yield _disk(name, folder, {"emptyDir": {"sizeLimit": settings.scratch}})
+    if settings.kubeconfig:
+        yield _disk("kubeconfig", names.KUBE_FOLDER, _secret(settings.kubeconfig), step=True)
+    if settings.trust:
+        yield _disk("trust", names.TRUST_FOLDER, {"configMap": {"name": settings.trust}}, step=True)
+    if settings.ledger_key:
+        yield _disk("ledger", names.LEDGER_FOLDER, _secret(settings.ledger_key), step=True)
+    # Mounted, and no variables: a mounted Secret that is rotated is another file at once.
+    for secret, keys in blueprint.secrets.items():
+        # Names of volumes have no dots, and at most 63 characters.
+        name = f"prometheus-{sha256(secret.encode()).hexdigest()[:8]}"
+        own = {key: key for key in keys}
+        yield _disk(name, f"{names.SECRETS_FOLDER}/{secret}", _secret(secret, own), step=True)
+
+
+def disks_of_build(build: BuildSpec) -> Iterator[Disk]:
+    """A larger disk under the same name, who may push, and who signs."""
+    yield _disk("state", names.STATE_FOLDER, {"emptyDir": {"sizeLimit": build.scratch}})
+    if build.credentials:
+        yield _disk("login", names.LOGIN_FOLDER, _secret(build.credentials, {".dockerconfigjson": "config.json"}))
+    if build.sign_key:
+        yield _disk("sign", names.SIGN_FOLDER, _secret(build.sign_key))
+
+
+def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[models.EnvVar]:
+    """Variables that are no secrets; which clusters, whom to believe and who writes are a step's alone."""
+    settings = blueprint.settings
+    variables: dict[str, str | None] = {
+        "MLFLOW_TRACKING_URI": settings.tracking_uri,
         "TIDEGATE_STATE": names.STATE_FOLDER,
         "HOME": names.STATE_FOLDER,
         "TIDEGATE_ROOT": names.SPEC_FOLDER,
     }
-    if not build:
-        variables |= _of_steps(blueprint)
-    if build and build.credentials:
-        variables["DOCKER_CONFIG"] = names.LOGIN_FOLDER
-    return [EnvVar(name=name, value=value) for name, value in variables.items()]
+    if build:
+        variables |= {"DOCKER_CONFIG": build.credentials and names.LOGIN_FOLDER}
+    else:
+        variables |= {
+            "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
+            "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+            SECRETS_FOLDER: names.SECRETS_FOLDER if blueprint.secrets else None,
+            "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
+        }
+    return [models.EnvVar(name=name, value=value) for name, value in variables.items() if value]
 
 
-def _of_steps(blueprint: WorkflowInput) -> dict[str, str]:
-    """Which clusters, whom to believe, and who writes; a build loads a model that nobody has judged."""
-    settings = blueprint.settings
-    places = {
-        "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
-        "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
-        SECRETS_FOLDER: blueprint.secrets and names.SECRETS_FOLDER,
-        "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
-    }
-    return {name: place for name, place in places.items() if place}
-
-
-def secrets(blueprint: WorkflowInput, *kinds: SecretKind) -> list[EnvFromSource] | None:
+def secrets(blueprint: WorkflowInput, *kinds: SecretKind) -> list[models.EnvFromSource] | None:
     """Secrets that become variables, by their names: those of the kinds that a container has a use for."""
     named = [name for kind in kinds for name in getattr(blueprint.settings.secrets, kind)]
-    return [EnvFromSource(secret_ref=SecretEnvSource(name=name)) for name in dict.fromkeys(named)] or None
+    found = [models.SecretEnvSource(name=name) for name in dict.fromkeys(named)]
+    return [models.EnvFromSource(secret_ref=each) for each in found] or None
 
 
-def mounts(blueprint: WorkflowInput, *, spec: bool, step: bool = True) -> list[VolumeMount]:
-    """The disks of a container; the spec where it is not in the ledger yet; what only a delivery's steps may read."""
-    found = [
-        VolumeMount(name=STATE, mount_path=names.STATE_FOLDER),
-        VolumeMount(name=SCRATCH, mount_path=names.SCRATCH_FOLDER),
-    ]
-    if spec:
-        found.append(VolumeMount(name=SPEC, mount_path=names.SPEC_FOLDER, read_only=True))
-    if not step:
-        return found
-    only_steps = {each.name: _FOLDERS[each.name] for each in _given(blueprint)}
-    only_steps |= {_volume(secret): f"{names.SECRETS_FOLDER}/{secret}" for secret in blueprint.secrets}
-    return found + [VolumeMount(name=name, mount_path=folder, read_only=True) for name, folder in only_steps.items()]
-
-
-def volumes(blueprint: WorkflowInput) -> list[Volume]:
-    """What `mounts` names."""
-    items = [KeyToPath(key=config_map_key(place), path=place) for place in blueprint.files]
-    found = [
-        Volume(name=SPEC, config_map=ConfigMapVolumeSource(name=names.files(blueprint.name), items=items)),
-        Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
-        Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(blueprint.settings.scratch))),
-    ]
-    return found + _given(blueprint) + _prometheus_secrets(blueprint)
-
-
-def _prometheus_secrets(blueprint: WorkflowInput) -> list[Volume]:
-    """Mounted, and no variables: a mounted Secret that is rotated is another file at once."""
-    return [
-        Volume(
-            name=_volume(secret),
-            secret=SecretVolumeSource(secret_name=secret, items=[KeyToPath(key=key, path=key) for key in keys]),
-        )
-        for secret, keys in blueprint.secrets.items()
-    ]
-
-
-def _volume(secret: str) -> str:
-    """Names of volumes have no dots, and at most 63 characters."""
-    return f"prometheus-{sha256(secret.encode()).hexdigest()[:8]}"
-
-
-_FOLDERS = {KUBE: names.KUBE_FOLDER, TRUST: names.TRUST_FOLDER, LEDGER: names.LEDGER_FOLDER}
-
-
-def _given(blueprint: WorkflowInput) -> list[Volume]:
-    """What the operator put into the cluster for steps."""
-    settings = blueprint.settings
-    found = []
-    if settings.kubeconfig:
-        found.append(Volume(name=KUBE, secret=SecretVolumeSource(secret_name=settings.kubeconfig)))
-    if settings.trust:
-        found.append(Volume(name=TRUST, config_map=ConfigMapVolumeSource(name=settings.trust)))
-    if settings.ledger_key:
-        found.append(Volume(name=LEDGER, secret=SecretVolumeSource(secret_name=settings.ledger_key)))
-    return found
-
-
-def volumes_of_build(build: BuildSpec) -> list[Volume]:
-    """A larger disk under the same name, who may push, and who signs."""
-    found = [Volume(name=STATE, empty_dir=EmptyDirVolumeSource(size_limit=Quantity(build.scratch)))]
-    if build.credentials:
-        items = [KeyToPath(key=".dockerconfigjson", path="config.json")]
-        found.append(Volume(name=LOGIN, secret=SecretVolumeSource(secret_name=build.credentials, items=items)))
-    if build.sign_key:
-        found.append(Volume(name=SIGN, secret=SecretVolumeSource(secret_name=build.sign_key)))
-    return found
-
-
-def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> ResourceRequirements:
+def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> models.ResourceRequirements:
     """Memory has a limit, or a step could take the node's; processors have none, or it would wait for nothing."""
-    return ResourceRequirements.model_validate(
+    return models.ResourceRequirements.model_validate(
         {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory, **(accelerators or {})}}
     )
 
 
-def security() -> SecurityContext:
+def security() -> models.SecurityContext:
     """No step needs any privilege, or writes anywhere but on its own disks."""
-    return SecurityContext(
-        allow_privilege_escalation=False, capabilities=Capabilities(drop=["ALL"]), read_only_root_filesystem=True
-    )
+    drop = models.Capabilities(drop=["ALL"])
+    return models.SecurityContext(allow_privilege_escalation=False, capabilities=drop, read_only_root_filesystem=True)
 
 
-def whose() -> PodSecurityContext:
+def whose() -> models.PodSecurityContext:
     """Whom processes run as; disks are theirs. As much as Pod Security "restricted" asks for."""
-    return PodSecurityContext(
+    return models.PodSecurityContext(
         run_as_non_root=True,
         run_as_user=names.USER,
         run_as_group=names.USER,
         fs_group=names.USER,
-        seccomp_profile=SeccompProfile(type="RuntimeDefault"),
+        seccomp_profile=models.SeccompProfile(type="RuntimeDefault"),
     )
 
 
@@ -198,7 +148,7 @@ def deadline(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep, steps: tup
     """From the pod's start; people who are asked, and freezes, have their time within it."""
     waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
     frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
-    return _working(spec, fleet, step) + silence(spec) + frozen + sum(waits, timedelta(0)) + SLACK
+    return sum((*_parts(spec, fleet, step), *waits), silence(spec) + frozen + SLACK)
 
 
 def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
@@ -210,10 +160,6 @@ def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
 def silence(spec: Delivery) -> timedelta:
     """Of a region's API server, and of an MLflow that is given longer than usual."""
     return spec.patience.api + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
-
-
-def _working(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> timedelta:
-    return sum(_parts(spec, fleet, step), timedelta(0))
 
 
 def _parts(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> Iterator[timedelta]:
@@ -267,7 +213,7 @@ def again(blueprint: WorkflowInput, *in_vain: str, codes: tuple[int, ...] = AGAI
     """Pauses of 30 s, 1 min, 2 min and so on. `maxDuration` would count from the first try, and steps take long."""
     lost = f'(lastRetry.status == "Error" || asInt(lastRetry.exitCode) in {list(codes)})'
     expression = " && ".join((lost, *(f"!({each})" for each in (*IN_VAIN, *in_vain))))
-    backoff = Backoff(duration="30s", factor=IntOrString(2))
+    backoff = models.Backoff(duration="30s", factor=IntOrString(2))
     limit = blueprint.settings.retries
     return RetryStrategy(limit=limit, retry_policy="Always", expression=expression, backoff=backoff)
 
@@ -275,9 +221,7 @@ def again(blueprint: WorkflowInput, *in_vain: str, codes: tuple[int, ...] = AGAI
 def opening(blueprint: WorkflowInput) -> Container:
     """Prints the delivery's id. Repeated by the same workflow it finds the delivery that it has opened."""
     command = [
-        "stage",
-        "open",
-        f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
+        *("stage", "open", f"{names.SPEC_FOLDER}/{blueprint.spec_file}"),
         f"--version={names.argument(names.VERSION)}",
         f"--delivery={names.argument(names.DELIVERY)}",
         f"--key={names.UID}",
@@ -290,12 +234,8 @@ def opening(blueprint: WorkflowInput) -> Container:
 def staging(blueprint: WorkflowInput) -> Container:
     """Any step."""
     inputs = [Parameter(name=name) for name in (names.STEP, names.DELIVERY, names.DEADLINE)]
-    command = [
-        "stage",
-        names.own_value(names.STEP),
-        f"--delivery={names.own_value(names.DELIVERY)}",
-        f"--key={names.UID}",
-    ]
+    step, delivery = names.own_value(names.STEP), names.own_value(names.DELIVERY)
+    command = ["stage", step, f"--delivery={delivery}", f"--key={names.UID}"]
     return _command(blueprint, names.STAGE, command, within=names.own_value(names.DEADLINE), inputs=inputs)
 
 
@@ -311,7 +251,10 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
     site = _site(blueprint)
     nodes = scheduling(site)
     layout, version = f"{names.STATE_FOLDER}/images", names.argument(names.VERSION)
-    first = UserContainer(
+    own = list(disks_of_build(build))
+    shared = [each for each in disks(blueprint) if not each.step and each.volume.name != "state"]
+    sign = [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
+    first = models.UserContainer(
         name="build",
         image=build.image,
         command=["tidegate"],
@@ -322,11 +265,11 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
             f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
             f"--base={build.base}",
             f"--layout={layout}",
-            *_signing(build),
+            *sign,
         ],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=True, step=False), *_secrets_of(build)],
+        volume_mounts=[each.mount for each in (*shared, *own)],
         resources=resources(build.cpu, build.memory, gpu_amount(site)),
         security_context=security(),
     )
@@ -334,25 +277,25 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
         name=names.ENGINE,
         image=build.image,
         command=["tidegate"],
-        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark", *_signing(build)],
+        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark", *sign],
         init_containers=[first],
         env=environment(blueprint, build),
         env_from=secrets(blueprint, "registry"),
-        volume_mounts=[*mounts(blueprint, spec=False, step=False), *_secrets_of(build)],
-        volumes=volumes_of_build(build),
+        volume_mounts=[each.mount for each in (*shared, *own) if each.folder != names.SPEC_FOLDER],
+        volumes=[each.volume for each in own],
         resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
         security_context=security(),
         node_selector=nodes.get("nodeSelector"),
-        tolerations=[Toleration.model_validate(each) for each in nodes.get("tolerations", ())],
-        affinity=Affinity.model_validate(nodes["affinity"]) if "affinity" in nodes else None,
+        tolerations=[models.Toleration.model_validate(each) for each in nodes.get("tolerations", ())],
+        affinity=models.Affinity.model_validate(nodes["affinity"]) if "affinity" in nodes else None,
         active_deadline_seconds=int(build.within.total_seconds()),
         retry_strategy=again(blueprint, *BUILD_FAILED),
         # Argo Workflows remembers only what has an output; the layout's index names the image by its digest.
-        outputs=[Parameter(name="image", value_from=ValueFrom(path=f"{layout}/index.json"))],
-        memoize=Memoize(
+        outputs=[Parameter(name="image", value_from=models.ValueFrom(path=f"{layout}/index.json"))],
+        memoize=models.Memoize(
             key=f"{version}-{blueprint.engine_key}",
             max_age=f"{build.remember.total_seconds() / 3600:.0f}h",
-            cache=Cache(config_map=LocalObjectReference(name=names.memory(blueprint.name))),
+            cache=models.Cache(config_map=models.LocalObjectReference(name=names.memory(blueprint.name))),
         ),
     )
 
@@ -377,7 +320,7 @@ def _command(
         args=arguments,
         env=environment(blueprint),
         env_from=secrets(blueprint, "registry", "notify", *judge),
-        volume_mounts=mounts(blueprint, spec=spec),
+        volume_mounts=[each.mount for each in disks(blueprint) if spec or each.folder != names.SPEC_FOLDER],
         resources=resources(settings.cpu, settings.memory),
         security_context=security(),
         node_selector=dict(settings.selector) or None,
@@ -385,15 +328,6 @@ def _command(
         # Nobody stops the one who closes but its node: a step that exits so was asked to end with its delivery.
         retry_strategy=again(blueprint, codes=(*AGAIN, int(ExitCode.INTERRUPTED)) if name == names.CLOSE else AGAIN),
     )
-
-
-def _secrets_of(build: BuildSpec) -> list[VolumeMount]:
-    folders = {LOGIN: (build.credentials, names.LOGIN_FOLDER), SIGN: (build.sign_key, names.SIGN_FOLDER)}
-    return [VolumeMount(name=name, mount_path=at, read_only=True) for name, (secret, at) in folders.items() if secret]
-
-
-def _signing(build: BuildSpec) -> list[str]:
-    return [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
 
 
 def _site(blueprint: WorkflowInput) -> Site:

@@ -11,20 +11,12 @@ from pydantic import BaseModel
 
 from gates.answers.golden import GoldenPrompt
 from pipelines.spec.delivery import Delivery
-from tidegate.cli import command_tree
 from tidegate.core.access import CredentialSource, PrometheusEndpoint, SecretKey
 from tidegate.core.errors import ExitCode
 from tidegate.core.metrics import RequestSeries, TimeSeries
 
 ROOT = Path(__file__).parents[2]
 SPEC, OPERATIONS = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("reference/spec", "guides/operations"))
-
-
-def commands(kind: Any = None, above: str = "tidegate") -> Iterator[str]:
-    """Every command as a person types it."""
-    kind = kind or command_tree()
-    for name, command in kind.commands.items():
-        yield from commands(command, f"{above} {name}") if hasattr(command, "commands") else [f"{above} {name}"]
 
 
 EXPLAINED_ONCE = (CredentialSource, SecretKey, PrometheusEndpoint, RequestSeries, TimeSeries)
@@ -49,19 +41,10 @@ def inside(annotation: Any) -> Iterator[Any]:
         yield from inside(part)
 
 
-def test_every_command_is_in_the_order_of_use() -> None:
-    assert [command for command in sorted(commands()) if f"| `{command}" not in OPERATIONS] == []
-
-
 def test_every_field_of_a_spec_is_explained_and_nothing_else() -> None:
     parts = {"model", "engine", "gates", "stages", "regions", "fleet", "traffic"}
     explained = set(re.findall(r"^\| `([\w.]+)` \|", SPEC, re.MULTILINE)) - parts
     assert explained == {*fields(Delivery), *fields(GoldenPrompt)}
-
-
-def test_the_example_is_the_one_that_init_writes() -> None:
-    template = (ROOT / "tidegate/cli/templates/delivery.yaml").read_text().split("\n", 2)[2]
-    assert f"```yaml\n{template}```" in SPEC
 
 
 def test_every_exit_code_is_explained() -> None:

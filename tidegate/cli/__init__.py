@@ -5,15 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tidegate import __version__
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from typer import Typer
 
     from tidegate.cli.command import Root
@@ -58,7 +56,6 @@ def _main(arguments: list[str]) -> int:
         from tidegate.core.process import notes_to
 
         gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-        _leave_out()
         with settings() as chosen, notes_to(chosen.note):
             return _run(arguments or ["--help"])
     except KeyboardInterrupt:
@@ -71,14 +68,7 @@ def _main(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001
         from tidegate.cli.endings import ended_by
 
-        return ended_by(error, arguments, debug=debug)
-
-
-def _leave_out() -> None:
-    """What no command uses is not imported: a tenth of the time of `status`."""
-    # httpx's own command line brings rich, pygments and click. None in its place is a module that is not installed, and
-    # httpx does without.
-    sys.modules.setdefault("httpx._main", cast("ModuleType", None))
+        return ended_by(error, debug=debug)
 
 
 def _run(arguments: list[str]) -> int:
@@ -121,23 +111,18 @@ def _complaint(message: str) -> str:
 
 @cache
 def command_tree() -> Root:
-    """All of `command_line`, each command made when it is first looked at: all of them take longer than most calls."""
+    """Every command's name, options and help, as they are run."""
     from typer.main import get_group
 
-    from tidegate.cli.command import LazyCommands
-
-    root: Any = get_group(_app(()))
-    root.commands = LazyCommands(_commands(), lambda command: get_group(_app((command,))))
-    return cast("Root", root)
+    return cast("Root", get_group(command_line()))
 
 
 def command_line() -> Typer:
-    """Every command's name, options and help; what a command does is imported when it is called."""
-    return _app(_commands())
+    """Declare every command; what one does is imported when it is called."""
+    from typer import Typer
 
-
-def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.audit import audit
+    from tidegate.cli.command import Root, add_command
     from tidegate.cli.delivery import approve, deliver, plan, report, resume, rollback, status
     from tidegate.cli.engine import engine
     from tidegate.cli.fleet import fleet, setup
@@ -150,17 +135,6 @@ def _commands() -> Sequence[Callable[..., int] | Typer]:
     from tidegate.cli.stage import stage
     from tidegate.cli.workflow import workflow
 
-    return (
-        *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
-        *(serve, schema, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
-    )
-
-
-def _app(commands: Sequence[Callable[..., int] | Typer]) -> Typer:
-    from typer import Typer
-
-    from tidegate.cli.command import Root, add_command
-
     app = Typer(
         name="tidegate",
         cls=Root,
@@ -171,6 +145,9 @@ def _app(commands: Sequence[Callable[..., int] | Typer]) -> Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for command in commands:
+    for command in (
+        *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
+        *(serve, schema, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
+    ):
         add_command(app, command)
     return app

@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC
-from tidegate.cli.output import Output, print_data, say
+from tidegate.cli.output import Output
 from tidegate.core.errors import ExitCode, UsageError
 
 audit = typer.Typer(name="audit", help="Check and export the records of deliveries.")
@@ -71,10 +71,7 @@ def verify(
         auditing.audit(each, *deliveries.record(each.id), deliveries, registry, heads=head or (), replaying=replay)
         for each in summaries
     ]
-    if given().output.is_data:
-        print_data([each.model_dump(mode="json") for each in audits], given().output)
-    else:
-        say(*(line for each in audits for line in each.lines))
+    given().show([each.model_dump(mode="json") for each in audits], *(line for each in audits for line in each.lines))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
 
 

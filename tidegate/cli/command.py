@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -169,7 +169,7 @@ class Root(Group):
     """`tidegate` itself: its help shows the global options, and its commands in the order of need."""
 
     def added_params(self) -> list[Any]:
-        return [*_version_option(), *_shown()]
+        return [*_parameters(_version), *_shown()]
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of need; the reference follows it."""
@@ -188,11 +188,6 @@ class Root(Group):
             formatter.write_dl(options)
 
 
-@cache
-def _version_option() -> list[Any]:
-    return _parameters(_version)
-
-
 def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> None:
     """Add a command, or a group with its commands; what is in no section of the top help is hidden."""
     hidden = _name_of(command) not in {name for names in SECTIONS.values() for name in names}
@@ -204,29 +199,6 @@ def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> 
     own = command.info.cls
     kind = own if isinstance(own, type) else Group
     app.add_typer(command, cls=kind, hidden=hidden)
-
-
-class LazyCommands(Mapping[str, Any]):
-    """The commands of a group by name, each made when it is first looked at."""
-
-    def __init__(
-        self, declared: Iterable[Callable[..., int] | typer.Typer], group_of: Callable[[Any], TyperGroup]
-    ) -> None:
-        """`group_of` makes a group of one of `declared` alone."""
-        self._declared = {_name_of(each): each for each in declared}
-        self._group_of = group_of
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._group_of(self._declared[name]).commands[name]
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._declared)
-
-    def __len__(self) -> int:
-        return len(self._declared)
 
 
 def _name_of(command: Callable[..., int] | typer.Typer) -> str:

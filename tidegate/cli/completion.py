@@ -31,7 +31,8 @@ class Shell(StrEnum):
 
 def complete(root: Any) -> int:
     """Answer the shell that set the variable: what may stand at the cursor, one a line."""
-    return _ask(root, os.environ[VARIABLE])
+    completion_init()
+    return shell_complete(root, {}, PROGRAM, VARIABLE, os.environ[VARIABLE])
 
 
 def print_script(shell: Shell) -> int:
@@ -41,8 +42,3 @@ def print_script(shell: Shell) -> int:
     # Typer's ends with a call that serves a sourced file alone; compinit loads a file in `fpath` at the first Tab.
     print(script.replace(ZSH_SOURCED, ZSH_EITHER))
     return 0
-
-
-def _ask(root: Any, instruction: str) -> int:
-    completion_init()
-    return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)

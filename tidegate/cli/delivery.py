@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,18 +16,18 @@ import typer
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import (
     SPEC,
+    Ci,
     Duration,
     Identity,
     Regions,
-    ReportOptions,
+    ReportFiles,
     Spec,
     delivery_display,
     duration,
     selected_regions,
-    spread,
     surroundings,
 )
-from tidegate.cli.output import Output, print_data, print_names, say
+from tidegate.cli.output import Output, print_data, say
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from tidegate.delivering import DeliveryOutcome
 
 
-@spread
 @prints(Output.JSON, Output.YAML)
 def deliver(
     *,
@@ -61,7 +59,8 @@ def deliver(
             help="Address of /metrics while it runs; 0.0.0.0 for scrapes from outside, port 0 for any.",
         ),
     ] = "127.0.0.1:0",
-    reporting: ReportOptions,
+    ci: Ci = False,
+    reports: ReportFiles = None,
     identity: Identity = None,
 ) -> int:
     """Deliver the challenger to all regions, or roll it back.
@@ -82,9 +81,9 @@ def deliver(
     from tidegate.cli.credentials import prover_of
     from tidegate.core.process import cancelled_by_signals, host_and_port
 
-    reports = reports_wanted(ci=reporting.ci, files=reporting.files)
-    display = delivery_display(plain=reports.plain)
-    with errors_told(reports, lambda: display.story):
+    wanted = reports_wanted(ci=ci, files=reports)
+    display = delivery_display(plain=wanted.plain)
+    with errors_told(wanted, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
         delivery, asker = read_delivery(spec), prover_of(identity)
         at = surroundings(spec.parent)
@@ -98,11 +97,10 @@ def deliver(
 
         how = Carrying(display, cancelled_by_signals, Play(users, keep, host_and_port(metrics_address)))
         outcome = asyncio.run(run(at, delivery, how, version=version, asker=asker))
-    reports.tell(display.story, outcome.result.delivery)
+    wanted.tell(display.story, outcome.result.delivery)
     return _print_outcome(outcome, display)
 
 
-@spread
 @prints(Output.JSON, Output.YAML)
 def resume(
     *,
@@ -132,7 +130,6 @@ def resume(
     return _print_outcome(outcome, display)
 
 
-@spread
 @prints(Output.JSON, Output.YAML, Output.NAME)
 def approve(
     *,
@@ -178,48 +175,14 @@ def approve(
     )
     ledger.append(said)
     version = plan_of(events).version
-    if given().output.is_data:
-        told = {"delivery": summary.id, "question": asked, "model": version.name, "version": version.version}
-        print_data(told | {"answer": said.kind, "by": said.data["by"], "reason": reason}, given().output)
-    else:
-        line = f"{said.kind}: {asked} of {version.name} {version.version} by {said.message}"
-        say(asked if given().output is Output.NAME else line)
+    told = {"delivery": summary.id, "question": asked, "model": version.name, "version": version.version}
+    answer = {"answer": said.kind, "by": said.data["by"], "reason": reason}
+    given().show(
+        told | answer, f"{said.kind}: {asked} of {version.name} {version.version} by {said.message}", names=[asked]
+    )
     return 0
 
 
-@dataclass(frozen=True)
-class TrafficOptions:
-    """What gates would see, where no delivery's spec says it."""
-
-    requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
-    ] = None
-    weight: Annotated[
-        float | None, typer.Option(min=0.1, max=99, help="Percent of users on the canary; default: 5.")
-    ] = None
-    pairs_per_second: Annotated[
-        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
-    ] = None
-    within: Annotated[Duration | None, typer.Option(parser=duration, help="Time until a verdict; default: 30m.")] = None
-    error_rate: Annotated[
-        str | None, typer.Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
-    ] = None
-    spread: Annotated[
-        float | None,
-        typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
-    ] = None
-    stable_pods: Annotated[
-        int | None,
-        typer.Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
-    ] = None
-
-    @property
-    def is_said(self) -> bool:
-        """Whether any of it is."""
-        return any(value is not None for value in vars(self).values())
-
-
-@spread
 @prints(Output.JSON, Output.YAML, Output.MARKDOWN)
 def plan(
     *,
@@ -227,7 +190,29 @@ def plan(
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
-    traffic: TrafficOptions,
+    requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(min=0.1, max=99, help="Percent of users on the canary; default: 5.")
+    ] = None,
+    pairs_per_second: Annotated[
+        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
+    ] = None,
+    within: Annotated[
+        Duration | None, typer.Option(parser=duration, help="Time until a verdict; default: 30m.")
+    ] = None,
+    error_rate: Annotated[
+        str | None, typer.Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
+    ] = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
+    ] = None,
+    stable_pods: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
+    ] = None,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
 
@@ -247,28 +232,25 @@ def plan(
     """
     from tidegate.core.spec import stated_kind
 
-    if traffic.is_said or stated_kind(spec) == "Gates":
+    traffic = (requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
+    if any(each is not None for each in traffic) or stated_kind(spec) == "Gates":
         from tidegate.cli.gate import plan_gates
 
         if given().output is Output.MARKDOWN:
             raise UsageError("-o: found markdown; of gates alone there are text, json and yaml")
         return plan_gates(
             spec,
-            requests_per_second=traffic.requests_per_second,
-            weight=traffic.weight or 5.0,
-            pairs_per_second=traffic.pairs_per_second,
-            within=traffic.within or timedelta(minutes=30),
-            error_rate=traffic.error_rate or "0.5%",
-            spread=traffic.spread or 0.5,
-            stable_pods=traffic.stable_pods or 1,
+            requests_per_second=requests_per_second,
+            weight=weight or 5.0,
+            pairs_per_second=pairs_per_second,
+            within=within or timedelta(minutes=30),
+            error_rate=error_rate or "0.5%",
+            spread=spread or 0.5,
+            stable_pods=stable_pods or 1,
         )
-    from tidegate.cli.planning import show_offline_plan, show_plan
+    from tidegate.cli.planning import show_plan
 
-    return (
-        show_offline_plan(spec, given().output)
-        if offline
-        else show_plan(surroundings(spec.parent), spec, given().output)
-    )
+    return show_plan(None if offline else surroundings(spec.parent), spec, given().output)
 
 
 @prints(Output.JSON, Output.YAML, Output.NAME)
@@ -296,21 +278,13 @@ def status(
     from tidegate.standing import status as run
 
     at, delivery = surroundings(spec.parent), read_delivery(spec)
-    wanted, output = selected_regions(delivery, region or (), given().context), given().output
-    if last is not None or output is Output.NAME:
+    wanted = selected_regions(delivery, region or (), given().context)
+    if last is not None or given().output is Output.NAME:
         found = history(at, delivery, last=last or 1)
-        if output.is_data:
-            print_data(history_data(found), output)
-        elif output is Output.NAME:
-            print_names(each.summary.id for each in found)
-        else:
-            say(*history_lines(found))
+        given().show(history_data(found), *history_lines(found), names=[each.summary.id for each in found])
         return 0
     report = asyncio.run(run(at, delivery, wanted))
-    if output.is_data:
-        print_data(status_data(report), output)
-    else:
-        say(*status_lines(report, SystemClock().now()))
+    given().show(status_data(report), *status_lines(report, SystemClock().now()))
     return int(report.exit_code)
 
 
@@ -351,10 +325,8 @@ def rollback(
     target = RollbackTarget(to, start, None if yes else confirm_move) if to else None
     with on_after_hangup():
         outcome = asyncio.run(take_back(surroundings(), wanted, to=target, regions=regions))
-    if given().output.is_data:
-        print_data({"regions": outcome.versions, "wrong": outcome.wrong}, given().output)
-    else:
-        say(*(f"{region}: version {version}" for region, version in outcome.versions.items()))
+    moved = (f"{region}: version {version}" for region, version in outcome.versions.items())
+    given().show({"regions": outcome.versions, "wrong": outcome.wrong}, *moved)
     for line in outcome.wrong:
         print(one_line(f"tidegate: {line}"), file=sys.stderr)
     return int(outcome.exit_code)

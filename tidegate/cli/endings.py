@@ -1,6 +1,6 @@
 """How a command ends that could not do what it was asked: one line for the person, and the exit code.
 
-Of a bug of ours the traceback is kept in a file that holds no secret.
+A bug of ours comes with its traceback, which holds no secret.
 """
 
 from __future__ import annotations
@@ -8,14 +8,9 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shlex
 import sys
-import tempfile
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 
 from tidegate import __version__
 from tidegate.cli.preflight import PACKAGES
@@ -27,26 +22,25 @@ SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?ke
 """Names of variables whose values nobody else may see."""
 LEAST = 6
 """Characters of a value that is taken out; a shorter one would be a common word."""
-LONGEST = 200
-"""Characters of an error's own words in the one line."""
 SHORT = 20
 """Lines of a detail that are told with the error."""
 
 
-def ended_by(error: Exception, arguments: Sequence[str], *, debug: bool) -> int:
-    """Say what went wrong, with the traceback when `debug`; returns the exit code that means it."""
+def ended_by(error: Exception, *, debug: bool) -> int:
+    """Say what went wrong, with the traceback of a bug, or of anything when `debug`; returns the code that means it."""
     if isinstance(error, BrokenPipeError):
         return ExitCode.NO_READER
-    if debug:
+    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
+        error = not_installed(str(error.name))
+    is_bug = not isinstance(error, TidegateError | OSError)
+    if debug or is_bug:
         complain(printable(_without_secrets("".join(traceback.format_exception(error)))).rstrip())
     if isinstance(error, TidegateError):
         return int(error.exit_code) if debug else _refused(error)
-    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
-        return _refused(not_installed(str(error.name)))
     if isinstance(error, OSError):
         return _failed_by_system(error)
-    if not debug:
-        complain(one_line(f"tidegate: {_told(error, _keep(error, arguments))}"))
+    program = f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    complain(one_line(f"tidegate: internal error, please report it with the lines above ({program})"))
     return ExitCode.INTERNAL
 
 
@@ -83,37 +77,11 @@ def flushed(code: int) -> int:
             stream.flush()
         except OSError as error:
             if stream is sys.stdout:
-                code = code or ended_by(error, (), debug=False)
+                code = code or ended_by(error, debug=False)
             # Tests have an output of their own, without a descriptor.
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
-
-
-def _keep(bug: Exception, arguments: Sequence[str]) -> Path | None:
-    """Write the traceback to a file that only this user can read; None when no file can be written."""
-    head = (
-        f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()},"
-        f" {datetime.now(UTC):%F %T} UTC\n$ tidegate {shlex.join(map(redacted, arguments))}\n\n"
-    )
-    text = _without_secrets(head + "".join(traceback.format_exception(bug)))
-    try:
-        handle, name = tempfile.mkstemp(prefix="tidegate-crash-", suffix=".txt")
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError:
-        # The traceback must not be lost with the disk.
-        complain(text)
-        return None
-    return Path(name)
-
-
-def _told(bug: Exception, kept: Path | None) -> str:
-    """The line for the person."""
-    words = _without_secrets(" ".join(str(bug).split()))
-    said = f"{type(bug).__name__}: {words}" if words else type(bug).__name__
-    short = said if len(said) <= LONGEST else f"{said[: LONGEST - 4]} ..."
-    return f"internal error, please report it: {short}; the traceback is {f'in {kept}' if kept else 'above'}"
 
 
 def _without_secrets(text: str) -> str:

@@ -15,7 +15,7 @@ import typer
 
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Insecure, Spec
-from tidegate.cli.output import Output, print_data, say
+from tidegate.cli.output import Output
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,14 +84,10 @@ def build(
     tag = f"{version.name}:{version.version}"
     if beneath:
         image = pack_engine(place, tag, beneath, order, built, with_weights=weights, key=key)
-    if given().output.is_data:
-        packed = {"name": f"{place}:{tag}", "digest": image.digest, "size": image.size} if image else None
-        print_data(as_data(built) | {"image": packed}, given().output)
-        return 0
-    print(f"engine  {built.engine}{', found' if built.found else ''}\nat      {built.root}")
-    if image:
-        print(f"image   {place}:{tag}, {image.digest}")
-    say(*in_lines(built.record))
+    packed = {"name": f"{place}:{tag}", "digest": image.digest, "size": image.size} if image else None
+    lines = [f"engine  {built.engine}{', found' if built.found else ''}", f"at      {built.root}"]
+    lines += [f"image   {place}:{tag}, {image.digest}"] if image else []
+    given().show(as_data(built) | {"image": packed}, *lines, *in_lines(built.record))
     return 0
 
 
@@ -146,10 +142,7 @@ def push(
     if registry and version:
         registry.mark(version, {ENGINE_IMAGE: pushed.reference})
         given().note(f"{version.uri} is served from it")
-    if given().output.is_data:
-        print_data(pushed.model_dump(mode="json") | {"signature": signature}, given().output)
-    else:
-        print(pushed.reference)
+    given().show(pushed.model_dump(mode="json") | {"signature": signature}, pushed.reference)
     return 0
 
 
@@ -181,13 +174,9 @@ def show(
     with opened(image, docker_access(insecure=insecure)) as images:
         proof = prove_image(images, {str(key): public}) if public else None
         found = proof.image if proof else read_engine(images)
-    if given().output.is_data:
-        signed = {"signed_by": {"manifest": proof.manifest_by, "image": proof.image_by}} if proof else {}
-        print_data(found.model_dump(mode="json") | {"size": found.size} | signed, given().output)
-        return 0
-    say(*contents_of(found))
-    if proof:
-        say("", *_covered(proof))
+    signed = {"signed_by": {"manifest": proof.manifest_by, "image": proof.image_by}} if proof else {}
+    data = found.model_dump(mode="json") | {"size": found.size} | signed
+    given().show(data, *contents_of(found), *(("", *_covered(proof)) if proof else ()))
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import Duration, PrometheusAccessOption, ReportOptions, duration, spread
+from tidegate.cli.options import Ci, Duration, PrometheusAccessOption, ReportFiles, duration
 from tidegate.cli.output import Output
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 
@@ -44,7 +44,6 @@ PLAIN_SECONDS = 15.0
 
 
 @gate.command("check")
-@spread
 @prints(Output.JSON, Output.JUNIT, Output.MARKDOWN)
 def check(
     *,
@@ -65,7 +64,8 @@ def check(
         Duration | None,
         typer.Option(parser=duration, help="With --session: how long it may take; then inconclusive."),
     ] = None,
-    reporting: ReportOptions,
+    ci: Ci = False,
+    report: ReportFiles = None,
 ) -> int:
     """Judge evidence from a file or from Prometheus, for CI. Changes nothing but the file of --session.
 
@@ -86,7 +86,7 @@ def check(
     from pipelines.judging.check import check_file, check_prometheus
     from tidegate.cli.ci import errors_told, reports_wanted
 
-    reports = reports_wanted(ci=reporting.ci, files=reporting.files)
+    reports = reports_wanted(ci=ci, files=report)
     with errors_told(reports):
         if evidence is not None and prometheus is None:
             only = {"region": region, "stable": stable, "canary": canary, "since": since != HALF_AN_HOUR}
@@ -137,7 +137,6 @@ KEY_HELP = "Variable with the API key of --{0}, or @FILE."
 
 
 @gate.command("compare")
-@spread
 @prints(Output.JSON, Output.JUNIT, Output.MARKDOWN)
 def compare(
     *,
@@ -164,7 +163,8 @@ def compare(
     timeout: Annotated[
         Duration, typer.Option(parser=duration, help="How long an endpoint may stay silent.")
     ] = Duration(minutes=1),
-    reporting: ReportOptions,
+    ci: Ci = False,
+    report: ReportFiles = None,
 ) -> int:
     """Compare two OpenAI-compatible endpoints: is the canary worse? Needs no cluster and no MLflow.
 
@@ -186,7 +186,7 @@ def compare(
     from pipelines.judging.gate_sets import comparison_of
     from tidegate.cli.ci import errors_told, reports_wanted
 
-    reports = reports_wanted(ci=reporting.ci, files=reporting.files)
+    reports = reports_wanted(ci=ci, files=report)
     with errors_told(reports), _progress(moving=not reports.plain and sys.stderr.isatty()) as look:
         if (stable is None) != (canary is None):
             missing = "--stable" if stable is None else "--canary"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from tidegate.cli.output import Output
+from tidegate.cli.output import Data, Output, print_data, say
 from tidegate.cli.preflight import kept_private
 from tidegate.core.errors import without_credentials
 from tidegate.core.process import TRUST_VARIABLE
@@ -57,6 +57,13 @@ class Settings:
         # A terminal that is gone, or a full disk: what is being done goes on, users' way back first of all.
         with suppress(OSError):
             print(one_line(line), file=sys.stderr, flush=True)
+
+    def show(self, data: Data, *lines: str, names: Iterable[str] = ()) -> None:
+        """Print a result on stdout: `data` for programs, `names` for `-o name`, else `lines`."""
+        if self.output.is_data:
+            print_data(data, self.output)
+        else:
+            say(*(names if self.output is Output.NAME else lines))
 
 
 _SETTINGS: ContextVar[Settings] = ContextVar("settings")
@@ -106,32 +113,25 @@ class _Redacted(logging.Formatter):
         return printable(without_credentials(super().format(record)))
 
 
-# Each option was perhaps given before the command's name: what is not said after it takes nothing back.
+def _keep(name: str) -> Callable[[Any], None]:
+    """For the settings. An option that is not given takes nothing back: it may stand before the command's name too."""
+
+    def keep(value: Any) -> None:
+        if value is not None and value is not False:
+            # An empty tracking URI takes back that of the environment.
+            setattr(given(), name, value or None)
+
+    return keep
 
 
-def _set_quiet(value: bool) -> None:
-    if value:
-        given().quiet = True
+def _export(variable: str) -> Callable[[Path | None], None]:
+    """For the process, and for what it starts."""
 
+    def export(value: Path | None) -> None:
+        if value is not None:
+            os.environ[variable] = str(value.absolute())
 
-def _set_output(value: Output | None) -> None:
-    if value is not None:
-        given().output = value
-
-
-def _set_context(value: str | None) -> None:
-    if value is not None:
-        given().context = value
-
-
-def _set_state(value: Path | None) -> None:
-    if value is not None:
-        given().state_folder = value
-
-
-def _set_tracking(value: str | None) -> None:
-    if value is not None:
-        given().tracking_uri = value or None
+    return export
 
 
 def _set_log_level(value: LogLevel | None) -> None:
@@ -141,78 +141,34 @@ def _set_log_level(value: LogLevel | None) -> None:
         logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
 
 
-def _set_kubeconfig(value: Path | None) -> None:
-    if value is not None:
-        os.environ["KUBECONFIG"] = str(value.absolute())
+def _option(names: str, metavar: str | None, callback: Callable[[Any], None] | None, words: str) -> Any:
+    return typer.Option(*names.split(), metavar=metavar, callback=callback, expose_value=False, help=words)
 
 
-def _set_trust(value: Path | None) -> None:
-    if value is not None:
-        os.environ[TRUST_VARIABLE] = str(value.absolute())
-
-
-def _option(*names: str, callback: Callable[..., None] | None, metavar: str | None = None, words: str) -> Any:
-    return typer.Option(*names, metavar=metavar, callback=callback, expose_value=False, help=words)
-
-
-StateOption = _option(
-    "--state",
-    metavar="FOLDER",
-    callback=_set_state,
-    words=f"This machine's state; default: .tidegate.  [env var: {STATE_VARIABLE}]",
+_STATE = f"This machine's state; default: .tidegate.  [env var: {STATE_VARIABLE}]"
+_TRACKING = f"MLflow's tracking URI; default: a store in --state.  [env var: {TRACKING_VARIABLE}]"
+_KUBECONFIG = "Credentials of clusters; default: KUBECONFIG, ~/.kube/config, or the pod's own."
+_CONTEXT = "Context of the kubeconfig; default: the current one, or this pod's cluster."
+_OUTPUT = "text, json, yaml, name, markdown or junit: see each command."
+_QUIET = "Print results and errors only, no progress."
+_TRUST = (
+    "Trust file of whoever operates deliveries; one next to a spec counts only when it is named.  "
+    f"[env var: {TRUST_VARIABLE}]"
 )
-TrackingOption = _option(
-    "--tracking-uri",
-    metavar="URI",
-    callback=_set_tracking,
-    words=f"MLflow's tracking URI; default: a store in --state.  [env var: {TRACKING_VARIABLE}]",
-)
-KubeconfigOption = _option(
-    "--kubeconfig",
-    metavar="FILE",
-    callback=_set_kubeconfig,
-    words="Credentials of clusters; default: KUBECONFIG, ~/.kube/config, or the pod's own.",
-)
-ContextOption = _option(
-    "--context",
-    metavar="NAME",
-    callback=_set_context,
-    words="Context of the kubeconfig; default: the current one, or this pod's cluster.",
-)
-OutputOption = _option(
-    "-o",
-    "--output",
-    metavar="FORMAT",
-    callback=_set_output,
-    words="text, json, yaml, name, markdown or junit: see each command.",
-)
-QuietOption = _option("-q", "--quiet", callback=_set_quiet, words="Print results and errors only, no progress.")
-TrustOption = _option(
-    "--trust",
-    metavar="FILE",
-    callback=_set_trust,
-    words="Trust file of whoever operates deliveries; one next to a spec counts only when it is named.  "
-    f"[env var: {TRUST_VARIABLE}]",
-)
-LogLevelOption = _option(
-    "--log-level",
-    metavar="LEVEL",
-    callback=_set_log_level,
-    words="Print log lines: debug, info, warning or error.",
-)
-DebugOption = _option("--debug", callback=None, words="Print the traceback of an error.")
+_LEVEL = "Print log lines: debug, info, warning or error."
+_DEBUG = "Print the traceback of an error."
 
 
 def global_options(
     *,
-    state: Annotated[Path | None, StateOption] = None,
-    tracking_uri: Annotated[str | None, TrackingOption] = None,
-    kubeconfig: Annotated[Path | None, KubeconfigOption] = None,
-    context: Annotated[str | None, ContextOption] = None,
-    output: Annotated[Output | None, OutputOption] = None,
-    quiet: Annotated[bool, QuietOption] = False,
-    trust: Annotated[Path | None, TrustOption] = None,
-    log_level: Annotated[LogLevel | None, LogLevelOption] = None,
-    debug: Annotated[bool, DebugOption] = False,
+    state: Annotated[Path | None, _option("--state", "FOLDER", _keep("state_folder"), _STATE)] = None,
+    tracking_uri: Annotated[str | None, _option("--tracking-uri", "URI", _keep("tracking_uri"), _TRACKING)] = None,
+    kubeconfig: Annotated[Path | None, _option("--kubeconfig", "FILE", _export("KUBECONFIG"), _KUBECONFIG)] = None,
+    context: Annotated[str | None, _option("--context", "NAME", _keep("context"), _CONTEXT)] = None,
+    output: Annotated[Output | None, _option("-o --output", "FORMAT", _keep("output"), _OUTPUT)] = None,
+    quiet: Annotated[bool, _option("-q --quiet", None, _keep("quiet"), _QUIET)] = False,
+    trust: Annotated[Path | None, _option("--trust", "FILE", _export(TRUST_VARIABLE), _TRUST)] = None,
+    log_level: Annotated[LogLevel | None, _option("--log-level", "LEVEL", _set_log_level, _LEVEL)] = None,
+    debug: Annotated[bool, _option("--debug", None, None, _DEBUG)] = False,
 ) -> None:
     """Declare them; each acts while the command line is read."""

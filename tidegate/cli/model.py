@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.output import Output, print_data, say
+from tidegate.cli.output import Output, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,12 +48,9 @@ def add(
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
     version = registry.add(name, source, alias=alias, description=description, progress=noted)
-    if given().output.is_data:
-        left_out = noted.seen.layout.left_out if noted.seen else ()
-        read = {"adopted_now": noted.seen is not None, "left_out": left_out}
-        print_data(version.model_dump(mode="json") | read, given().output)
-    else:
-        _say(version)
+    left_out = noted.seen.layout.left_out if noted.seen else ()
+    read = {"adopted_now": noted.seen is not None, "left_out": left_out}
+    given().show(version.model_dump(mode="json") | read, _line(version), names=[version.uri])
     return 0
 
 
@@ -69,11 +66,8 @@ def model_list(name: Name) -> int:
     from pipelines.adapters.stores import open_registry
 
     found = open_registry(given().state, given().tracking_uri).versions(name)
-    if given().output.is_data:
-        print_data([version.model_dump(mode="json") for version in found], given().output)
-        return 0
-    for version in found:
-        _say(version)
+    data = [version.model_dump(mode="json") for version in found]
+    given().show(data, *map(_line, found), names=[version.uri for version in found])
     return 0
 
 
@@ -97,10 +91,7 @@ def model_alias(
     registry = open_registry(given().state, given().tracking_uri)
     registry.set_alias(name, alias, version)
     found = next(each for each in registry.versions(name) if alias in each.aliases)
-    if given().output.is_data:
-        print_data(found.model_dump(mode="json"), given().output)
-    else:
-        _say(found)
+    given().show(found.model_dump(mode="json"), _line(found), names=[found.uri])
     return 0
 
 
@@ -129,15 +120,11 @@ def model_download(
     return 0
 
 
-def _say(version: ModelVersion) -> None:
-    if given().output is Output.NAME:
-        say(version.uri)
-        return
+def _line(version: ModelVersion) -> str:
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
     if not version.digest:
-        say(f"{version.uri}{aliases}: no digests yet; run: tidegate model add {version.name} {version.version}")
-        return
+        return f"{version.uri}{aliases}: no digests yet; run: tidegate model add {version.name} {version.version}"
     size = version.size_bytes / 1e6
     # Lists do not read them.
     files = f"{len(version.files)} files, " if version.files else ""
-    say(f"{version.uri}{aliases}: {files}{size:.0f} MB, digest {version.digest[:12]}")
+    return f"{version.uri}{aliases}: {files}{size:.0f} MB, digest {version.digest[:12]}"

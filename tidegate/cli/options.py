@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import wraps
-from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -86,31 +83,6 @@ def duration(value: str | timedelta) -> Duration:
     return Duration(seconds=read.total_seconds())
 
 
-def spread(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with one option for each field of its parameters that are dataclasses.
-
-    So options that belong together are written once, and are handed on together.
-    """
-    together = {}
-    parameters: list[Parameter] = []
-    for parameter in signature(command, eval_str=True).parameters.values():
-        kind = parameter.annotation
-        if isinstance(kind, type) and is_dataclass(kind):
-            together[parameter.name] = kind
-            parameters += signature(kind, eval_str=True).parameters.values()
-        else:
-            parameters.append(parameter)
-
-    @wraps(command)
-    def run(**given: Any) -> int:
-        for name, kind in together.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        return command(**given)
-
-    run.__signature__ = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters])  # type: ignore[attr-defined]
-    return run
-
-
 Identity = Annotated[
     str | None,
     typer.Option(
@@ -123,22 +95,18 @@ Identity = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """Which reports are written for CI systems, and where."""
-
-    ci: Annotated[
-        bool,
-        typer.Option(
-            "--ci",
-            help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
-            "(GitHub) or in tidegate-summary.md (GitLab).",
-        ),
-    ] = False
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
-    ] = None
+Ci = Annotated[
+    bool,
+    typer.Option(
+        "--ci",
+        help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
+        "(GitHub) or in tidegate-summary.md (GitLab).",
+    ),
+]
+ReportFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
+]
 
 
 def surroundings(spec_folder: Path | None = None) -> Surroundings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -33,14 +33,12 @@ class Output(StrEnum):
 def print_data(data: Data, output: Output) -> None:
     """One document on stdout: YAML where that is asked for, else JSON."""
     text = json.dumps(data, indent=2, default=str)
-    print(_yaml(text) if output.value == "yaml" else text, end="" if output.value == "yaml" else "\n")
+    if output is Output.YAML:
+        from tidegate.core.yaml_text import yaml_text
 
-
-def _yaml(text: str) -> str:
-    from tidegate.core.yaml_text import yaml_text
-
-    # By way of JSON, so that both say the same.
-    return yaml_text(json.loads(text))
+        # By way of JSON, so that both say the same.
+        text = yaml_text(json.loads(text)).removesuffix("\n")
+    print(text)
 
 
 def print_objects(objects: Sequence[Mapping[str, object]], output: Output) -> None:
@@ -50,7 +48,7 @@ def print_objects(objects: Sequence[Mapping[str, object]], output: Output) -> No
     if output.value == "json":
         print_data(objects, output)
     elif output.value == "name":
-        print_names(_kubectl_name(each) for each in objects)
+        say(*map(_kubectl_name, objects))
     else:
         print("".join(f"---\n{yaml_text(each)}" for each in objects), end="")
 
@@ -59,11 +57,6 @@ def _kubectl_name(manifest: Mapping[str, Any]) -> str:
     group = str(manifest["apiVersion"]).rpartition("/")[0]
     kind = str(manifest["kind"]).lower()
     return f"{kind}{'.' if group else ''}{group}/{manifest['metadata']['name']}"
-
-
-def print_names(names: Iterable[str]) -> None:
-    """One a line; nothing where there is none."""
-    say(*names)
 
 
 def say(*lines: str) -> None:

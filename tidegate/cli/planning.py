@@ -20,7 +20,7 @@ from pipelines.run.git_preview import GitPreview, preview_git
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from registry.model import ModelVersion
-from rollouts.errors import KubeconfigWrong, Unfit
+from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import Engine, ForeignObject
 from tidegate.cli.output import Output, print_data, say
@@ -46,21 +46,8 @@ class _Shown:
     """What would be committed; None where the spec names no repository, or it was not asked."""
 
 
-def show_offline_plan(spec_path: Path, output: Output) -> int:
-    """Print the steps by the spec and its files alone.
-
-    Raises:
-        TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
-    """
-    with _no_plan_told(spec_path, output):
-        spec = read_delivery(spec_path)
-        found = _Shown(spec, offline_plan(spec, spec_path.parent))
-    _show(found, output)
-    return 0
-
-
 def show_plan(
-    at: Surroundings,
+    at: Surroundings | None,
     spec_path: Path,
     output: Output,
     *,
@@ -72,7 +59,7 @@ def show_plan(
     """Print the plan with everything that stands in its way.
 
     Args:
-        at: where it would be carried.
+        at: where it would be carried; None for the steps by the spec and its files alone.
         spec_path: of the delivery's spec.
         output: its form.
         version: the version's number; None for the one that the alias points at.
@@ -86,6 +73,9 @@ def show_plan(
     """
     with _no_plan_told(spec_path, output):
         spec = read_delivery(spec_path)
+        if at is None:
+            _show(_Shown(spec, offline_plan(spec, spec_path.parent)), output)
+            return ExitCode.DELIVERED
         plan = plan_for(spec, spec_path.parent, at.registry, version=version, preview=True)
         reasons = list(preconditions(at, spec, plan, users=users, asker=asker))
     git: GitPreview | None = None
@@ -95,14 +85,19 @@ def show_plan(
         # A field that is not there: the same was a reason before the push was tried.
         reasons = [each for each in reasons if str(each.error) != str(error)] + [Reason(error, Lies.SPEC)]
     foreign: Mapping[str, Sequence[ForeignObject]] = {}
-    # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
-    if not here:
+    if isinstance(spec.fleet, ClusterFleetSpec):
+        # Not above: it imports Kubernetes' client.
+        from pipelines.adapters.clusters import foreign_objects_in_clusters, refuse_foreign_objects_in_clusters
+
+        engines = _engines(spec, plan, at)
         try:
-            foreign = _foreign_objects(spec, _engines(spec, plan, at))
-        except Unfit as error:
-            reasons.append(Reason(error, Lies.SPEC))
-    elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
-        reasons += _seen_in_clusters(spec, _engines(spec, plan, at))
+            # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
+            if not here:
+                foreign = foreign_objects_in_clusters(spec, spec.fleet, engines)
+            elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
+                asyncio.run(refuse_foreign_objects_in_clusters(spec, engines))
+        except TidegateError as error:
+            reasons.append(Reason(error, Lies.HERE if here else Lies.SPEC))
     found = _Shown(spec, plan, reasons, foreign, git)
     _show(found, output)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
@@ -148,29 +143,6 @@ def _engines(spec: Delivery, plan: Plan, at: Surroundings) -> Sequence[Engine]:
         return engines_of(plan, spec, images_of(plan, spec, at.registry, None))
     except TidegateError:
         return ()
-
-
-def _foreign_objects(spec: Delivery, engines: Sequence[Engine]) -> Mapping[str, Sequence[ForeignObject]]:
-    """Objects of others where the delivery's would be, by region; none on this machine."""
-    if not isinstance(spec.fleet, ClusterFleetSpec):
-        return {}
-    # Not above: it imports Kubernetes' client.
-    from pipelines.adapters.clusters import foreign_objects_in_clusters
-
-    return foreign_objects_in_clusters(spec, spec.fleet, engines)
-
-
-def _seen_in_clusters(spec: Delivery, engines: Sequence[Engine]) -> Iterator[Reason]:
-    """What a delivery sees before its first write; nothing of a fleet on this machine."""
-    if not isinstance(spec.fleet, ClusterFleetSpec):
-        return
-    # Not above, as before.
-    from pipelines.adapters.clusters import refuse_foreign_objects_in_clusters
-
-    try:
-        asyncio.run(refuse_foreign_objects_in_clusters(spec, engines))
-    except TidegateError as error:
-        yield Reason(error, Lies.HERE)
 
 
 def _as_data(found: _Shown) -> dict[str, object]:

@@ -180,11 +180,8 @@ def doctor(
     read = read_spec(spec)
     if only_test:
         sent = send_test(read)
-        if given().output.is_data:
-            told = [{"to": at.form, "url_from_env": at.variable, "problem": problem or None} for at, problem in sent]
-            print_data(told, given().output)
-        else:
-            say(*(f"{at}: {problem or 'accepted'}" for at, problem in sent))
+        told = [{"to": at.form, "url_from_env": at.variable, "problem": problem or None} for at, problem in sent]
+        given().show(told, *(f"{at}: {problem or 'accepted'}" for at, problem in sent))
         return ExitCode.OUTSIDE if any(problem for _, problem in sent) else ExitCode.DELIVERED
     fleet: object = read.fleet
     if not isinstance(fleet, ClusterFleetSpec):

@@ -17,7 +17,7 @@ import typer
 from rollouts.manifests.conventions import RenderPart
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec
-from tidegate.cli.output import Output, print_data, print_objects, say
+from tidegate.cli.output import Output, print_objects, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
@@ -134,7 +134,7 @@ def _print_ignored(spec_path: Path, form: RenderAs) -> int:
     from tidegate.core.yaml_text import yaml_text
 
     spec = read_spec(spec_path)
-    name, output = spec.metadata.name, given().output
+    name = spec.metadata.name
     if isinstance(spec.fleet, TheirsFleetSpec):
         delivered = delivered_by_reference(spec.fleet)
     else:
@@ -148,14 +148,14 @@ def _print_ignored(spec_path: Path, form: RenderAs) -> int:
         if form is RenderAs.ARGO_IGNORE
         else ("Kustomization", flux_settings(delivered))
     )
-    if output is Output.NAME:
+    if given().output is Output.NAME:
         raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
-    if output.is_data:
-        print_data(settings, output)
-        return ExitCode.DELIVERED
-    say(f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.")
-    say("# Objects of `--part setup` are not among them: Git owns those.")
-    print(yaml_text(settings).rstrip())
+    given().show(
+        settings,
+        f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.",
+        "# Objects of `--part setup` are not among them: Git owns those.",
+        *yaml_text(settings).splitlines(),
+    )
     return ExitCode.DELIVERED
 
 
@@ -182,10 +182,8 @@ def diff(
 
     fleet, release, objects = _objects(spec, region, tuple(RenderPart), version=version, image=image, digest=digest)
     found = _ask(fleet, release, lambda cluster: differences(cluster, objects))
-    if given().output.is_data:
-        print_data([each.model_dump(mode="json") for each in found], given().output)
-    else:
-        say(*(line for each in found for line in _diff_lines(each)))
+    lines = (line for each in found for line in _diff_lines(each))
+    given().show([each.model_dump(mode="json") for each in found], *lines)
     states = {each.state for each in found}
     if DiffState.NOT_OURS in states:
         return ExitCode.USAGE

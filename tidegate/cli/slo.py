@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, PrometheusAccessOption, spread
+from tidegate.cli.options import SPEC, Duration, PrometheusAccessOption
 from tidegate.cli.output import Output, print_data
 from tidegate.core.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from slo.rule_files import Documents
+from tidegate.core.units import parse_prometheus_duration
 
 slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
 
@@ -31,40 +29,54 @@ Input = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """How `generate` and `validate` read SLOs."""
+def _regex(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise typer.BadParameter(f"found {pattern!r}; expected a regular expression ({error})") from error
 
-    extra_labels: Annotated[
-        list[str] | None,
-        typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable."),
-    ] = None
-    period: Annotated[
-        str, typer.Option("--default-slo-period", metavar="DURATION", help="Period of SLOs that state none.")
-    ] = "30d"
-    windows_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--slo-period-windows-path",
-            metavar="FOLDER",
-            help="Directory of alert windows, in place of those for 28d and 30d.",
-        ),
-    ] = None
-    exclude: Annotated[
-        str | None,
-        typer.Option("--fs-exclude", "-e", metavar="REGEX", help="In a directory: skip paths that match this regex."),
-    ] = None
-    include: Annotated[
-        str | None,
-        typer.Option("--fs-include", "-n", metavar="REGEX", help="In a directory: only paths that match this regex."),
-    ] = None
-    duplicates: Annotated[
-        bool, typer.Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
-    ] = False
+
+def _period(text: str | timedelta) -> Duration:
+    try:
+        return Duration(seconds=parse_prometheus_duration(text).total_seconds())
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}; expected {error}") from error
+
+
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable."),
+]
+Period = Annotated[
+    Duration, typer.Option("--default-slo-period", parser=_period, help="Period of SLOs that state none.")
+]
+Windows = Annotated[
+    Path | None,
+    typer.Option(
+        "--slo-period-windows-path",
+        metavar="FOLDER",
+        help="Directory of alert windows, in place of those for 28d and 30d.",
+    ),
+]
+Exclude = Annotated[
+    re.Pattern[str] | None,
+    typer.Option(
+        "--fs-exclude", "-e", metavar="REGEX", parser=_regex, help="In a directory: skip paths that match this regex."
+    ),
+]
+Include = Annotated[
+    re.Pattern[str] | None,
+    typer.Option(
+        "--fs-include", "-n", metavar="REGEX", parser=_regex, help="In a directory: only paths that match this regex."
+    ),
+]
+Duplicates = Annotated[
+    bool, typer.Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
+]
+A_MONTH = Duration(days=30)
 
 
 @slo.command("generate")
-@spread
 def generate(
     *,
     source: Input,
@@ -72,7 +84,12 @@ def generate(
         Path,
         typer.Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True),
     ] = Path("-"),
-    reading: ReadOptions,
+    extra_labels: Labels = None,
+    period: Period = A_MONTH,
+    windows: Windows = None,
+    exclude: Exclude = None,
+    include: Include = None,
+    duplicates: Duplicates = False,
     disable_recordings: Annotated[
         bool, typer.Option("--disable-recordings", help="Leave out recording rules.")
     ] = False,
@@ -89,10 +106,21 @@ def generate(
       tidegate slo generate slos/ rules/ --fs-exclude _test -l team=serving
       tidegate slo generate - --default-slo-period 28d < slos.yaml
     """
-    from slo.rule_files import STREAM, refuse_target, write_rules
+    from slo.rule_files import STREAM, refuse_target, rule_documents, write_rules
+    from slo.rules import RuleOptions
 
     refuse_target(source, target)
-    documents = _documents(source, reading, recordings=not disable_recordings, alerts=not disable_alerts)
+    documents = rule_documents(
+        source,
+        RuleOptions(
+            extra_labels=_labels(extra_labels), disable_recordings=disable_recordings, disable_alerts=disable_alerts
+        ),
+        period=period,
+        windows_path=windows,
+        include=include,
+        exclude=exclude,
+        duplicates=duplicates,
+    )
     write_rules(documents, source, target)
     if target != STREAM:
         slos = sum(len(group.slos) for found in documents.values() for group, _ in found)
@@ -101,9 +129,17 @@ def generate(
 
 
 @slo.command("validate")
-@spread
 @prints(Output.JSON, Output.YAML)
-def validate(*, source: Input, reading: ReadOptions) -> int:
+def validate(
+    *,
+    source: Input,
+    extra_labels: Labels = None,
+    period: Period = A_MONTH,
+    windows: Windows = None,
+    exclude: Exclude = None,
+    include: Include = None,
+    duplicates: Duplicates = False,
+) -> int:
     """Check SLO specs and their rules; prints every problem at once. Changes nothing.
 
     \b
@@ -111,30 +147,35 @@ def validate(*, source: Input, reading: ReadOptions) -> int:
       tidegate slo validate slos/
       tidegate slo validate slos.yaml --output json
     """
+    from slo.rule_files import rule_documents
+    from slo.rules import RuleOptions
     from tidegate.core.spec import SpecError
 
     output = given().output
     try:
-        documents = _documents(source, reading)
+        documents = rule_documents(
+            source,
+            RuleOptions(extra_labels=_labels(extra_labels)),
+            period=period,
+            windows_path=windows,
+            include=include,
+            exclude=exclude,
+            duplicates=duplicates,
+        )
     except SpecError as error:
         if not output.is_data:
             raise
         print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
         return ExitCode.USAGE
     files = {path: [slo.id for group, _ in found for slo in group.slos] for path, found in documents.items()}
-    if output.is_data:
-        listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
-        print_data({"valid": True, "files": listed, "problems": []}, output)
-    else:
-        for path, slos in files.items():
-            print(f"{path}: {', '.join(slos)}")
+    listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
+    lines = (f"{path}: {', '.join(slos)}" for path, slos in files.items())
+    given().show({"valid": True, "files": listed, "problems": []}, *lines)
     return ExitCode.DELIVERED
 
 
-def _documents(source: Path, reading: ReadOptions, *, recordings: bool = True, alerts: bool = True) -> Documents:
+def _labels(said: list[str] | None) -> dict[str, str]:
     from slo.formats.fields import label_name
-    from slo.rule_files import rule_documents
-    from slo.rules import RuleOptions
 
     def checked_key(key: str, value: str) -> str | None:
         try:
@@ -143,16 +184,7 @@ def _documents(source: Path, reading: ReadOptions, *, recordings: bool = True, a
             return f"key=value, with {error}"
         return None if value else "key=value"
 
-    labels = _pairs("--extra-labels", reading.extra_labels, checked_key)
-    return rule_documents(
-        source,
-        RuleOptions(extra_labels=labels, disable_recordings=not recordings, disable_alerts=not alerts),
-        period=_period(reading.period),
-        windows_path=reading.windows_path,
-        include=_regex("--fs-include", reading.include),
-        exclude=_regex("--fs-exclude", reading.exclude),
-        duplicates=reading.duplicates,
-    )
+    return _pairs("--extra-labels", said, checked_key)
 
 
 def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], str | None]) -> dict[str, str]:
@@ -164,22 +196,6 @@ def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], s
             raise UsageError(f"{option}: found {text!r}; expected {expected}")
         pairs[key] = value
     return pairs
-
-
-def _period(text: str) -> timedelta:
-    from tidegate.core.units import parse_prometheus_duration
-
-    try:
-        return parse_prometheus_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--default-slo-period: found {text!r}; expected {error}") from error
-
-
-def _regex(option: str, pattern: str | None) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern) if pattern else None
-    except re.error as error:
-        raise UsageError(f"{option}: found {pattern!r}; expected a regular expression ({error})") from error
 
 
 class Counting(StrEnum):

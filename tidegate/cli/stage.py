@@ -6,18 +6,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tidegate.cli.command import Group
 from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, Identity, Spec, delivery_display, duration, spread, surroundings
+from tidegate.cli.options import SPEC, Duration, Identity, Spec, delivery_display, duration, surroundings
 from tidegate.cli.output import Output
-
-if TYPE_CHECKING:
-    pass
-
 
 STEP = "step"
 
@@ -42,7 +38,6 @@ Delivery = Annotated[
 
 
 @stage.command("open")
-@spread
 @prints(Output.JSON, Output.YAML)
 def stage_open(
     *,
@@ -77,7 +72,6 @@ def stage_open(
       tidegate stage open delivery.yaml --key "$WORKFLOW_UID" --output json
     """
     from tidegate.cli.credentials import prover_of
-    from tidegate.cli.output import print_data
     from tidegate.steps import open_steps
 
     opened, plan = open_steps(
@@ -91,11 +85,8 @@ def stage_open(
         key=key,
         patience=patience,
     )
-    if given().output.is_data:
-        steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
-        print_data({"delivery": opened, "version": plan.version.version, "steps": steps}, given().output)
-    else:
-        print(opened)
+    steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
+    given().show({"delivery": opened, "version": plan.version.version, "steps": steps}, opened)
     return 0
 
 
@@ -157,7 +148,6 @@ def stage_close(
       tidegate stage close --delivery ID
       tidegate stage close delivery.yaml --key "$WORKFLOW_UID"
     """
-    from tidegate.cli.output import print_data, say
     from tidegate.core.process import note
     from tidegate.steps import close_steps
 
@@ -165,8 +155,5 @@ def stage_close(
     if result is None:
         note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
-    if given().output.is_data:
-        print_data(result.model_dump(mode="json"), given().output)
-    else:
-        say(f"{result.ending}: {result.reason}")
+    given().show(result.model_dump(mode="json"), f"{result.ending}: {result.reason}")
     return int(result.exit_code)

@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Spec
-from tidegate.cli.output import Output, print_data
+from tidegate.cli.output import Output
 from tidegate.core.errors import ExitCode
 
 workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
@@ -54,8 +54,5 @@ def submit(
             return await runs.submit(cluster, blueprint, version, delivery, rendered(blueprint) if apply else ())
 
     name = asyncio.run(send())
-    if given().output.is_data:
-        print_data({"workflow": name, "namespace": blueprint.namespace}, given().output)
-    else:
-        print(name)
+    given().show({"workflow": name, "namespace": blueprint.namespace}, name)
     return ExitCode.DELIVERED

@@ -30,11 +30,14 @@ _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"[-._A-Za-z0-9]{1,253}")
 
 
+_PATH = re.compile(r"(?!.*/\.\.(/|$))/[^\s\0]*")
+
+
 def _unquoted(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
     """A text of that form; another is refused without being told: somebody may have taken the key for the secret's."""
 
     def check(value: object) -> object:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
+        if not isinstance(value, str | Path) or not pattern.fullmatch(str(value)):
             raise at_odds("something else", expected)
         return value
 
@@ -62,19 +65,12 @@ class SecretKey(AccessPart):
     key: Annotated[str, _unquoted(_KEY, "a key of the Secret")]
 
 
-def _absolute(value: object) -> object:
-    text = str(value) if isinstance(value, str | Path) else ""
-    if not re.fullmatch(r"/[^\s\0]*", text) or ".." in Path(text).parts:
-        raise at_odds("something else", "a path that begins with `/` and has no `..`")
-    return value
-
-
 class CredentialSource(AccessPart):
     """Where a secret is. Read again for every request, so that one that was rotated is used at once."""
 
     form = _PLACES
     env: Annotated[str, _unquoted(_VARIABLE, "the name of an environment variable")] | None = None
-    file: Annotated[Path, BeforeValidator(_absolute)] | None = None
+    file: Annotated[Path, _unquoted(_PATH, "a path that begins with `/` and has no `..`")] | None = None
     secret: SecretKey | None = None
     """In pods of workflows, and for what asks from inside a cluster: Argo Rollouts, KEDA."""
 
@@ -141,18 +137,12 @@ class AuthKind(StrEnum):
 class PrometheusAuth(AccessPart):
     """One way of saying who asks."""
 
+    one_of = tuple(AuthKind)
     bearer: CredentialSource | None = None
     """A token for `Authorization: Bearer`."""
     basic: BasicAuth | None = None
     certificate: ClientCertificate | None = None
     sigv4: SigV4 | None = None
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> PrometheusAuth:
-        said = [kind for kind in AuthKind if getattr(self, kind) is not None]
-        if len(said) != 1:
-            raise at_odds(" and ".join(said) or "nothing", "exactly one of " + ", ".join(AuthKind))
-        return self
 
     @property
     def kind(self) -> AuthKind:

@@ -10,7 +10,7 @@
 
 A message is one line that says what happened; `hint` says what to do about it. An `OSError` that reaches
 the end of a command is a file or a disk that did not do its part (4). Anything else is a bug in tidegate (70),
-never 1: its traceback is kept in a file.
+never 1: its traceback is printed without secrets.
 """
 
 from __future__ import annotations

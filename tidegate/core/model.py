@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -90,6 +90,16 @@ class SpecModel(Value):
     of_other_names: ClassVar[Any] = None
     """The annotation of what stands under keys of a person's own, in a part that has room for them: a union by tag."""
 
+    one_of: ClassVar[tuple[str, ...]] = ()
+    """Fields of which exactly one is there."""
+
+    @model_validator(mode="after")
+    def _has_one_of(self) -> Self:
+        said = [name for name in self.one_of if getattr(self, name) is not None]
+        if self.one_of and len(said) != 1:
+            raise at_odds(" and ".join(said) or "nothing", f"exactly one of {', '.join(self.one_of)}")
+        return self
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """What no single field can see; asked of the whole spec once every field is right."""
         yield from ()
@@ -103,10 +113,14 @@ class SpecModel(Value):
             yield from _within(value, (name,))
 
 
+def below(where: Loc, found: Iterable[SpecConflict]) -> Iterator[SpecConflict]:
+    """Conflicts of a part, at their places in the whole."""
+    return (replace(each, where=(*where, *each.where)) for each in found)
+
+
 def _within(value: object, where: Loc) -> Iterator[SpecConflict]:
     if isinstance(value, SpecModel):
-        for odd in value.all_contradictions():
-            yield replace(odd, where=(*where, *odd.where))
+        yield from below(where, value.all_contradictions())
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _within(item, (*where, index))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine_images.samples.key import HEADER, WHERE, WHERE_IT_ENDS, SampleKey
 from gates.answers.samples import TakenSamples
 from pipelines.adapters.samples.sealed import asked_for, opened
-from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.sections import SamplesSpec
 from rollouts.cluster.samples import RegionSamples, SampleEndpoint
 from rollouts.model import EngineSet
 from tidegate.core.clock import Clock

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine_images.samples.key import HEADER, WHERE, SampleKey
 from gates.answers.samples import TakenSamples
 from pipelines.adapters.samples.sealed import asked_for, opened
-from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.sections import SamplesSpec
 from rollouts.adapters.http import Http
 from rollouts.errors import Unreachable
 from rollouts.model import EngineSet

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine_images.samples.key import SampleKey
 from gates.answers.samples import UserSample
-from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.sections import SamplesSpec
 from tidegate.core.errors import OutsideError
 
 

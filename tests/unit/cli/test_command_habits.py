@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from tidegate import __version__
-from tidegate.cli import command_line, command_tree, main
+from tidegate.cli import command_tree, main
 from tidegate.cli.command import SECTIONS
-from tidegate.cli.output import Output, print_data, print_objects
+from tidegate.cli.output import Output, print_data
 from tidegate.core.process import note
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -58,17 +56,6 @@ def logs() -> Iterator[None]:
     yield
     logger.handlers[:] = before
     logger.setLevel(level)
-
-
-def test_commands_that_are_made_one_by_one_are_those_that_are_made_together() -> None:
-    whole: Any = typer.main.get_command(command_line())
-    one_by_one = root()
-    assert list(one_by_one.commands) == list(whole.commands)
-    for name, command in whole.commands.items():
-        alone = one_by_one.commands[name]
-        assert (type(alone), alone.hidden) == (type(command), command.hidden)
-        assert alone.get_help(typer.Context(alone)) == command.get_help(typer.Context(command))
-    assert one_by_one.commands["plan"] is one_by_one.commands["plan"]
 
 
 def test_the_version_imports_no_command() -> None:
@@ -122,11 +109,6 @@ def test_quiet_holds_for_one_command_only(capsys: pytest.CaptureFixture[str], no
     assert capsys.readouterr().err == "working\n"
 
 
-def test_quiet_says_what_went_wrong_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-q", "schema", "nope"]) == 2
-    assert "no schema is called `nope`" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("before", [True, False])
 def test_kubeconfig_and_log_level_hold_for_the_process(
     noisy: pytest.MonkeyPatch, logs: None, tmp_path: Path, before: bool
@@ -152,49 +134,12 @@ def test_log_lines_of_others_hold_no_password(
     assert "s3cret" not in err
 
 
-def test_state_and_mlflow_are_named_on_either_side_of_the_command_or_by_the_environment(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def store(*arguments: str) -> str:
-        assert main(list(arguments)) == 2
-        (found,) = re.findall(r"no such model in (\S+),", capsys.readouterr().err)
-        return str(found).removeprefix(f"sqlite:///{tmp_path}/")
-
-    monkeypatch.setenv("TIDEGATE_STATE", f"{tmp_path}/a")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert store("model", "list", "m") == "a/mlflow.db"
-    assert store("--state", f"{tmp_path}/b", "model", "list", "m") == "b/mlflow.db"
-    assert store("model", "list", "m", "--state", f"{tmp_path}/b") == "b/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/c.db")
-    assert store("model", "list", "m", "--state", f"{tmp_path}/b") == "c.db"
-    assert store("--tracking-uri", f"sqlite:///{tmp_path}/d.db", "model", "list", "m") == "d.db"
-
-
-def test_a_format_that_a_command_does_not_print_is_refused_before_it_begins(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["-o", "junit", "model", "list", "m", "--state", str(tmp_path / "state")]) == 2
-    assert capsys.readouterr().err == (
-        "tidegate: -o: found junit; `tidegate model list` prints text, json, yaml, name\n"
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     data = {"region": "eu-west-1", "file": Path("a"), "weights": [5, 25], "note": "two\nlines"}
     print_data(data, Output.JSON)
     as_json = capsys.readouterr().out
     print_data(data, Output.YAML)
     assert yaml.safe_load(capsys.readouterr().out) == json.loads(as_json) == data | {"file": "a"}
-
-
-def test_objects_have_the_names_that_kubectl_gives_them(capsys: pytest.CaptureFixture[str]) -> None:
-    objects = [
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "llm"}},
-        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "llm"}},
-    ]
-    print_objects(objects, Output.NAME)
-    assert capsys.readouterr().out == "service/llm\nrollout.argoproj.io/llm\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")

@@ -32,11 +32,6 @@ class NoHost:
         raise AssertionError("no user may be sent before the prompts are known")
 
 
-def test_without_a_registry_of_its_own_a_team_gets_one_in_the_state_folder(tmp_path: Path) -> None:
-    assert mlflow_address(tmp_path, None) == f"sqlite:///{tmp_path}/mlflow.db"
-    assert mlflow_address(tmp_path, "http://mlflow:5000") == "http://mlflow:5000"
-
-
 def test_versions_in_another_store_than_runs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://mlflow:5000")
     mlflow_address(tmp_path, "http://mlflow:5000")

@@ -80,34 +80,11 @@ def test_commands_load_later_what_they_may_not_need() -> None:
     assert loaded_after(f"import {', '.join(COMMANDS)}", LATER) == []
 
 
-def test_rules_of_slos_are_made_without_what_a_delivery_needs() -> None:
-    unneeded = [*OF_A_STEP, "httpx", "numpy", "pipelines", "registry"]
-    assert loaded_after("import tidegate.cli.slo, slo.rule_files", unneeded) == []
-
-
-def test_a_plan_is_made_without_what_reads_keys_or_finds_faults_of_clusters() -> None:
-    unneeded = ["cryptography", "prometheus_client", "rollouts.doctor.diagnosis", "rollouts.doctor.gather"]
-    assert loaded_after("import tidegate.cli.planning", unneeded) == []
-
-
-def test_versions_are_listed_and_registered_without_what_a_delivery_needs() -> None:
-    code = "import tidegate.cli.model, registry.versions, pipelines.adapters.stores as stores\n"
-    code += "from pathlib import Path; stores.open_registry(Path('state'), None)"
-    unneeded = [*OF_A_STEP, "cryptography", "gates", "httpx", "numpy", "pipelines.spec"]
-    assert loaded_after(code, unneeded) == []
-
-
 def test_evidence_in_a_file_is_judged_without_what_a_delivery_or_a_client_needs() -> None:
     gates = ROOT / "examples" / "gates"
     words = ["gate", "check", str(gates / "gates.yaml"), str(gates / "evidence.jsonl")]
     unneeded = ["httpx", "matplotlib", "pipelines.spec", "registry", "rich", "slo.spec"]
     assert loaded_by(words, unneeded, ends_with=1) == []
-
-
-def test_a_client_is_loaded_without_its_own_command_line() -> None:
-    where = ["--prometheus", "http://127.0.0.1:1", "--region", "eu", "--stable", "6", "--canary", "7"]
-    words = ["gate", "check", str(ROOT / "examples" / "gates" / "gates.yaml"), *where]
-    assert loaded_by(words, ["httpx", "pygments", "rich"], ends_with=4) == ["httpx"]
 
 
 def loaded_after(code: str, names: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -25,15 +24,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("started") / "support"
     assert main(["init", str(folder)]) == 0
     return folder
-
-
-def test_it_writes_a_delivery_and_all_that_it_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", str(tmp_path / "new" / "folder")]) == 0
-    folder = tmp_path / "new" / "folder"
-    assert {path.name for path in folder.iterdir()} == FILES
-    *files, last = capsys.readouterr().out.splitlines()
-    assert set(files) == {str(folder / name) for name in FILES}
-    assert last == f"next: tidegate plan --offline {folder}/delivery.yaml"
 
 
 @pytest.mark.parametrize(
@@ -62,34 +52,10 @@ def test_its_gates_can_pass_a_healthy_version_at_its_own_traffic(started: Path) 
     assert all(forecast.smallest_regression_share is not None for forecast in forecasts)
 
 
-def test_editors_find_the_schema_next_to_the_file(started: Path) -> None:
-    first = (started / "delivery.yaml").read_text().splitlines()[0]
-    schema = first.removeprefix("# yaml-language-server: $schema=")
-    assert json.loads((started / schema).read_text())["title"] == "Delivery"
-
-
-@pytest.mark.parametrize("name", ["delivery.yaml", "prompts.txt"])
-def test_it_overwrites_nothing_and_then_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    (tmp_path / name).write_text("mine")
-    assert main(["init", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"tidegate: {tmp_path / name} is already there; name an empty folder\n"
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
-
-
 def test_the_schema_on_stdout_is_the_one_that_init_writes(started: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == (started / "delivery.schema.json").read_text()
-
-
-def test_the_schema_knows_every_key_of_the_template_and_no_other(started: Path) -> None:
-    schema = json.loads((started / "delivery.schema.json").read_text())
-    document = yaml.safe_load((started / "delivery.yaml").read_text())
-    assert set(document) <= set(schema["properties"])
-    assert schema["additionalProperties"] is False
-    assert set(schema["required"]) <= set(document)
 
 
 def test_quantities_in_the_schema_refuse_numbers_without_a_unit() -> None:

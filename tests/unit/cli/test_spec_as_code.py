@@ -33,18 +33,6 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["deliver", "plan", "stage open", "rollout render --as workflow", "doctor"])
-def test_every_problem_has_its_line_and_the_exit_code_of_a_wrong_spec(
-    command: str, spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command.split(), str(spec)]) == 2
-    told = capsys.readouterr().err
-    assert f"{spec}:5: engine.vllm.args.middleware: found 'evil.Backdoor'" in told
-    assert f"{spec}:6: gates.judge.api_key_env: found" in told
-    assert f"{spec}:9: traffic.prompts: found" in told
-    assert "JUDGE_KEY" not in told
-
-
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
     *("plan", "deliver", "status", "status --last 2", "report", "stage open", "doctor", "serve", "rollout render"),

@@ -21,7 +21,7 @@ from pipelines.adapters.samples.clusters import (
 from pipelines.adapters.samples.sealed import opened
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.sections import SamplesSpec
 from rollouts.cluster.samples import SILENT_SECONDS, UNHEARD_SECONDS, RegionSamples
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.manifests.conventions import PORT, samples_request

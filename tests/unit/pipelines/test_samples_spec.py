@@ -10,7 +10,7 @@ from gates.evidence.batch import USUAL_LOOK
 from gates.traffic import Exposure
 from pipelines.plan.gates import canary_traffic
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.evidence.samples import SamplesSpec
+from pipelines.spec.sections import SamplesSpec
 from tidegate.core.spec import SpecError, parse_spec
 
 JUDGE = "  judge: {endpoint: 'http://127.0.0.1:9/v1', model: judge}"

@@ -12,7 +12,7 @@ from fakes.delivery.world import SPEC
 
 from pipelines.plan.gates import gates_in, rules_of
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.evidence.slo_engine import untold_by_engine
+from pipelines.spec.slos import untold_by_engine
 from rollouts.local import scrape_config
 from slo.metrics import metric_of
 from slo.promql import series_of

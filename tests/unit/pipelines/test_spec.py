@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.fleets import LocalFleet
+from pipelines.spec.sections import LocalFleet
 from rollouts.manifests.route_spec import RouteFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -87,14 +87,6 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
     assert problems(with_line(4, "model: {name: support-llm, origin: '7'}")) == [
         "delivery.yaml:4: model.origin: found an unknown key; expected one of name, from, to, previous"
     ]
-
-
-def test_a_team_names_what_serves_as_it_likes() -> None:
-    spec = read(with_line(4, "model: {name: support-llm, from: candidate, to: live-eu, previous: live-eu-before}"))
-    assert (spec.model.origin, spec.model.serving.champion, spec.model.serving.previous) == (
-        *("candidate", "live-eu"),
-        "live-eu-before",
-    )
 
 
 @pytest.mark.parametrize(
@@ -182,39 +174,28 @@ def test_a_value_that_cannot_be_is_told_with_what_could(number: int, line: str, 
     assert problems(with_line(number, line)) == [f"delivery.yaml:{sentence}"]
 
 
-def test_two_stages_in_one_item_are_told_at_the_item() -> None:
-    (problem,) = problems(with_line(9, "  - {shadow: {}, canary: {}}"))
-    assert problem.startswith("delivery.yaml:9: stages[1]: found ")
-    assert problem.endswith("expected exactly one of offline, load, shadow, canary in each item of the list")
+ONE = "expected exactly one of offline, load, shadow, canary in each item of the list"
+ORDERED = "expected each stage at most once, in the order offline, load, shadow, canary"
 
 
-@pytest.mark.parametrize("item", ["  - {}", "  - shadow:"])
-def test_an_item_without_a_stage_is_told_and_not_taken_for_the_defaults(item: str) -> None:
-    (problem,) = problems(with_line(9, item))
-    assert problem.startswith("delivery.yaml:9: stages[1]: found ")
-    assert problem.endswith("expected exactly one of offline, load, shadow, canary in each item of the list")
-
-
-@pytest.mark.parametrize("item", ["  - offline: {dataset: other.jsonl}", "  - shadow: {percent: 50}"])
-def test_a_stage_twice_or_out_of_order_is_told_at_the_list(item: str) -> None:
-    (problem,) = problems(with_line(10, item + "\n  - offline: {dataset: golden.jsonl}"))
-    assert problem.startswith("delivery.yaml:7: stages: found ")
-    assert problem.endswith("expected each stage at most once, in the order offline, load, shadow, canary")
-
-
-@pytest.mark.parametrize("stage", ["offline: {dataset: golden.jsonl, gates: []}", "canary: {gates: []}"])
-def test_a_stage_without_gates_could_never_pass(stage: str) -> None:
-    number = 8 if stage.startswith("offline") else 10
-    (problem,) = problems(with_line(number, f"  - {stage}"))
-    assert problem.startswith(f"delivery.yaml:{number}: stages[{number - 8}].")
-    assert problem.endswith(".gates: found []; expected at least 1 of them")
-
-
-@pytest.mark.parametrize("waves", ["[]", "[[]]"])
-def test_a_delivery_goes_somewhere(waves: str) -> None:
-    (problem,) = problems(with_line(11, f"regions: {{waves: {waves}}}"))
-    assert problem.startswith("delivery.yaml:11: regions.waves")
-    assert problem.endswith(": found []; expected at least 1 of them")
+@pytest.mark.parametrize(
+    ("number", "line", "begins", "ends"),
+    [
+        (9, "  - {shadow: {}, canary: {}}", "9: stages[1]", ONE),
+        # Neither is taken for a stage of defaults.
+        (9, "  - {}", "9: stages[1]", ONE),
+        (9, "  - shadow:", "9: stages[1]", ONE),
+        (10, "  - offline: {dataset: other.jsonl}\n  - offline: {dataset: golden.jsonl}", "7: stages", ORDERED),
+        (10, "  - shadow: {percent: 50}\n  - offline: {dataset: golden.jsonl}", "7: stages", ORDERED),
+        (8, "  - offline: {dataset: golden.jsonl, gates: []}", "8: stages[0].offline.gates", "at least 1 of them"),
+        (10, "  - canary: {gates: []}", "10: stages[2].canary.gates", "at least 1 of them"),
+        (11, "regions: {waves: []}", "11: regions.waves", "at least 1 of them"),
+        (11, "regions: {waves: [[]]}", "11: regions.waves[0]", "at least 1 of them"),
+    ],
+)
+def test_a_list_that_cannot_be_is_told_with_what_could(number: int, line: str, begins: str, ends: str) -> None:
+    (problem,) = problems(with_line(number, line))
+    assert problem.startswith(f"delivery.yaml:{begins}: found ") and problem.endswith(ends)
 
 
 @pytest.mark.parametrize("name", ["EU West", "-eu", "eu.west", "x" * 64])
@@ -270,12 +251,6 @@ def test_a_port_belongs_to_a_region_of_a_wave() -> None:
         "delivery.yaml:16: fleet.ports.eu-west-2: found an unknown region; "
         "expected one of eu-west-1, us-east-1, ap-south-1"
     ]
-
-
-@pytest.mark.parametrize("port", [80, 70000])
-def test_a_port_is_one_that_needs_no_root(port: int) -> None:
-    (problem,) = problems(SPEC + f"fleet: {{ports: {{eu-west-1: {port}}}}}\n")
-    assert problem.startswith(f"delivery.yaml:13: fleet.ports.eu-west-1: found {port}; expected ")
 
 
 CLUSTERS = """\

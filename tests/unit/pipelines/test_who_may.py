@@ -297,7 +297,7 @@ async def test_a_delivery_of_one_whom_its_approval_needs_fails_before_anything_b
     [
         ("oidc: [{issuer: 'http://login.example.com', jwks_file: k}]", "expected an https address without user info"),
         ("oidc: [{issuer: 'https://u:p@login.example.com', jwks_file: k}]", "expected an https address"),
-        ("oidc: [{issuer: 'https://login.example.com'}]", "found neither; expected one of `jwks_file` and `jwks_url`"),
+        ("oidc: [{issuer: 'https://login.example.com'}]", "found nothing; expected exactly one of jwks_file, jwks_url"),
         (
             "oidc: [{issuer: 'https://a.example', jwks_file: k}, {issuer: 'https://a.example', jwks_file: k}]",
             r"oidc\[1\]\.issuer: found https://a\.example, as in oidc\[0\]; expected one entry an issuer",

@@ -105,7 +105,7 @@ def test_other_addresses_are_refused_without_a_word_of_them(repository: object) 
         ({"auth": {"ssh": {"key": {"env": "TIDEGATE_SPEC_T"}}}}, "git.auth.ssh: found ssh for https://git.example"),
         ({"auth": {}}, "git.auth: found nothing; expected exactly one of basic, bearer, ssh"),
         ({"auth": {"bearer": "hunter2"}}, "git.auth.bearer: found something else; expected {env: NAME}"),
-        ({"sync": {}}, "git.sync: found both or none; expected exactly one of argo_cd, flux"),
+        ({"sync": {}}, "git.sync: found nothing; expected exactly one of argo_cd, flux"),
     ],
 )
 def test_what_cannot_be_is_told_with_its_place(changes: dict[str, object], problem: str) -> None:

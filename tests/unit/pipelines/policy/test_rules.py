@@ -49,7 +49,7 @@ def test_a_spec_reads_no_variable_of_the_machine() -> None:
         " TIDEGATE_SPEC_, or that name under `spec.variables` of trust.yaml"
     )
     (line,) = refusals(spec_of(more="notify: [{slack: {url_from_env: AWS_TOKEN}}]\n"))
-    assert "notify[0].slack.url_from_env: found AWS_TOKEN; expected a name that begins with TIDEGATE_SPEC_" in line
+    assert "notify[0].slack.url_from_env: found a variable that specs may not read; expected a name that begins" in line
 
 
 def test_it_reads_ours_and_those_that_the_operator_lists() -> None:

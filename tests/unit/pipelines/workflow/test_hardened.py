@@ -10,7 +10,7 @@ from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
 from pipelines.workflow.model import ENGINE, STEPS_OF
-from pipelines.workflow.render import rendered, supporting_resources
+from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -90,19 +90,34 @@ def test_where_steps_may_go_can_be_written_down() -> None:
     assert written["egress"] == [{"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "10.20.0.0/16"}}]}]
 
 
-def test_steps_are_told_whom_to_believe_and_a_build_is_not() -> None:
-    whole = blueprint("gpu-build")
-    settings = whole.settings.model_copy(update={"trust": "whom", "ledger_key": "who"})
-    found = rendered(whole.model_copy(update={"settings": settings}))[-1]["spec"]["templates"]
-    asked = {"TIDEGATE_TRUST": "/trust/trust.yaml", "TIDEGATE_LEDGER_KEY": "/ledger/ledger.key"}
-    folders = {"/trust", "/ledger"}
-    told: dict[bool, int] = {True: 0, False: 0}
-    for each in found:
+def asking(**prometheus: Any) -> Delivery:
+    """A spec whose Prometheus wants to know who asks, with all that an operator may put into the cluster."""
+    spec = yaml.safe_load((GOLDEN / "gpu-build/delivery.yaml").read_text())
+    region = spec["fleet"]["regions"]["eu-west-1"]
+    region["prometheus"] = {"url": region["prometheus"], "rollouts": "http://inside:9090", **prometheus}
+    spec["workflow"] |= {"trust": "whom", "ledger_key": "who"}
+    return parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
+
+
+def test_a_build_is_given_nothing_that_only_steps_may_read() -> None:
+    token = {"env": "TIDEGATE_SPEC_TOKEN", "secret": {"name": "prometheus.eu", "key": "token"}}
+    spec = asking(ca={"secret": {"name": "prometheus.eu", "key": "ca.crt"}}, auth={"bearer": token})
+    found = rendered(blueprint_of(spec, GOLDEN / "gpu-build/delivery.yaml"))[-1]["spec"]
+    folders = {"/kube", "/trust", "/ledger", "/secrets/prometheus.eu"}
+    places = {"KUBECONFIG": "/kube/config", "TIDEGATE_TRUST": "/trust/trust.yaml", "TIDEGATE_SECRETS": "/secrets"}
+    places["TIDEGATE_LEDGER_KEY"] = "/ledger/ledger.key"
+    for each in found["templates"]:
         for container in [*([each["container"]] if "container" in each else []), *each.get("initContainers", ())]:
-            variables = {each["name"]: each.get("value") for each in container["env"]}
+            variables = {one["name"]: one.get("value") for one in container["env"]}
             mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
-            step = each["name"] != ENGINE
-            assert (asked.items() <= variables.items(), folders <= mounted) == (step, step)
-            assert step or not (asked.keys() & variables.keys() or folders & mounted)
-            told[step] += 1
-    assert told[True] and told[False]
+            if each["name"] == ENGINE:
+                assert not places.keys() & variables.keys() and not folders & mounted
+            else:
+                assert places.items() <= variables.items() and folders <= mounted, each["name"]
+    (kept,) = (each for each in found["volumes"] if each.get("secret", {}).get("secretName") == "prometheus.eu")
+    assert kept["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}, {"key": "token", "path": "token"}]
+
+
+def test_a_file_alone_is_nothing_that_a_pod_has() -> None:
+    with pytest.raises(SpecError, match=r"eu-west-1\.prometheus in a file alone, which no pod has"):
+        asking(auth={"bearer": {"file": "/run/secrets/tidegate/token"}})

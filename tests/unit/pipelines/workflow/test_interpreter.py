@@ -9,7 +9,7 @@ import pytest
 from fakes.workflow.cases import blueprint, template
 from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, tries_again
 
-from pipelines.workflow.containers import volumes
+from pipelines.workflow.containers import disks
 from pipelines.workflow.render import supporting_resources
 from pipelines.workflow.template import mutex
 
@@ -139,6 +139,6 @@ def test_every_file_has_a_key_of_its_own() -> None:
     files = dict.fromkeys(("delivery.yaml", "gates/a.jsonl", "gates_a.jsonl", "gates/ä b.jsonl", ".golden"), "")
     input_ = blueprint("one-region").model_copy(update={"files": files})
     (config,) = (each for each in supporting_resources(input_) if each["kind"] == "ConfigMap")
-    items = next(each.config_map.items for each in volumes(input_) if each.config_map)
+    items = next(each.volume.config_map.items for each in disks(input_) if each.volume.config_map)
     assert {each.path: each.key for each in items} == dict(zip(files, config["data"], strict=True))
     assert all(re.fullmatch(r"[-_a-zA-Z0-9][-._a-zA-Z0-9]*", key) for key in config["data"])

@@ -12,38 +12,19 @@ from tidegate.core.spec import SpecError, parse_spec
 
 
 @pytest.mark.parametrize(
-    "address",
+    ("why", "addresses"),
     [
-        "http://mlflow.mlflow:5000",
-        "https://10.0.0.7/mlflow",
-        "mlflow-artifacts:/1/models/m-1/artifacts",
-        "s3://bucket/1",
+        (None, "http://mlflow.mlflow:5000 https://10.0.0.7/mlflow mlflow-artifacts:/1/models/m-1 s3://bucket/1"),
+        ("a file of one machine", "file:///srv/artifacts/1 sqlite:////srv/mlflow.db /srv/mlruns ./mlruns"),
+        (
+            "in a pod that is the pod itself",
+            "http://127.0.0.1:5000 http://127.8.0.1 https://localhost:5000/mlflow http://LOCALHOST http://m.localhost "
+            "http://[::1]:5000 http://0.0.0.0:5000 mlflow-artifacts://127.0.0.1:5000/1",
+        ),
     ],
 )
-def test_what_may_be_reached_is_not_refused(address: str) -> None:
-    assert out_of_reach(address) is None
-
-
-@pytest.mark.parametrize("address", ["file:///srv/artifacts/1", "sqlite:////srv/mlflow.db", "/srv/mlruns", "./mlruns"])
-def test_a_file_of_one_machine_is_no_pods(address: str) -> None:
-    assert out_of_reach(address) == "a file of one machine"
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://127.0.0.1:5000",
-        "http://127.8.0.1",
-        "https://localhost:5000/mlflow",
-        "http://LOCALHOST",
-        "http://mlflow.localhost",
-        "http://[::1]:5000",
-        "http://0.0.0.0:5000",
-        "mlflow-artifacts://127.0.0.1:5000/1",
-    ],
-)
-def test_a_loopback_is_the_pod_itself(address: str) -> None:
-    assert out_of_reach(address) == "in a pod that is the pod itself"
+def test_what_no_pod_reaches_is_told_with_the_reason(why: str | None, addresses: str) -> None:
+    assert {address: out_of_reach(address) for address in addresses.split()} == dict.fromkeys(addresses.split(), why)
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "sqlite:///mlflow.db", "file:///srv/mlruns"])

@@ -1,10 +1,11 @@
-"""The burn-rate gate on an SLO of the delivery: which SLO, its objective and its alerts' factors."""
+"""SLOs of a delivery: what its engine does not export of them, and the burn-rate gate on one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
+from slo.metrics import ALTERED_BY
 from slo.spec import LEAST_OBJECTIVE, SloSpec
 from slo.windows import windows_for
 from tidegate.core.model import SpecConflict
@@ -44,3 +45,18 @@ def promised(gate: BurnRateGate, slo: SloSpec) -> BurnRateGate:
         if name not in gate.model_fields_set
     }
     return gate.model_copy(update={"objective": round(slo.objective / 100, 12), **windows})
+
+
+def untold_by_engine(slos: Sequence[SloSpec], args: Mapping[str, object], *, prebuilt: bool) -> Iterator[SpecConflict]:
+    """What is wrong with promises on an engine with these arguments of vLLM; `prebuilt` has an entrypoint of its own.
+
+    Some arguments have vLLM export other metrics, and how a start went is known by tidegate's entrypoint alone.
+    """
+    for argument in ALTERED_BY:
+        if slos and args.get(argument):
+            found = "metrics that the SLOs are not written on"
+            yield SpecConflict(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
+    for index, slo in enumerate(slos):
+        if slo.start and prebuilt:
+            expected = "an engine that `tidegate engine build` makes: its entrypoint tells how it started"
+            yield SpecConflict(("slos", index, "start"), "an SLO on starts with `engine.image`", expected)

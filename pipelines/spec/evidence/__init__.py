@@ -1,1 +1,0 @@
-"""Sections of a delivery's spec that say where the evidence of gates comes from."""
