@@ -8,11 +8,12 @@ from datetime import timedelta
 
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import TIMED_OUT, HealthState, health_of
-from rollouts.doctor.model import Observation, Snapshot, error
+from rollouts.doctor.model import Observation, Snapshot, error, note
 from rollouts.kube.objects import at, condition, container_states, is_ready, name_of, said, time_at
 from rollouts.kube.pods import CRASH_LOOP
 from rollouts.kube.resources import EVENTS
 from tidegate.core.model import Json
+from tidegate.core.names import WOKEN
 
 MANY_RESTARTS = 5
 """With a restart within `RECENT_RESTART`: more than an eviction or an upgrade explains."""
@@ -145,4 +146,16 @@ def step_of(ro: Rollout) -> str:
     return f"step {ro.step_index}/{len(ro.steps)}"
 
 
-CHECKS = (_controller_absent, _plugin_fails, _no_progress)
+@note(
+    "write-lost",
+    cause="Argo Rollouts up to 1.9.1 loses about half of the writes that come within 50 ms after its own, those of "
+    "`kubectl argo rollouts promote` too: they show and nothing follows (argo-rollouts#3316, #4073, #4694)",
+    remediation="install 1.10 or later; until then tidegate writes again by itself, and a promote or abort of "
+    "yours that does nothing needs any other write: kubectl annotate rollout NAME woken=1 --overwrite",
+)
+def _write_lost(_: Snapshot, rollout: Json) -> Iterator[Observation]:
+    if woken := at(rollout, "metadata", "annotations", WOKEN):
+        yield f"the controller lost a write to {said(rollout)}", f"{WOKEN}: {woken}"
+
+
+CHECKS = (_controller_absent, _plugin_fails, _no_progress, _write_lost)

@@ -202,7 +202,7 @@ class Region:
             scraping=SCRAPING,
             rights=required_access(self.spec, ANY_RELEASE) if rights else (),
             route=Site(fleet=self.spec, release=ANY_RELEASE).route,
-            objects=self.rendered(ANY_RELEASE.model_copy(update={"region": self.name})),
+            objects=self.rendered(ANY_RELEASE),
         )
         client = client_of(self.api)
         try:

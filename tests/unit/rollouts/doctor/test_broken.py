@@ -34,9 +34,10 @@ from tidegate.core.adapters.prometheus import (
 )
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
-from tidegate.core.names import VERSION
+from tidegate.core.names import VERSION, WOKEN
 
 Break = Callable[[Region], object]
+WOKEN_ONCE = {"metadata": {"annotations": {WOKEN: "once"}}}
 STABLE, CANARY, HELD = f"{NAME}-stable", f"{NAME}-canary", f"llm.{NAME}-rollouts"
 
 
@@ -171,6 +172,7 @@ CONTROLLERS = [
         f"level=error {RPC}",
         lambda region: region.log.extend([f"level=info {RPC}", f"level=error {RPC}"]),
     ),
+    Row("write-lost", "once", lambda region: region.cluster.patch(ROLLOUTS, NAME, WOKEN_ONCE)),
 ]
 
 
@@ -183,6 +185,13 @@ def undecided(region: Region) -> None:
     pause = {"reason": "InconclusiveAnalysisRun", "startTime": region.cluster.time.now().isoformat()}
     paused = {"status": {"pauseConditions": [pause], "controllerPause": True}}
     region.at_last.append(lambda: region.cluster.patch(ROLLOUTS, NAME, paused, subresource="status"))
+
+
+def dynamic(**fields: int) -> Break:
+    """The stable is scaled down as the weight rises."""
+    canary: Json = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
+    strategy = {"spec": {"strategy": {"canary": {**canary, **fields, "dynamicStableScale": True}}}}
+    return lambda region: region.cluster.patch(ROLLOUTS, NAME, strategy)
 
 
 def applied_by_argo_cd(region: Region) -> None:
@@ -211,6 +220,8 @@ OF_THE_ROLLOUT = [
     Row("no-progress", "has said ProgressDeadlineExceeded", never_ready),
     Row("paused", "step 3/8", lambda region: region.wait(4 * 86400), canary),
     Row("paused", "InconclusiveAnalysisRun", undecided, canary),
+    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
+    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
     Row("reverted-by", "asks for version 7", applied_by_argo_cd, trial),
 ]
 
