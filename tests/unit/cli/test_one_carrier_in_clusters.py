@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -53,40 +53,6 @@ class Story:
     """Whether the first of them is not scheduled for a while: longer than it takes to be given up for dead."""
     guarded: bool = False
     """Whether every region has its guard, and the story begins a minute before a trial is taken for unattended."""
-
-
-TWO_RESUME = Story((("resume", 3), ("resume", 3)))
-ONE_SLEEPS = Story((("resume", 3), ("resume", 150)), asleep=True)
-TWO_ROLL_BACK = Story((("rollback", 3), ("rollback", 3)), lost=0.05)
-ELSEWHERE = Story((("resume", 1), ("rollback", 60)), lost=0.03)
-ON_ITS_WAY_BACK = Story((("resume", 1), ("rollback", 40)), bad=True)
-KILLED = Story((("resume", 1), ("rollback", 60)), killed=True)
-AT_ONCE = Story((("resume", 3), ("rollback", 3)))
-WITHOUT_MLFLOW = Story((("resume", 1), ("rollback without MLflow", 60)))
-TWO_PEOPLE_AND_A_SLEEPER = Story((("resume", 3), ("resume", 150), ("rollback", 200)), asleep=True)
-TWO_DELIVER = Story((("deliver", 3), ("deliver the next", 3)))
-ONE_DELIVERS_AND_ONE_RESUMES = Story((("resume", 3), ("deliver the next", 3)))
-THE_NEXT_MEANWHILE = Story((("resume", 1), ("deliver the next", 90)))
-THE_NEXT_AFTER_A_SLEEPER = Story((("resume", 3), ("deliver the next", 150)), asleep=True)
-THE_NEXT_AFTER_A_DEAD_ONE = Story((("deliver", 1), ("deliver the next", 150)), killed=True)
-BACK_WHILE_DELIVERED = Story((("deliver", 1), ("rollback", 60)), lost=0.03)
-BACK_WHILE_THE_NEXT_IS_DELIVERED = Story((("deliver the next", 3), ("rollback", 60)))
-BACK_AND_DELIVERED_ANEW = Story((("rollback", 3), ("deliver the next", 60)))
-GUARD_ALONE = Story((), guarded=True)
-GUARD_AND_RESUME = Story((("resume", 120),), lost=0.03, guarded=True)
-GUARD_AND_ROLLBACK = Story((("rollback", 120),), lost=0.03, guarded=True)
-GUARD_AND_DELIVER = Story((("deliver the next", 120),), guarded=True)
-GUARD_AND_KILLED = Story((("resume", 60), ("rollback", 120)), killed=True, guarded=True)
-
-
-def seeds(first: int, one: int = 0) -> list[int]:
-    """Of a test that has one story: `one` of the layouts of regions, and as many more as are asked for."""
-    return [first + one + more for more in range(TIMES)]
-
-
-def stories(story: Story, name: str, first: int, one: int = 0) -> list[object]:
-    """One of several stories of a test, with its seeds."""
-    return [pytest.param(story, seed, id=f"{name}-{seed}") for seed in seeds(first, one)]
 
 
 @cache
@@ -209,129 +175,101 @@ def delivered_in(told: Told) -> str:
     return CHALLENGER if delivered else CHAMPION
 
 
-@pytest.mark.parametrize("seed", seeds(0))
-def test_of_two_who_resume_one_delivers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    story = told(TWO_RESUME, seed, tmp_path, monkeypatch)
-    hold(story, CHALLENGER)
-    assert sorted(map(str, story.endings.values())) == ["None", "delivered"]
+def one_delivers(told: Told) -> None:
+    hold(told, delivered_in(told))
+    assert sorted(map(str, told.endings.values())) == ["None", "delivered"]
 
 
-@pytest.mark.parametrize("seed", seeds(1000, 3))
-def test_one_who_was_taken_for_dead_and_wakes_up_changes_nothing_any_more(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was replaced meanwhile, or was not; either way one of them has delivered, everywhere."""
-    story = told(ONE_SLEEPS, seed, tmp_path, monkeypatch)
-    if set(story.endings.values()) == {None}:
-        # Both heard that somebody else carries it on: repeated, it is.
-        assert story.place.rules.broken == []
-        return
-    hold(story)
-    delivered = Ending.DELIVERED in story.endings.values()
-    assert delivered == (set(story.place.stable_versions().values()) == {CHALLENGER})
-
-
-@pytest.mark.parametrize("seed", seeds(2000, 2))
-def test_two_rollbacks_are_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    story = told(TWO_ROLL_BACK, seed, tmp_path, monkeypatch)
-    hold(story, CHAMPION)
-    assert list(story.endings.values()) == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("story", "seed"),
-    [
-        *stories(ELSEWHERE, "carried elsewhere", 3000, 1),
-        *stories(ON_ITS_WAY_BACK, "on its way back", 4000),
-        *stories(KILLED, "killed meanwhile", 5000, 3),
-        *stories(AT_ONCE, "resumed at once", 6000, 2),
-        *stories(TWO_PEOPLE_AND_A_SLEEPER, "resumed twice", 7000, 1),
-    ],
-)
-def test_a_rollback_takes_back_no_matter_who_carries_the_delivery(
-    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = told(story, seed, tmp_path, monkeypatch)
-    delivered = Ending.DELIVERED in ended.endings.values()
-    # One that is over as delivered is not taken back by a plain rollback.
-    hold(ended, CHALLENGER if delivered else CHAMPION)
-    assert [code for name, code in ended.endings.items() if "rollback" in name] == [0]
-
-
-@pytest.mark.parametrize("seed", seeds(8000))
-def test_a_rollback_by_the_clusters_alone_splits_nothing(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody tells the delivery to end: it ends where it was taken back, or delivers everywhere."""
-    story = told(WITHOUT_MLFLOW, seed, tmp_path, monkeypatch)
-    hold(story, CHALLENGER if Ending.DELIVERED in story.endings.values() else CHAMPION)
-    # 4 where it saw that the delivery went on in another region.
-    assert story.endings["2 rollback without MLflow"] in (ExitCode.DELIVERED, ExitCode.OUTSIDE)
-
-
-@pytest.mark.parametrize(
-    ("story", "seed"),
-    [
-        *stories(TWO_DELIVER, "two deliver", 9000, 3),
-        *stories(ONE_DELIVERS_AND_ONE_RESUMES, "at once", 10000, 2),
-        *stories(THE_NEXT_MEANWHILE, "meanwhile", 11000, 1),
-        *stories(THE_NEXT_AFTER_A_SLEEPER, "one sleeps", 12000),
-        *stories(THE_NEXT_AFTER_A_DEAD_ONE, "one died", 13000, 3),
-    ],
-)
-def test_a_model_has_one_delivery_at_a_time(
-    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def one_or_neither_delivers(told: Told) -> None:
     """Another one is refused while the first may live; once that is over or dead, it delivers, everywhere."""
-    ended = told(story, seed, tmp_path, monkeypatch)
-    if set(ended.endings.values()) == {None}:
-        # One was killed or replaced, and the other refused as long as that was not known: repeated, it delivers.
-        assert ended.place.rules.broken == []
-        return
-    hold(ended, delivered_in(ended))
-    if story in (TWO_DELIVER, ONE_DELIVERS_AND_ONE_RESUMES):
-        assert sorted(map(str, ended.endings.values())) == ["None", "delivered"]
+    if set(told.endings.values()) == {None}:
+        # Each was killed, replaced, or refused as long as that was not known: repeated, one delivers.
+        assert told.place.rules.broken == []
+    else:
+        hold(told, delivered_in(told))
 
 
-@pytest.mark.parametrize(
-    ("story", "seed"),
-    [
-        *stories(BACK_WHILE_DELIVERED, "the same version", 14000, 2),
-        *stories(BACK_WHILE_THE_NEXT_IS_DELIVERED, "the next", 15000, 1),
-        *stories(BACK_AND_DELIVERED_ANEW, "again", 16000),
-    ],
-)
-def test_a_rollback_while_a_fresh_delivery_runs_leaves_one_version(
-    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = told(story, seed, tmp_path, monkeypatch)
-    hold(ended, delivered_in(ended))
+def one_of_two_delivers(told: Told) -> None:
+    one_or_neither_delivers(told)
+    assert sorted(map(str, told.endings.values())) in (["None", "None"], ["None", "delivered"])
+
+
+def rolls_back(told: Told) -> None:
+    """No matter who carries the delivery; one that is over as delivered is not taken back by a plain rollback."""
+    hold(told, delivered_in(told))
+    assert {code for name, code in told.endings.items() if "rollback" in name} == {0}
     # Who is taken back by a person has not failed.
-    assert Ending.FAILED not in ended.endings.values()
-    assert [code for name, code in ended.endings.items() if "rollback" in name] == [0]
+    assert Ending.FAILED not in told.endings.values()
 
 
-@pytest.mark.parametrize(
-    ("story", "seed"),
-    [
-        *stories(GUARD_AND_RESUME, "resumed", 18000, 2),
-        *stories(GUARD_AND_ROLLBACK, "taken back", 19000, 1),
-        *stories(GUARD_AND_DELIVER, "delivered again", 20000, 4),
-        *stories(GUARD_AND_KILLED, "killed again", 21000, 3),
-    ],
+def splits_nothing(told: Told) -> None:
+    """Nobody tells the delivery to end: it ends where it was taken back, or delivers everywhere."""
+    hold(told, delivered_in(told))
+    # 4 where it saw that the delivery went on in another region.
+    assert told.endings["2 rollback without MLflow"] in (ExitCode.DELIVERED, ExitCode.OUTSIDE)
+
+
+def carries_alone(told: Told) -> None:
+    hold(told, delivered_in(told))
+
+
+def leaves_what_is_promoted(told: Told) -> None:
+    hold_at_rest(told.place)
+
+
+Outcome = Callable[[Told], None]
+RESUME, ROLL_BACK = ("resume", 3), ("rollback", 60)
+ELSEWHERE = Story((("resume", 1), ROLL_BACK), lost=0.03)
+STORIES: Sequence[tuple[str, int, Outcome, Sequence[tuple[Any, float]], dict[str, Any]]] = (
+    ("two resume", 0, one_delivers, (RESUME, RESUME), {}),
+    ("one sleeps and wakes up", 1003, one_or_neither_delivers, (RESUME, ("resume", 150)), {"asleep": True}),
+    ("two roll back", 2002, rolls_back, (("rollback", 3), ("rollback", 3)), {"lost": 0.05}),
+    ("carried elsewhere", 3001, rolls_back, ELSEWHERE.people, {"lost": 0.03}),
+    ("on its way back", 4000, rolls_back, (("resume", 1), ("rollback", 40)), {"bad": True}),
+    ("killed meanwhile", 5003, rolls_back, (("resume", 1), ROLL_BACK), {"killed": True}),
+    ("resumed at once", 6002, rolls_back, (RESUME, ("rollback", 3)), {}),
+    ("resumed twice", 7001, rolls_back, (RESUME, ("resume", 150), ("rollback", 200)), {"asleep": True}),
+    ("by the clusters alone", 8000, splits_nothing, (("resume", 1), ("rollback without MLflow", 60)), {}),
+    ("two deliver", 9003, one_of_two_delivers, (("deliver", 3), ("deliver the next", 3)), {}),
+    ("one delivers and one resumes", 10002, one_of_two_delivers, (RESUME, ("deliver the next", 3)), {}),
+    ("the next meanwhile", 11001, one_or_neither_delivers, (("resume", 1), ("deliver the next", 90)), {}),
+    ("the next after a sleeper", 12000, one_or_neither_delivers, (RESUME, ("deliver the next", 150)), {"asleep": True}),
+    (
+        "the next after a dead one",
+        13003,
+        one_or_neither_delivers,
+        (("deliver", 1), ("deliver the next", 150)),
+        {"killed": True},
+    ),
+    ("back while delivered", 14002, rolls_back, (("deliver", 1), ROLL_BACK), {"lost": 0.03}),
+    ("back while the next is delivered", 15001, rolls_back, (("deliver the next", 3), ROLL_BACK), {}),
+    ("back and delivered anew", 16000, rolls_back, (("rollback", 3), ("deliver the next", 60)), {}),
+    ("a guard alone", 17003, leaves_what_is_promoted, (), {"guarded": True}),
+    ("a guard, and resumed", 18002, carries_alone, (("resume", 120),), {"lost": 0.03, "guarded": True}),
+    ("a guard, and rolled back", 19001, carries_alone, (("rollback", 120),), {"lost": 0.03, "guarded": True}),
+    ("a guard, and delivered", 20004, carries_alone, (("deliver the next", 120),), {"guarded": True}),
+    (
+        "a guard, and killed",
+        21003,
+        carries_alone,
+        (("resume", 60), ("rollback", 120)),
+        {"killed": True, "guarded": True},
+    ),
 )
-def test_a_guard_carries_alone_what_it_takes_back(
-    story: Story, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = told(story, seed, tmp_path, monkeypatch)
-    hold(ended, delivered_in(ended))
+"""The first seed of each is that of one of the layouts of regions."""
 
 
-@pytest.mark.parametrize("seed", seeds(17000, 3))
-def test_a_guard_ends_a_trial_and_leaves_what_is_promoted(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def cases() -> Iterator[object]:
+    for name, first, outcome, people, more in STORIES:
+        for seed in range(first, first + TIMES):
+            yield pytest.param(Story(people, **more), seed, outcome, id=f"{name}-{seed}")
+
+
+@pytest.mark.parametrize(("story", "seed", "outcome"), list(cases()))
+def test_there_is_one_carrier_and_in_the_end_one_version(
+    story: Story, seed: int, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_at_rest(told(GUARD_ALONE, seed, tmp_path, monkeypatch).place)
+    outcome(told(story, seed, tmp_path, monkeypatch))
 
 
 def test_the_same_seed_tells_the_same_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
