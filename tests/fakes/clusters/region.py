@@ -15,7 +15,6 @@ from fakes.argo.simulation import Simulation
 from fakes.clock import SimulatedTime, Time
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster, Kept
-from fakes.kube.requests import Call, Fault, Meanwhile
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
 
@@ -156,7 +155,6 @@ class ClusterRegion:
         self.routes = self.place(retry_seconds).routes
         self.render = render or self.plainly
         self._retry_seconds = retry_seconds
-        self._token = "token"
         self.fleet = self.open()
         self.cluster.on_change(self._note)
 
@@ -239,17 +237,7 @@ class ClusterRegion:
 
     async def _credential(self) -> Credential:
         """As an exec plugin gives it: whatever is valid now."""
-        return Credential(ApiServer(f"https://{self.region}.example"), f"Bearer {self._token}")
-
-    def rotate_tokens(self, *, every: int) -> None:
-        """After so many requests the token is no longer known, and another one is."""
-
-        def expire(_: Call) -> None:
-            self._token = f"token-{len(self.api.calls)}"
-            self.api.access.require(self._token)
-            self.api.faults.add(Fault(Meanwhile(expire), after=every))
-
-        self.api.faults.add(Fault(Meanwhile(expire), after=every))
+        return Credential(ApiServer(f"https://{self.region}.example"), "Bearer token")
 
     def edit_rollout(self, change: Callable[[Json], object]) -> None:
         """Somebody changes the Rollout."""
