@@ -39,7 +39,7 @@ from tidegate.delivering import resume as resume_delivery
 from tidegate.planning import plan_for, resolve_plan
 from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
-from tidegate.way_back import RollbackOutcome, RollbackTarget, take_back
+from tidegate.way_back import RollbackOutcome, take_back
 
 Listener = Callable[[Event], object]
 """Hears each event of a delivery, in order, in a thread of its own."""
@@ -252,8 +252,8 @@ async def rollback(
         regions: only these; all when empty.
         start: with `to`: start that version where it is not warm.
     """
-    target = RollbackTarget(to, start) if to else None
-    return await take_back(backends.at, backends.spec, to=target, regions=regions, end_own=backends.end_running)
+    at, spec = backends.at, backends.spec
+    return await take_back(at, spec, to=to, start=start, regions=regions, end_own=backends.end_running)
 
 
 async def status(backends: Connection) -> StatusReport:

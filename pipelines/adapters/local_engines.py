@@ -22,7 +22,7 @@ from engine_images.spec import EngineSettings
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.model import Scorer
 from gates.ports import Embedder, LogLikelihood
-from pipelines.adapters.samples.local import file_of
+from pipelines.adapters.samples import file_of
 from pipelines.authority.engine_images import recorded_settings
 from pipelines.ports import Chat, Registry
 from pipelines.spec.trust import SpecTrust
