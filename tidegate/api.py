@@ -36,7 +36,7 @@ from tidegate.core.errors import UsageError
 from tidegate.delivering import DeliveryOutcome
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
-from tidegate.planning import plan_for, resolve_plan
+from tidegate.planning import settle
 from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
 from tidegate.way_back import RollbackOutcome, take_back
@@ -114,8 +114,7 @@ def plan(
         PlanRefused: a gate could not decide in the time of its stage.
     """
     at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
-    found = plan_for(spec, spec.path.parent, at.registry, version=version)
-    return resolve_plan(found, spec, spec.path, at.registry, at.images)
+    return settle(at, spec, version=version, adopts=False)
 
 
 @dataclass(frozen=True)

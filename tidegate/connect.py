@@ -306,7 +306,7 @@ def preconditions_here(
 
 
 def preconditions_of(
-    at: Surroundings, spec: Delivery, plan: Plan, tell: Callable[[GitPreview], object] = lambda _: None
+    at: Surroundings, spec: Delivery, plan: Plan, tell: Callable[[GitPreview], object] | None = None
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin: each reason with its place and remedy.
 
@@ -316,7 +316,7 @@ def preconditions_of(
         at: where it would be carried.
         spec: the delivery's.
         plan: what it would do.
-        tell: hears what would be committed to the repository that the spec names.
+        tell: hears what would be committed to the repository that the spec names; None where nobody asks.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     clusters = isinstance(spec.fleet, ClusterFleetSpec)
@@ -328,7 +328,7 @@ def preconditions_of(
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
     access = git_access_for(spec, SystemClock())
     try:
-        if preview := preview_git(spec, access, plan):
+        if (preview := preview_git(spec, access, plan if tell else None)) and tell:
             tell(preview)
     except TidegateError as error:
         # What a file of the repository lacks, the spec or that file has to bring; a right, whoever pushes.

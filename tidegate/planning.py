@@ -14,9 +14,9 @@ from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
-from pipelines.model import Plan, Resolved, UnresolvedPlan
+from pipelines.model import Plan, Resolved
 from pipelines.plan.engines import planned_engines
-from pipelines.plan.planner import make_offline_plan, make_plan, other_than_planned, settings_digest
+from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
@@ -73,44 +73,31 @@ def plan_for(
     return plan.model_copy(update={"engine": engine, "champion_engine": serving})
 
 
-def offline_plan(spec: Delivery, folder: Path) -> UnresolvedPlan:
-    """The steps of a delivery by this spec, from its files alone: no registry and no cluster is asked.
+def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adopts: bool = True) -> Plan:
+    """The plan of a delivery, with all that is settled when it is opened, and never looked up again.
 
-    Raises:
-        PlanRefused: a stage could not reach a verdict.
-    """
-    return make_offline_plan(spec, prompts=len(golden_set(spec, folder)))
-
-
-def resolve_plan(
-    plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry, trusted: TrustedImages | None
-) -> Plan:
-    """The plan with all that is settled when a delivery is opened, and never looked up again.
-
-    Raises:
-        NoImage: a version that clusters shall serve has no image by digest.
-        UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
-    """
-    resolved = Resolved(
-        spec=sha256(spec_path.read_bytes()).hexdigest(),
-        gates=settings_digest(spec),
-        files=_kept_digests(spec_path, spec),
-        images=images_of(plan, spec, registry, trusted),
-        requested_by=who_asks(os.environ, user=user_name(), host=socket.gethostname()),
-    )
-    return plan.model_copy(update={"resolved": resolved})
-
-
-def settle(at: Surroundings, spec: Delivery, *, version: str | None = None) -> Plan:
-    """The plan of a delivery that is about to be opened, once all versions have digests.
+    Args:
+        at: where it is carried.
+        spec: the delivery's.
+        version: the version's number; None for the one that the alias points at.
+        adopts: whether versions that were logged by others get digests first.
 
     Raises:
         UnfitModel: a version cannot be served.
-        NoImage, UntrustedImage: as `resolve_plan`.
+        NoImage: a version that clusters shall serve has no image by digest.
+        UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
     """
-    adopt_versions(spec, at.registry, version=version)
+    if adopts:
+        adopt_versions(spec, at.registry, version=version)
     plan = plan_for(spec, spec.path.parent, at.registry, version=version)
-    return resolve_plan(plan, spec, spec.path, at.registry, at.images)
+    resolved = Resolved(
+        spec=sha256(spec.path.read_bytes()).hexdigest(),
+        gates=settings_digest(spec),
+        files=_kept_digests(spec.path, spec),
+        images=images_of(plan, spec, at.registry, at.images),
+        requested_by=who_asks(os.environ, user=user_name(), host=socket.gethostname()),
+    )
+    return plan.model_copy(update={"resolved": resolved})
 
 
 def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> None:
@@ -147,8 +134,7 @@ def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: Tru
     """The engine images that clusters are to serve, by the version's number, each proven; none for this machine.
 
     Raises:
-        NoImage: as `resolve_plan`.
-        UntrustedImage: as `resolve_plan`.
+        NoImage, UntrustedImage: as `settle`.
     """
     versions = (plan.version, plan.champion) if isinstance(spec.fleet, ClusterFleetSpec) else ()
     if isinstance(spec.fleet, ClusterFleetSpec) and not spec.fleet.runs_images:

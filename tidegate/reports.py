@@ -1,4 +1,4 @@
-"""MlflowDeliveries as one self-contained page."""
+"""Deliveries as one self-contained page."""
 
 from __future__ import annotations
 

@@ -13,11 +13,13 @@ from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
+from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.referenced import engines_of
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
 from pipelines.run.git import GitPreview
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong, Unfit
@@ -29,7 +31,7 @@ from tidegate.connect import Lies, Reason, preconditions_here, preconditions_of
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note
 from tidegate.core.text import in_bytes
-from tidegate.planning import images_of, offline_plan, plan_for
+from tidegate.planning import images_of, plan_for
 from tidegate.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ def show_offline_plan(spec_path: Path, output: Output) -> int:
     """
     with _no_plan_told(spec_path, output):
         spec = read_delivery(spec_path)
-        found = _Shown(spec, offline_plan(spec, spec_path.parent))
+        plan = make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent)))
+        found = _Shown(spec, plan)
     _show(found, output)
     return 0
 
