@@ -122,5 +122,7 @@ class LoadPlan(Value):
     """Without a byte; the request then counts as failed. A block ends that long after its last request at most."""
     describes: bool = False
     """Whether records say of prompts what drift looks at."""
+    gate: Path | None = None
+    """File that is locked until all processes of the load are ready; None where there is one."""
     parent: int
     """Process whose death ends this one."""

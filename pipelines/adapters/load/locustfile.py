@@ -27,6 +27,7 @@ from pipelines.adapters.load.prompts import PromptFeatures, describe_prompts, lo
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
 from pipelines.load.model import LoadPlan, LoadRequest
 from pipelines.load.requests import shuffled
+from tidegate.core.files import lock_open_file
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 from tidegate.core.text import lines_of
 
@@ -179,3 +180,8 @@ DESCRIBED = (
 )
 # Unbuffered and appending: every record is one write, whole or not there.
 RECORDS = PLAN.records.open("ab", buffering=0)
+if PLAN.gate:
+    # One that is late would stretch the block, and move its shape.
+    PLAN.gate.with_suffix(f".{os.getpid()}").touch()
+    with PLAN.gate.open("r+b") as gate:
+        lock_open_file(gate, shared=True, seconds=60)

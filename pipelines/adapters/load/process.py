@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
+from time import monotonic
+from typing import BinaryIO
 
 from gates.evidence.request_record import RecordReader, RequestRecord
 from pipelines.load.model import RATE_OF_A_PROCESS, LoadOrder, LoadPlan, LoadRequest, LoadTotals, totals
@@ -17,12 +19,15 @@ from pipelines.load.requests import plain_requests
 from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError
+from tidegate.core.files import lock_open_file
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 LOG_TAIL_CHARACTERS = 2000
 """Of Locust's log, in the error that says that the load ended by itself."""
 LATE_SECONDS = 30.0
 """Beyond a block and the patience for its last request, until its processes count as stuck."""
+READY_SECONDS = 0.05
+"""Between two looks whether all processes of a block are ready."""
 GRACE_SECONDS = 60.0
 """How long users' requests under way may take once their load is stopped."""
 
@@ -82,13 +87,23 @@ class LoadProcess:
         """The requests of this load that have ended."""
         return RecordReader(self.records, offset=self._begin).read_new()
 
-    async def end(self, limit: float) -> Sequence[RequestRecord]:
-        """The requests of a block that ends by itself, once all have ended.
+    async def end(self, limit: float, shut: BinaryIO | None = None) -> Sequence[RequestRecord]:
+        """The requests of a block that ends by itself, once all have ended; `shut` is the locked gate of its processes.
 
         Raises:
             OutsideError: a process ended before, or is stuck.
         """
         try:
+            if shut:
+                ready, until = [Path(shut.name).with_suffix(f".{pid}") for pid in self.pids], monotonic() + LATE_SECONDS
+                # One that has ended, or is not ready in time, is told of below.
+                while not all(each.exists() for each in ready) and monotonic() < until:
+                    if any(process.poll() is not None for process in self._processes):
+                        break
+                    await asyncio.sleep(READY_SECONDS)
+                shut.close()
+                for each in ready:
+                    each.unlink(missing_ok=True)
             waits = (asyncio.to_thread(process.wait, limit) for process in self._processes)
             if broken := next(filter(None, await asyncio.gather(*waits)), None):
                 raise self._broken(f"ended with code {broken}")
@@ -167,8 +182,14 @@ class LocustLoads:
         records, timeout = self.folder / f"{name}.jsonl", self._timeout_seconds
         plans = _plans([order], requests, records, processes=processes, timeout_seconds=timeout)
         # Whole seconds, and time to write down what was given up.
-        load = LoadProcess(plans, grace_seconds=ceil(timeout) + 1)
-        return await load.end(order.seconds + timeout + LATE_SECONDS)
+        grace, limit = ceil(timeout) + 1, order.seconds + timeout + LATE_SECONDS
+        if len(plans) == 1:
+            return await LoadProcess(plans, grace_seconds=grace).end(limit)
+        gate = records.with_suffix(".gate")
+        with gate.open("wb") as shut:
+            lock_open_file(shut)
+            together = [plan.model_copy(update={"gate": gate.resolve()}) for plan in plans]
+            return await LoadProcess(together, grace_seconds=grace).end(limit, shut)
 
 
 def _plans(

@@ -87,6 +87,7 @@ async def test_arms_get_the_same_requests_and_each_failure_has_its_class(
 
 
 @pytest.mark.long
+@pytest.mark.slow(reason="Locust's processes")
 async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, server: FakeChatServer) -> None:
     loads = LocustLoads(tmp_path)
     steady = await brought(loads, order(server.url, rate=40.0), processes=2)
@@ -98,6 +99,7 @@ async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, se
 
 
 @pytest.mark.long
+@pytest.mark.slow(reason="Locust's processes")
 async def test_a_silent_engine_ends_with_the_patience_of_its_requests(tmp_path: Path, server: FakeChatServer) -> None:
     hangs = order(server.url, model="hang", concurrency=1, seconds=1)
     records = await brought(LocustLoads(tmp_path, timeout_seconds=0.4), hangs)
