@@ -8,12 +8,13 @@ from datetime import timedelta
 
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
-from pipelines.adapters.services import git_access_for, places_of, send_by_http
+from pipelines.adapters.git import git_access_for
+from pipelines.adapters.services import places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import region_objects, release_of
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
-from pipelines.run.git_preview import refuse_unreadable_sync, refuse_unwritable_git
+from pipelines.run.git import preview_git, refuse_unreadable_sync
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.views.notifications import (
@@ -117,7 +118,7 @@ def _unfit(what: str, remediation: str) -> Finding:
 def check_git(spec: Delivery) -> RegionCheck:
     """Whether a commit could be pushed to the repository that the spec names, and its sync be read."""
     access, found = git_access_for(spec, SystemClock()), []
-    for refuse in (refuse_unwritable_git, refuse_unreadable_sync):
+    for refuse in (preview_git, refuse_unreadable_sync):
         try:
             refuse(spec, access)
         except TidegateError as error:

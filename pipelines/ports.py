@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +13,6 @@ from gates.evidence.request_record import RequestRecord
 from pipelines.load.model import LoadOrder, LoadRequest
 from registry.model import (
     SERVING,
-    AdoptionProgress,
     DeliverySummary,
     EngineRecord,
     ModelVersion,
@@ -86,25 +85,6 @@ class Registry(Protocol):
         """What is written on a version now, by us and by others; `registry.conventions` has our names."""
 
 
-class VersionRegistry(Registry, Protocol):
-    """The same, asked which versions there are."""
-
-    def resolve(self, name: str, reference: str) -> ModelVersion:
-        """The version behind an alias or a number, once its files have digests."""
-
-    def look_up(self, name: str, reference: str) -> ModelVersion:
-        """The same as its tags say it: without files, and without a digest where nobody adopted it."""
-
-    def preview(self, name: str, reference: str) -> ModelVersion:
-        """The same, and without digests where the files have none; nothing is written."""
-
-    def adopt(self, name: str, reference: str, *, progress: AdoptionProgress) -> ModelVersion:
-        """The same, once this has noted the digests of files that had none."""
-
-    def location(self, version: ModelVersion) -> str:
-        """Where the version's files are kept."""
-
-
 class Ledger(Protocol):
     """The append-only record of one delivery."""
 
@@ -130,25 +110,6 @@ class Ledger(Protocol):
         """The delivery is over: `delivered`, `rolled-back`, `inconclusive`, `interrupted` or `failed`."""
 
 
-class DeliveryLedger(Ledger, Protocol):
-    """The same, as the process holds it that carries the delivery."""
-
-    over: frozenset[str]
-    """Marks of those that this process replaced, or found dead."""
-
-    @property
-    def owner(self) -> str:
-        """The mark of the one who carries the delivery."""
-
-    @property
-    def known(self) -> Sequence[Event]:
-        """What was written when this process last looked. Asks nobody."""
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """The hashes of the last events that this process knows of. Asks nobody."""
-
-
 class DeliveryList(Protocol):
     """The deliveries that were, to look at, no matter who started them. Every call may block."""
 
@@ -167,38 +128,6 @@ class DeliveryArtifacts(Protocol):
 
     def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
         """Where the files below one folder of what was kept with it would be; those `named` are copied there."""
-
-
-class DeliveryHistory(DeliveryList, DeliveryArtifacts, Protocol):
-    """The same, each by its id and with its files."""
-
-    def summary(self, delivery: str) -> DeliverySummary:
-        """One of them; raises UnknownDelivery."""
-
-
-class Deliveries(DeliveryHistory, Protocol):
-    """The same, to begin one or to take part in it."""
-
-    def whole_id(self, given: str) -> str:
-        """The id of the one delivery whose id begins with it; raises UnknownDelivery, or UsageError for several."""
-
-    def open_delivery(
-        self,
-        version: ModelVersion,
-        champion: ModelVersion | None,
-        *,
-        spec_digest: str,
-        patience: timedelta = timedelta(0),
-        key: str | None = None,
-        engines: tuple[str, str] | None = None,
-    ) -> DeliveryLedger:
-        """Begin the only delivery of the model; one that the same `key` has opened is joined instead."""
-
-    def join(self, delivery: str, *, carries: bool = True) -> DeliveryLedger:
-        """The ledger of one that another process opened; `carries` when what is written is a sign of its life."""
-
-    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> DeliveryLedger:
-        """Carry it on; who carried it before is refused from now on."""
 
 
 class Listener(Protocol):
@@ -228,28 +157,21 @@ class Chat(Protocol):
         """The tokens that the engine itself makes of a conversation, generation prompt included."""
 
 
-class LoadGenerator(Protocol):
+class LoadGenerators(Protocol):
     """Brings load to engines, a block at a time."""
 
-    async def block(self, order: LoadOrder) -> Sequence[RequestRecord]:
-        """Bring one; returns every request of it, once all have ended.
+    @property
+    def folder(self) -> Path:
+        """Of this machine; what the load met is kept there, and results too."""
+
+    async def block(
+        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
+    ) -> Sequence[RequestRecord]:
+        """Bring one; returns every request of it, once all have ended. `name` is that of its files.
 
         Raises:
             OutsideError: what generates the load is gone, or stuck.
         """
-
-
-class LoadGenerators(Protocol):
-    """Who makes generators of load, and keeps what they met."""
-
-    @property
-    def folder(self) -> Path:
-        """Of this machine; results are kept there too."""
-
-    def open(
-        self, name: str, requests: Sequence[LoadRequest], *, processes: int
-    ) -> AbstractAsyncContextManager[LoadGenerator]:
-        """One that sends these requests, for the length of the context; `name` is that of its files."""
 
 
 class ScratchEngines(Protocol):

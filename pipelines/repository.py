@@ -44,18 +44,6 @@ class BranchFiles(Value):
     """Texts by path; those that are not there are left out."""
 
 
-class FieldEdit(Value):
-    """One field of one file, before and after."""
-
-    path: str
-    object: str = ""
-    """`KIND/NAME` of its document; empty for the only one."""
-    field: str
-    """A JSON pointer."""
-    before: str
-    after: str
-
-
 class GitRepository(Protocol):
     """One branch of a remote repository. Every call may take as long as its host does, and raises `GitAway` or
     `GitRefused`.
@@ -77,10 +65,6 @@ class GitRepository(Protocol):
         Raises:
             BranchMoved: the branch is not at `base` any more.
         """
-        ...
-
-    def written_by(self, trailer: str) -> str | None:
-        """The newest commit of the branch, among its last few hundred, whose message has that line."""
         ...
 
     def includes(self, revision: str, commit: str) -> bool:

@@ -36,10 +36,10 @@ from tidegate.core.errors import UsageError
 from tidegate.delivering import DeliveryOutcome
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
-from tidegate.planning import plan_for, resolve_plan
+from tidegate.planning import settle
 from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
-from tidegate.way_back import RollbackOutcome, RollbackTarget, take_back
+from tidegate.way_back import RollbackOutcome, take_back
 
 Listener = Callable[[Event], object]
 """Hears each event of a delivery, in order, in a thread of its own."""
@@ -114,8 +114,7 @@ def plan(
         PlanRefused: a gate could not decide in the time of its stage.
     """
     at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
-    found = plan_for(spec, spec.path.parent, at.registry, version=version)
-    return resolve_plan(found, spec, spec.path, at.registry, at.images)
+    return settle(at, spec, version=version, adopts=False)
 
 
 @dataclass(frozen=True)
@@ -252,8 +251,8 @@ async def rollback(
         regions: only these; all when empty.
         start: with `to`: start that version where it is not warm.
     """
-    target = RollbackTarget(to, start) if to else None
-    return await take_back(backends.at, backends.spec, to=target, regions=regions, end_own=backends.end_running)
+    at, spec = backends.at, backends.spec
+    return await take_back(at, spec, to=to, start=start, regions=regions, end_own=backends.end_running)
 
 
 async def status(backends: Connection) -> StatusReport:

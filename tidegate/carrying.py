@@ -8,36 +8,39 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from pipelines.adapters.fleets import running_host
-from pipelines.adapters.metrics_server import MetricsServer
+from pipelines.adapters.metrics_server import served_metrics
 from pipelines.adapters.services import notified_of
-from pipelines.adapters.specs import kept_spec, read_delivery
+from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
-from pipelines.events.artifacts import SPEC, bring_evidence, bring_spec, owed, vouched
-from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.artifacts import SPEC, bring_evidence, owed, vouched
+from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
 from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
 from pipelines.events.writer import WriterLimits, limits_of
-from pipelines.plan.planner import refuse_other_files, refuse_other_plan
-from pipelines.ports import Deliveries, DeliveryLedger, Listener
+from pipelines.model import Plan
+from pipelines.plan.planner import refuse_other_plan
+from pipelines.ports import Listener
 from pipelines.run.context import Context
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import golden_set
+from pipelines.spec.policy import golden_input, golden_set
 from pipelines.spec.sections import LocalFleet
 from pipelines.views.metrics import families
+from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
-from registry.files import digest_files
+from registry.ledger import MlflowLedger
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.connect import Carried, Play, connect
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.errors import Refused, TidegateError, UsageError
+from tidegate.core.errors import Refused, TidegateError
 from tidegate.core.process import note, process_name
 from tidegate.core.threads import call_in_thread
 from tidegate.reports import leave_report
@@ -155,7 +158,12 @@ async def _within(
     result: Done | None = None
     try:
         async with AsyncExitStack() as stack:
-            metrics = await stack.enter_async_context(_served_numbers(carried, how))
+            metrics = None
+            if how.play.metrics is not None:
+                served = served_metrics(
+                    lambda: families(how.display.story, delivery=carried.ledger.delivery), *how.play.metrics
+                )
+                metrics = await stack.enter_async_context(served)
             context = await stack.enter_async_context(connect(carried, *written, how.play, metrics))
             result = await work(context)
     except (TidegateError, asyncio.CancelledError) as error:
@@ -167,19 +175,6 @@ async def _within(
         note(f"the delivery is over, but what it started did not end well: {what}")
     assert result is not None, "a delivery ends with a result or with an error"
     return result
-
-
-@asynccontextmanager
-async def _served_numbers(carried: Carried, how: Carrying) -> AsyncIterator[MetricsServer | None]:
-    """Who serves a delivery's own numbers within the context; nobody where there is no address."""
-    if how.play.metrics is None:
-        yield None
-        return
-    server = MetricsServer(lambda: families(how.display.story, delivery=carried.ledger.delivery), *how.play.metrics)
-    try:
-        yield server
-    finally:
-        await server.close()
 
 
 def _limits_of(carried: Carried) -> WriterLimits:
@@ -243,8 +238,32 @@ async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
     return task.result()
 
 
+def open_ledger(
+    deliveries: MlflowDeliveries,
+    spec: Delivery,
+    plan: Plan,
+    *,
+    patience: timedelta = timedelta(0),
+    key: str | None = None,
+) -> MlflowLedger:
+    """Begin a delivery by that plan; one that the same key has opened is joined instead.
+
+    Raises:
+        DeliveryRuns: another one of the model is under way.
+    """
+    return deliveries.open_delivery(
+        plan.version,
+        plan.champion,
+        spec_digest=sha256(spec.path.read_bytes()).hexdigest(),
+        patience=patience,
+        key=key,
+        engines=plan.engine_names,
+        golden=golden_input(spec, spec.path.parent),
+    )
+
+
 def carrier_of(
-    ledger: DeliveryLedger,
+    ledger: MlflowLedger,
     spec: Delivery,
     *,
     patience: timedelta = timedelta(0),
@@ -275,8 +294,8 @@ def carrier_of(
 
 def attach(
     at: Surroundings,
-    deliveries: Deliveries,
-    ledger: DeliveryLedger,
+    deliveries: MlflowDeliveries,
+    ledger: MlflowLedger,
     *,
     patience: timedelta = timedelta(0),
     hands_on: bool = False,
@@ -289,12 +308,8 @@ def attach(
         NotAsPlanned: they are not those with which the delivery was opened.
     """
     events = ledger.recorded()
-    plan, spec_file = plan_of(events), spec_file_of(events)
-    if spec_file is None:
-        raise UsageError(f"the spec of delivery {ledger.delivery} was not kept", hint="deliver the version again")
-    own = at.state.delivery(ledger.delivery)
-    path = bring_spec(deliveries, ledger.delivery, spec_file, own, plan.resolved.files if plan.resolved else ())
-    refuse_other_files(plan.resolved, digest_files(own / SPEC), spec_file, ledger.delivery)
+    plan, own = plan_of(events), at.state.delivery(ledger.delivery)
+    spec_file, path = bring_kept(deliveries, ledger.delivery, events, own)
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
@@ -314,13 +329,13 @@ async def require_fleet(carried: Carried) -> None:
 
 def take_over(
     at: Surroundings,
-    deliveries: Deliveries,
+    deliveries: MlflowDeliveries,
     delivery: str,
     speaker: Speaker,
     *,
     patience: timedelta = timedelta(0),
     key: str | None = None,
-) -> DeliveryLedger:
+) -> MlflowLedger:
     """Make this process the one who carries the delivery, and write who says so, where somebody does.
 
     Args:

@@ -11,7 +11,6 @@ from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
@@ -22,14 +21,15 @@ from gates.analyses.queries.asked import QuerySource
 from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
-from pipelines.adapters.by_series import BySeries
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
-from pipelines.adapters.load.blocks import LocustLoads
+from pipelines.adapters.git import git_access_for
+from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.load.scratch import ScratchProcesses
-from pipelines.adapters.samples.local import LocalSamples
-from pipelines.adapters.services import git_access_for, readers_for
+from pipelines.adapters.samples import LocalSamples
+from pipelines.adapters.series import BySeries
+from pipelines.adapters.services import readers_for
 from pipelines.adapters.stores import require_clients
 from pipelines.adapters.this_machine import (
     SCRAPE_TIMEOUT,
@@ -50,27 +50,25 @@ from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
 from pipelines.plan.places import engines_of
 from pipelines.ports import (
-    DeliveryLedger,
     Fleet,
     Tokenizer,
 )
 from pipelines.run.context import Backends, Commands, Context
-from pipelines.run.git_preview import refuse_unreadable_sync, refuse_unwritable_git
+from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.statements import Prover
+from registry.ledger import MlflowLedger
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.spec import SpecError
 from tidegate.planning import images_of
 from tidegate.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from pipelines.adapters.metrics_server import MetricsServer
 
 
 def file_tokenizer() -> Tokenizer:
@@ -85,7 +83,7 @@ class Carried:
     """A delivery that has a ledger, as the process that carries it knows it."""
 
     at: Surroundings
-    ledger: DeliveryLedger
+    ledger: MlflowLedger
     plan: Plan
     spec: Delivery
     spec_file: str | None
@@ -120,7 +118,7 @@ async def connect(
     journal: Journal,
     impatient: asyncio.Event,
     play: Play = Play(),
-    metrics: MetricsServer | None = None,
+    metrics: str | None = None,
 ) -> AsyncIterator[Context]:
     """What the steps of a delivery are given, for as long as they run.
 
@@ -129,7 +127,7 @@ async def connect(
         journal: where everything that happens is written down.
         impatient: set when a person waits no longer for regions that do not let themselves be taken back.
         play: what else is done on this machine.
-        metrics: the delivery's own numbers, for a Prometheus of ours to read.
+        metrics: where the delivery's own numbers are, for a Prometheus of ours to read.
 
     Raises:
         TidegateError: a fleet cannot be opened.
@@ -137,26 +135,15 @@ async def connect(
     at, spec, folder = carried.at, carried.spec, carried.spec.path.parent
     async with _backends(carried, play, metrics) as ground:
         yield Context(
+            **vars(ground),
             spec=spec,
             plan=carried.plan,
             stages=STAGES,
             folder=folder,
-            clock=ground.clock,
             journal=journal,
             registry=at.registry,
-            engines=ground.engines,
-            fleets=ground.fleets,
-            chat=ground.chat,
-            tokenizer=ground.tokenizer,
-            proxy=ground.proxy,
             trials=Trials(carried.folder, journal),
-            users=ground.users,
-            requests=ground.requests,
-            events=ground.events,
             loads=LocustLoads(carried.folder / "load"),
-            scratch=ground.scratch,
-            queries=ground.queries,
-            samples=ground.samples,
             readers=readers_for(spec, folder),
             commands=Commands(partial(ask_command, folder=folder, environment=os.environ), carried.folder / "commands"),
             identities=at.identities,
@@ -167,7 +154,7 @@ async def connect(
         )
 
 
-def _backends(carried: Carried, play: Play, metrics: MetricsServer | None) -> AbstractAsyncContextManager[Backends]:
+def _backends(carried: Carried, play: Play, metrics: str | None) -> AbstractAsyncContextManager[Backends]:
     if carried.at.own is not None:
         # The program's own Prometheus reads the delivery's numbers, if any does; the program closes its fleets.
         return nullcontext(carried.at.own)
@@ -222,7 +209,7 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _this_machine(carried: Carried, play: Play, metrics: MetricsServer | None) -> AsyncIterator[Backends]:
+async def _this_machine(carried: Carried, play: Play, metrics: str | None) -> AsyncIterator[Backends]:
     """The fleet that runs here, or one of our own."""
     at, spec = carried.at, carried.spec
     # First, because without the engine environment there is nothing to start a fleet for.
@@ -295,41 +282,58 @@ def refuse(reasons: Iterator[Reason]) -> None:
         raise CannotBegin(found)
 
 
-def preconditions(
-    at: Surroundings, spec: Delivery, plan: Plan | None = None, *, users: bool = False, asker: Prover | None = None
+def preconditions_here(
+    at: Surroundings, spec: Delivery, *, users: bool = False, asker: Prover | None = None
 ) -> Iterator[Reason]:
-    """Every reason why a delivery could not begin now, each with its place and remedy, in the order of a delivery.
+    """Why a delivery could not begin on this machine, before anything outside it is asked.
 
-    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. Memory, cores
-    and ports of this machine are left to the engines' start.
+    Memory, cores and ports of this machine are left to the engines' start.
 
     Args:
         at: where it would be carried.
         spec: the delivery's.
-        plan: what it would do; None before there is one: then nobody outside this machine is asked.
         users: whether users are to be played.
         asker: proves who asks for it.
     """
-    clusters, approvers = isinstance(spec.fleet, ClusterFleetSpec), at.trusted.trust.approvers
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
-    yield from there(partial(refuse_unanswerable, spec.approvals, approvers, asked=asker is not None))
+    yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
     if at.own is None:
         yield from here(partial(_require_packages, spec))
         yield from here(partial(_refuse_users_of_clusters, spec, users=users))
         yield from here(partial(require_contexts, spec, every=True))
         yield from there(partial(require_gpus_here, spec))
     yield from here(partial(refuse_second, at.state.lock))
-    if plan is None:
-        return
+
+
+def preconditions_of(
+    at: Surroundings, spec: Delivery, plan: Plan, tell: Callable[[GitPreview], object] | None = None
+) -> Iterator[Reason]:
+    """Why a delivery by this plan could not begin: each reason with its place and remedy.
+
+    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`.
+
+    Args:
+        at: where it would be carried.
+        spec: the delivery's.
+        plan: what it would do.
+        tell: hears what would be committed to the repository that the spec names; None where nobody asks.
+    """
+    here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
+    clusters = isinstance(spec.fleet, ClusterFleetSpec)
     if at.own is None and not clusters:
         yield from here(lambda: asyncio.run(_refuse_unready_machine(spec, at.state)))
     yield from here(lambda: at.deliveries(leftovers=False).refuse_live(spec.model.name))
     if not clusters:
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
-    git = git_access_for(spec, SystemClock())
-    yield from _reasons(Lies.RIGHTS, partial(refuse_unwritable_git, spec, git))
-    yield from _reasons(Lies.RIGHTS, partial(refuse_unreadable_sync, spec, git))
+    access = git_access_for(spec, SystemClock())
+    try:
+        if (preview := preview_git(spec, access, plan if tell else None)) and tell:
+            tell(preview)
+    except TidegateError as error:
+        # What a file of the repository lacks, the spec or that file has to bring; a right, whoever pushes.
+        yield Reason(error, Lies.SPEC if isinstance(error, SpecError) else Lies.RIGHTS)
+    yield from _reasons(Lies.RIGHTS, partial(refuse_unreadable_sync, spec, access))
 
 
 def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 from pipelines.authority.answering import Speaker
@@ -18,12 +16,12 @@ from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from rollouts.local.watchdog import end_lease
-from tidegate.carrying import Carrying, attach, carrier_of, carry, take_over, uncancelled
-from tidegate.connect import Carried, preconditions, refuse
+from tidegate.carrying import Carrying, attach, carrier_of, carry, open_ledger, take_over, uncancelled
+from tidegate.connect import Carried, preconditions_here, preconditions_of, refuse
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note
 from tidegate.core.threads import call_in_thread
-from tidegate.planning import adopt_versions, plan_for, refuse_outdated, resolve_plan
+from tidegate.planning import plan_for, refuse_outdated, settle
 from tidegate.reports import report_path
 from tidegate.surroundings import Surroundings
 
@@ -56,17 +54,17 @@ async def deliver(
         asker: proves who asks for it.
 
     Raises:
-        TidegateError: nothing was begun: every reason that `preconditions` has, or MLflow is away.
+        TidegateError: nothing was begun: every reason of its preconditions, or MLflow is away.
         PlanOutdated: what the plan rests on has changed since.
         DeliveryRuns: another one is under way.
     """
     # What this machine lacks is said at once; the rest takes a plan, which takes MLflow.
-    reasons = partial(preconditions, at, spec, users=how.play.users, asker=asker)
-    await call_in_thread(lambda: refuse(reasons()))
-    preview = plan or await call_in_thread(
-        partial(plan_for, spec, spec.path.parent, at.registry, version=version, preview=True)
-    )
-    await call_in_thread(lambda: refuse(reasons(preview)))
+    await call_in_thread(lambda: refuse(preconditions_here(at, spec, users=how.play.users, asker=asker)))
+    preview = plan
+    if preview is None:
+        folder = spec.path.parent
+        preview = await call_in_thread(plan_for, spec, folder, at.registry, version=version, preview=True)
+    await call_in_thread(lambda: refuse(preconditions_of(at, spec, preview)))
     with delivery_lock(at.state.lock):
         settled = await call_in_thread(_settled, at, spec, plan, version)
         carried = await uncancelled(call_in_thread(_opened, at, spec, settled, asker))
@@ -76,17 +74,14 @@ async def deliver(
 
 def _settled(at: Surroundings, spec: Delivery, plan: Plan | None, version: str | None) -> Plan:
     """The plan, with all that is settled when the delivery is opened."""
-    if plan is not None:
-        refuse_outdated(plan, spec, spec.path, at.registry)
-        return plan
-    adopt_versions(spec, at.registry, version=version)
-    made = plan_for(spec, spec.path.parent, at.registry, version=version)
-    return resolve_plan(made, spec, spec.path, at.registry, at.images)
+    if plan is None:
+        return settle(at, spec, version=version)
+    refuse_outdated(plan, spec, spec.path, at.registry)
+    return plan
 
 
 def _opened(at: Surroundings, spec: Delivery, plan: Plan, asker: Prover | None) -> Carried:
-    digest = sha256(spec.path.read_bytes()).hexdigest()
-    ledger = at.deliveries().open_delivery(plan.version, plan.champion, spec_digest=digest, engines=plan.engine_names)
+    ledger = open_ledger(at.deliveries(), spec, plan)
     spec_file: str | None = None
     try:
         spec_file = keep_spec(ledger, spec.path, spec)

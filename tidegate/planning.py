@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Iterator
@@ -15,23 +14,24 @@ from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
-from pipelines.model import Plan, Resolved, UnresolvedPlan
+from pipelines.model import Plan, Resolved
 from pipelines.plan.engines import planned_engines
-from pipelines.plan.planner import make_offline_plan, make_plan, other_than_planned, settings_digest
-from pipelines.ports import VersionRegistry
+from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.errors import UnknownAlias
 from registry.files import compare
 from registry.model import Serving
+from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import NOT_OURS_TO_START
 from tidegate.core.errors import TidegateError, UsageError
-from tidegate.core.process import note
+from tidegate.core.process import note, user_name
+from tidegate.surroundings import Surroundings
 
 
-def adopt_versions(spec: Delivery, registry: VersionRegistry, *, version: str | None = None) -> None:
+def adopt_versions(spec: Delivery, registry: MlflowRegistry, *, version: str | None = None) -> None:
     """Note the digests of those versions of a delivery that were logged by others; nothing when they have them.
 
     Raises:
@@ -55,7 +55,7 @@ def _champion_first(spec: Delivery) -> Iterator[None]:
 
 
 def plan_for(
-    spec: Delivery, folder: Path, registry: VersionRegistry, *, version: str | None = None, preview: bool = False
+    spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None, preview: bool = False
 ) -> Plan:
     """The plan for what the aliases point at now, or for the version with that number.
 
@@ -73,35 +73,34 @@ def plan_for(
     return plan.model_copy(update={"engine": engine, "champion_engine": serving})
 
 
-def offline_plan(spec: Delivery, folder: Path) -> UnresolvedPlan:
-    """The steps of a delivery by this spec, from its files alone: no registry and no cluster is asked.
+def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adopts: bool = True) -> Plan:
+    """The plan of a delivery, with all that is settled when it is opened, and never looked up again.
+
+    Args:
+        at: where it is carried.
+        spec: the delivery's.
+        version: the version's number; None for the one that the alias points at.
+        adopts: whether versions that were logged by others get digests first.
 
     Raises:
-        PlanRefused: a stage could not reach a verdict.
-    """
-    return make_offline_plan(spec, prompts=len(golden_set(spec, folder)))
-
-
-def resolve_plan(
-    plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry, trusted: TrustedImages | None
-) -> Plan:
-    """The plan with all that is settled when a delivery is opened, and never looked up again.
-
-    Raises:
+        UnfitModel: a version cannot be served.
         NoImage: a version that clusters shall serve has no image by digest.
         UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
     """
+    if adopts:
+        adopt_versions(spec, at.registry, version=version)
+    plan = plan_for(spec, spec.path.parent, at.registry, version=version)
     resolved = Resolved(
-        spec=sha256(spec_path.read_bytes()).hexdigest(),
+        spec=sha256(spec.path.read_bytes()).hexdigest(),
         gates=settings_digest(spec),
-        files=_kept_digests(spec_path, spec),
-        images=images_of(plan, spec, registry, trusted),
-        requested_by=who_asks(os.environ, user=_user(), host=socket.gethostname()),
+        files=_kept_digests(spec.path, spec),
+        images=images_of(plan, spec, at.registry, at.images),
+        requested_by=who_asks(os.environ, user=user_name(), host=socket.gethostname()),
     )
     return plan.model_copy(update={"resolved": resolved})
 
 
-def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry) -> None:
+def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> None:
     """Compare what a plan rests on with what is there now; the images that it settled were proven and stay.
 
     Raises:
@@ -111,7 +110,7 @@ def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: Versi
         raise PlanOutdated(f"the plan is outdated: {difference}", hint="make it again")
 
 
-def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: VersionRegistry) -> Iterator[str]:
+def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Iterator[str]:
     if plan.resolved is None:
         yield "nothing was settled when it was made"
         return
@@ -131,12 +130,11 @@ def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: Versio
             yield f"{planned.uri} has other files now"
 
 
-def images_of(plan: Plan, spec: Delivery, registry: VersionRegistry, trusted: TrustedImages | None) -> dict[str, str]:
+def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: TrustedImages | None) -> dict[str, str]:
     """The engine images that clusters are to serve, by the version's number, each proven; none for this machine.
 
     Raises:
-        NoImage: as `resolve_plan`.
-        UntrustedImage: as `resolve_plan`.
+        NoImage, UntrustedImage: as `settle`.
     """
     versions = (plan.version, plan.champion) if isinstance(spec.fleet, ClusterFleetSpec) else ()
     if isinstance(spec.fleet, ClusterFleetSpec) and not spec.fleet.runs_images:
@@ -160,14 +158,6 @@ def _kept_digests(spec_path: Path, spec: Delivery) -> dict[str, str]:
         return digests_of(laid_out(spec_path, spec)[1])
     except UsageError:
         return {}
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    # In a container that gives the process a number and no name.
-    except (OSError, KeyError):
-        return str(os.getuid())
 
 
 def require_files_for_pods(spec: Delivery, reference: str, state: Path, tracking_uri: str) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gates.evidence.request_record import RecordReader
 from pipelines.events.listeners import EventFile
-from pipelines.ports import Deliveries, DeliveryLedger
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.views.report import DeliveryRecord, render_report
+from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownDelivery
+from registry.ledger import MlflowLedger
 from registry.model import Event
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.files import write_atomically
@@ -29,30 +30,17 @@ def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None
     found = ledgers.deliveries(spec.model.name, last=last)
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
-    sources = [(delivery.id, events_of(delivery.id, at.state, ledgers)) for delivery in reversed(found)]
-    write_report(spec, at.state, sources, target)
+    told = {delivery.id: events_of(delivery.id, at.state, ledgers) for delivery in reversed(found)}
+    write_report(spec, at.state, told, target)
 
 
-class LedgerEvents:
-    """Events that the ledger gave back."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events = events
-
-    def read(self) -> Iterable[Event]:
-        return self._events
-
-
-Source = EventFile | LedgerEvents
-
-
-def events_of(delivery: str, state: StateFolder, ledgers: Deliveries) -> Source:
+def events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Sequence[Event]:
     """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
     local = EventFile(state.delivery(delivery) / "events.jsonl")
-    return local if local.path.exists() else LedgerEvents(ledgers.events(delivery))
+    return tuple(local.read()) if local.path.exists() else ledgers.events(delivery)
 
 
-def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Deliveries, *, back: str) -> str:
+def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
     """The report of one delivery of the spec's model, with a link to `back`.
 
     Raises:
@@ -62,20 +50,20 @@ def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: Delive
         raise UnknownDelivery(
             f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate status --last 20` lists them"
         )
-    return _rendered(spec, state, [(delivery, events_of(delivery, state, ledgers))], back=back)
+    return _rendered(spec, state, {delivery: events_of(delivery, state, ledgers)}, back=back)
 
 
-def write_report(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], target: Path) -> None:
+def write_report(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]], target: Path) -> None:
     """Render the deliveries, in order, with what users saw meanwhile when somebody wrote it down.
 
     Raises:
         UsageError: when `target` cannot be written.
     """
-    html = _rendered(spec, state, sources)
+    html = _rendered(spec, state, told)
     write_atomically({target: html})
 
 
-def leave_report(spec: Delivery, state: StateFolder, ledger: DeliveryLedger, events: EventFile | None) -> Path | None:
+def leave_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger, events: EventFile | None) -> Path | None:
     """Write the report of a delivery that is over, and return its path; a missing report changes nothing.
 
     Args:
@@ -86,7 +74,7 @@ def leave_report(spec: Delivery, state: StateFolder, ledger: DeliveryLedger, eve
     """
     target = report_path(state, ledger.delivery)
     try:
-        write_report(spec, state, [(ledger.delivery, events or LedgerEvents(ledger.recorded()))], target)
+        write_report(spec, state, {ledger.delivery: tuple(events.read()) if events else ledger.recorded()}, target)
     except TidegateError as error:
         note(f"there is no report: {error}")
         return None
@@ -98,9 +86,9 @@ def report_path(state: StateFolder, delivery: str) -> Path:
     return state.delivery(delivery) / "report.html"
 
 
-def _rendered(spec: Delivery, state: StateFolder, sources: Sequence[tuple[str, Source]], *, back: str = "") -> str:
+def _rendered(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]], *, back: str = "") -> str:
     traffic = state.traffic / f"{spec.metadata.name}.jsonl"
     records = RecordReader(traffic).read_new() if traffic.exists() else []
-    deliveries = [DeliveryRecord(id=name, events=tuple(source.read())) for name, source in sources]
+    deliveries = [DeliveryRecord(id=name, events=tuple(events)) for name, events in told.items()]
     title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
     return render_report(deliveries, records=records, title=title, back=back)

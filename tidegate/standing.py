@@ -12,11 +12,13 @@ from pipelines.adapters.stores import mlflow_address
 from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
-from pipelines.ports import Deliveries, Fleet, VersionRegistry
+from pipelines.ports import Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
+from registry.deliveries import MlflowDeliveries
 from registry.model import Serving
+from registry.versions import MlflowRegistry
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import TidegateError
@@ -26,7 +28,7 @@ from tidegate.core.threads import call_in_thread
 from tidegate.surroundings import Surroundings
 
 
-def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliveryStatus:
+def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> DeliveryStatus:
     """What is known of the model's last delivery. A store that is away hides nothing else."""
     try:
         last = next(iter(ledgers.deliveries(model, last=1)), None)
@@ -37,7 +39,7 @@ def read_status(ledgers: Deliveries, model: str, unwritten: Path) -> DeliverySta
     return DeliveryStatus(last, alive, story, unwritten_count(unwritten))
 
 
-def in_production(registry: VersionRegistry, model: str, alias: str) -> str | None:
+def in_production(registry: MlflowRegistry, model: str, alias: str) -> str | None:
     """Under which name regions serve the version of that alias; None when the registry does not say."""
     try:
         version = registry.look_up(model, alias)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.adapters.engines import require_gpus_here
 from pipelines.adapters.fleets import CarriedFleet
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import read_delivery
@@ -20,23 +18,26 @@ from pipelines.events.journal import Journal
 from pipelines.events.payloads import StepProgress
 from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
-from pipelines.ports import Deliveries, DeliveryLedger, Fleet
+from pipelines.ports import Fleet
 from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
+from registry.deliveries import MlflowDeliveries
+from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.carrying import Carrying, DeliveryDisplay, Listening, attach, carry, require_fleet, take_over
-from tidegate.connect import Carried, Lies, preconditions, refuse
+from tidegate.carrying import Carrying, DeliveryDisplay, Listening, attach, carry, open_ledger, require_fleet, take_over
+from tidegate.connect import Carried, Lies, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
 from tidegate.core.spec import load_spec
-from tidegate.planning import adopt_versions, plan_for, resolve_plan
+from tidegate.core.threads import call_in_thread
+from tidegate.planning import plan_for, settle
 from tidegate.surroundings import Surroundings
 
 
@@ -80,34 +81,25 @@ def open_steps(
 
 def _opened(
     at: Surroundings,
-    deliveries: Deliveries,
+    deliveries: MlflowDeliveries,
     spec: Delivery,
     asker: Prover | None,
     *,
     version: str | None,
     key: str | None,
     patience: timedelta,
-) -> DeliveryLedger:
+) -> MlflowLedger:
     refuse_unkeepable(spec)
-    require_gpus_here(spec)
     preview = plan_for(spec, spec.path.parent, at.registry, version=version, preview=True)
     # What is wrong here is not: the pod that opens a delivery is not the machine that serves it, and with the same key
     # it may have opened it before.
-    refuse(each for each in preconditions(at, spec, preview, asker=asker) if each.lies is not Lies.HERE)
-    adopt_versions(spec, at.registry, version=version)
-    plan = plan_for(spec, spec.path.parent, at.registry, version=version)
-    plan = resolve_plan(plan, spec, spec.path, at.registry, at.images)
-    ledger = deliveries.open_delivery(
-        plan.version,
-        plan.champion,
-        spec_digest=sha256(spec.path.read_bytes()).hexdigest(),
-        patience=patience,
-        key=key,
-        engines=plan.engine_names,
-    )
+    found = (*preconditions_here(at, spec, asker=asker), *preconditions_of(at, spec, preview))
+    refuse(each for each in found if each.lies is not Lies.HERE)
+    plan = settle(at, spec, version=version)
+    ledger = open_ledger(deliveries, spec, plan, patience=patience, key=key)
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
     if not ledger.recorded():
-        asyncio.run(_begin(ledger, spec, plan, _kept_spec_file(ledger, spec.path, spec)))
+        asyncio.run(_begin(ledger, spec, plan))
     if asker is not None:
         _record_requester(at, ledger, spec, asker)
     if isinstance(spec.fleet, LocalFleet):
@@ -115,7 +107,7 @@ def _opened(
     return ledger
 
 
-def _record_requester(at: Surroundings, ledger: DeliveryLedger, spec: Delivery, asker: Prover) -> None:
+def _record_requester(at: Surroundings, ledger: MlflowLedger, spec: Delivery, asker: Prover) -> None:
     events = ledger.recorded()
     if any(event.kind == "requested" for event in events):
         return
@@ -126,20 +118,11 @@ def _record_requester(at: Surroundings, ledger: DeliveryLedger, spec: Delivery, 
         raise
 
 
-def _kept_spec_file(ledger: DeliveryLedger, spec_path: Path, spec: Delivery) -> str | TidegateError:
-    """Where the spec lies among the kept files, or why it does not."""
-    try:
-        return keep_spec(ledger, spec_path, spec)
-    except TidegateError as error:
-        return error
-
-
-async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str | TidegateError) -> None:
+async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan) -> None:
     with notified_of(spec.notify, plan, ledger) as told:
         journal = Journal(ledger, SystemClock(), told)
         try:
-            if isinstance(kept, TidegateError):
-                raise kept
+            kept = await call_in_thread(keep_spec, ledger, spec.path, spec)
             await journal.opened(plan, spec_file=kept)
         except TidegateError as error:
             # No step could ever find its way; the next delivery must not have to wait for this one.
@@ -149,13 +132,13 @@ async def _begin(ledger: DeliveryLedger, spec: Delivery, plan: Plan, kept: str |
 
 def _carried_on(
     at: Surroundings,
-    deliveries: Deliveries,
+    deliveries: MlflowDeliveries,
     delivery: str,
     speaker: Speaker,
     *,
     patience: timedelta,
     key: str | None,
-) -> DeliveryLedger:
+) -> MlflowLedger:
     if key and deliveries.summary(delivery).key == key:
         return deliveries.join(delivery)
     ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
@@ -236,7 +219,7 @@ def run_one_step(
         return _stopped(ledger, step)
 
 
-def _stopped(ledger: DeliveryLedger, step: PlanStep) -> StepResult:
+def _stopped(ledger: MlflowLedger, step: PlanStep) -> StepResult:
     """What becomes of a step that was stopped before it began: nothing was changed.
 
     Worth another try when its machine was taken away, and not when somebody asked the whole delivery to end.
@@ -295,7 +278,7 @@ def close_steps(
     return result
 
 
-def _named_delivery(deliveries: Deliveries, spec_path: Path, delivery: str | None, key: str | None) -> str | None:
+def _named_delivery(deliveries: MlflowDeliveries, spec_path: Path, delivery: str | None, key: str | None) -> str | None:
     """The delivery's id; None when nothing was opened with the key."""
     if delivery:
         return deliveries.whole_id(delivery)

@@ -34,7 +34,7 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
 from rollouts.model import Engine, RegionState
-from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.clock import WATCH_SECONDS, Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
 from tidegate.core.process import note, process_name
 from tidegate.surroundings import Surroundings
@@ -46,23 +46,6 @@ AGAIN_SECONDS = 1.0
 """Until a delivery that could not be closed, or a region that goes back, is looked at again."""
 PATIENCE = timedelta(seconds=30)
 """For a region that does not answer: a person waits, and may run it again."""
-
-
-def _never() -> bool:
-    """Nothing of this process is asked to end."""
-    return False
-
-
-@dataclass(frozen=True)
-class RollbackTarget:
-    """How far a person wants to go back."""
-
-    to: str
-    """`previous` or a version's number."""
-    start: bool = False
-    """Start it again where it is not warm."""
-    confirm: Callable[[str], None] | None = None
-    """Asks a person, and raises when the answer is no; None to ask nobody."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +65,20 @@ async def take_back(
     at: Surroundings,
     spec: Delivery,
     *,
-    to: RollbackTarget | None = None,
+    to: str | None = None,
+    start: bool = False,
+    confirm: Callable[[str], None] = lambda _: None,
     regions: Collection[str] = (),
-    end_own: Callable[[], bool] = _never,
+    end_own: Callable[[], bool] = lambda: False,
 ) -> RollbackOutcome:
     """Take every region back: users first, by the clusters alone, then the records, where MLflow answers.
 
     Args:
         at: where.
         spec: the delivery's; neither the golden set nor prompts, which the person in a hurry may not have.
-        to: how far; None for the version that production had before the delivery.
+        to: `previous` or a version's number; None for the version that production had before the delivery.
+        start: with `to`: start it again where it is not warm.
+        confirm: with `to`: asks a person, and raises when the answer is no.
         regions: only these; all when empty.
         end_own: asks a delivery of this very process to end, which gets no signal; whether there is one.
 
@@ -101,6 +88,8 @@ async def take_back(
     """
     if to and regions:
         raise UsageError("--to moves production everywhere, --region is for single regions", hint="give one of them")
+    if unknown := [region for region in regions if region not in spec.regions.names]:
+        raise UsageError(f"there is no region {unknown[0]}", hint=f"one of: {', '.join(spec.regions.names)}")
     async with AsyncExitStack() as stack:
         carrier = rollback_carrier(spec)
         running = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE, carrier=carrier))
@@ -109,13 +98,13 @@ async def take_back(
                 "no fleet runs here, so there is nothing to roll back", hint="--state names the folder of another fleet"
             )
         watched = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE))
-        fleets = {region: running[region] for region in _selected_regions(regions, spec)}
+        fleets = {region: running[region] for region in regions or spec.regions.names}
         limit = spec.patience.call.total_seconds()
         ledger = RollbackLedger(spec.model.name, at.root, at.tracking_uri, spec.model.serving, limit)
         engines = at.own.engines if at.own else None
         before = partial(engine_before, spec=spec, state=at.state, records=ledger, engines=engines)
         rollback = Rollback(spec, at.state, fleets, watched, ledger, before, end_own=end_own)
-        wrong = await (roll_back(rollback) if to is None else roll_back_to(to, rollback))
+        wrong = await (roll_back_to(rollback, to, start, confirm) if to else roll_back(rollback))
         return outcome_of(wrong, await observe_regions(rollback))
 
 
@@ -124,13 +113,6 @@ def rollback_carrier(spec: Delivery) -> Carrier:
     return Carrier(
         token=uuid4().hex, who=process_name(), insists=True, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
-
-
-def _selected_regions(regions: Collection[str], spec: Delivery) -> Collection[str]:
-    unknown = [region for region in regions if region not in spec.regions.names]
-    if unknown:
-        raise UsageError(f"there is no region {unknown[0]}", hint=f"one of: {', '.join(spec.regions.names)}")
-    return regions or spec.regions.names
 
 
 @dataclass(frozen=True)
@@ -146,7 +128,7 @@ class Rollback:
     engine_before: Callable[[Fleet, str], Awaitable[Engine]]
     """What served a version before, to be started again."""
     clock: Clock = field(default_factory=SystemClock)
-    end_own: Callable[[], bool] = _never
+    end_own: Callable[[], bool] = lambda: False
     noted: dict[str, str] = field(default_factory=dict)
     """What was said last of each region: regions are asked more than once, and what is not new is not repeated."""
 
@@ -162,13 +144,22 @@ class Rollback:
         self.noted[region] = text
 
 
-async def roll_back(rollback: Rollback) -> list[str]:
+async def roll_back(rollback: Rollback, to: str | None = None, *, start: bool = False) -> list[str]:
     """Users first, what was promoted already too, by what regions say; then the carrier, then the records.
 
-    Returns what went wrong. No word of MLflow decides where anybody goes.
+    No word of MLflow decides where anybody goes.
+
+    Args:
+        rollback: where, and who is told.
+        to: the version for every region; None for the one before the delivery, as each region knows it.
+        start: whether that version may be started by the image that MLflow names.
+
+    Returns:
+        What went wrong.
     """
     process = stop_local_delivery(rollback)
-    moved = await ways_back(rollback, await rollback.now())
+    found = await rollback.now(to)
+    moved = {} if to else await ways_back(rollback, found)
     await _move_promoted(rollback, moved)
     async with one_rollback(rollback.state.root, note):
         late = await wait_for_local_end(process, rollback)
@@ -182,9 +173,17 @@ async def roll_back(rollback: Rollback) -> list[str]:
                 unheard = str(error)
                 note(f"not recorded, and no delivery elsewhere was told: {error}")
                 note("once MLflow answers, `tidegate rollback` says it there, and moves nobody who is back")
-            now = await rollback.now()
-            wanted = await ways_back(rollback, now, last)
-            wrong = [*late, *await _move_promoted(rollback, wanted)]
+            found = await rollback.now(to)
+            if to is None:
+                wanted = await ways_back(rollback, found, last)
+                wrong = [*late, *await _move_promoted(rollback, wanted)]
+            else:
+                wanted = dict.fromkeys(rollback.fleets, to)
+                # The host of this machine takes a canary back that no delivery stands behind.
+                with delivery_lock(rollback.state.lock):
+                    wrong = [*late, *await _move_regions(rollback, wanted, by_image=start)]
+                if not wrong:
+                    await _reinstate(rollback, to)
             moved = {**moved, **wanted}
             left = [] if wrong else await _say_in_git(rollback, moved)
             # Of a delivery that nobody carries, other regions may still be on trial.
@@ -218,7 +217,11 @@ async def ways_back(
 async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> RegionState | TidegateError:
     telling = asyncio.create_task(_tell_once_back(rollback, region, to))
     try:
-        state = await _taken_back(rollback, region)
+        try:
+            state = await rollback.fleets[region].rollback(None)
+        except NotTheCarrier:
+            note(f"{region}: somebody else is taking it back at this moment")
+            state = await rollback.watched[region].observe()
     except FleetError as error:
         note(f"{region}: could not be taken back: {error}")
         return error
@@ -226,14 +229,6 @@ async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> 
         telling.cancel()
     rollback.say(region, state_text(state, to))
     return state
-
-
-async def _taken_back(rollback: Rollback, region: str) -> RegionState:
-    try:
-        return await rollback.fleets[region].rollback(None)
-    except NotTheCarrier:
-        note(f"{region}: somebody else is taking it back at this moment")
-        return await _until(rollback, region, is_back)
 
 
 async def _tell_once_back(rollback: Rollback, region: str, to: str | None) -> None:
@@ -244,16 +239,6 @@ async def _tell_once_back(rollback: Rollback, region: str, to: str | None) -> No
             state = await rollback.watched[region].observe()
             if state.stable and is_back(state) and not state.problem:
                 return rollback.say(region, state_text(state, to))
-
-
-async def _until(rollback: Rollback, region: str, holds: Callable[[RegionState], bool]) -> RegionState:
-    """The region once another rollback has done what this one desired; as it is, when that takes too long."""
-    deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
-    while True:
-        state = await rollback.watched[region].observe()
-        if holds(state) or rollback.clock.monotonic() > deadline:
-            return state
-        await rollback.clock.sleep(LOOK_SECONDS)
 
 
 def _observed(found: Mapping[str, RegionState | TidegateError]) -> dict[str, RegionState]:
@@ -290,17 +275,18 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     Raises:
         TidegateError: MLflow does not answer, or the delivery does not end (`HasNotEnded`).
     """
-    known = await rollback.records.known()
+    known = await rollback.records.ask(RollbackLedger.known)
     if known.last is None or known.last.ended is not None:
         return known.last
     where = f"process {known.last.pid} on {known.last.host}"
     if known.alive:
         note(f"stopping delivery {known.last.id[:8]}, {where}: it hears of it within seconds")
     # One that seems to be gone is told too: it may only have been held up.
-    await rollback.records.stop(known.last.id)
+    last = known.last.id
+    await rollback.records.ask(lambda it: it.stop(last))
     deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
     while rollback.clock.monotonic() < deadline:
-        known = await rollback.records.known()
+        known = await rollback.records.ask(RollbackLedger.known)
         if known.last is None or known.last.ended is not None or not known.alive:
             return known.last
         await rollback.clock.sleep(1.0)
@@ -338,14 +324,12 @@ async def move_region(rollback: Rollback, region: str, to: str, *, by_image: boo
         TidegateError: it could not be done; users stay where they are.
     """
     fleet = rollback.fleets[region]
-
-    def there(state: RegionState) -> bool:
-        return is_back(state) and state.stable is not None and state.stable.version == to
-
     try:
         await fleet.rollback(to)
     except NotTheCarrier:
-        if not there(await _until(rollback, region, there)):
+        # Another rollback has the region: what it made of it is looked at once.
+        state = await rollback.watched[region].observe()
+        if not is_back(state) or state.stable is None or state.stable.version != to:
             raise
     except NotPossible:
         note(f"{region}: version {to} is no longer warm and is started again")
@@ -371,8 +355,8 @@ async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str
     if rollback.spec.git is None or not served:
         return []
     # Not above: users are back before any of it is loaded.
-    from pipelines.adapters.services import git_access_for
-    from pipelines.run.git_record import write_served
+    from pipelines.adapters.git import git_access_for
+    from pipelines.run.git import write_served
 
     access = git_access_for(rollback.spec, SystemClock())
     assert access is not None, "the spec names a repository"
@@ -387,7 +371,8 @@ async def _close_abandoned(rollback: Rollback, last: DeliverySummary) -> bool:
     """Close a delivery that nobody carries; false when somebody carries it after all, or closes it at this moment."""
     served = {state.stable.version for state in _observed(await observe_regions(rollback)).values() if state.stable}
     try:
-        await rollback.records.close(last, serves=served.pop() if len(served) == 1 else None)
+        serves = served.pop() if len(served) == 1 else None
+        await rollback.records.ask(lambda it: it.close(last, serves), more_seconds=WATCH_SECONDS)
     except Refused:
         return False
     except TidegateError as error:
@@ -431,7 +416,7 @@ def outcome_of(wrong: list[str], found: Mapping[str, RegionState | TidegateError
 PREVIOUS = "previous"
 
 
-async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
+async def roll_back_to(rollback: Rollback, to: str, start: bool, confirm: Callable[[str], None]) -> list[str]:
     """Every region to that version, once a person has said yes; returns what went wrong.
 
     Raises:
@@ -441,34 +426,19 @@ async def roll_back_to(target: RollbackTarget, rollback: Rollback) -> list[str]:
     """
     found = await asyncio.gather(*(fleet.observe() for fleet in rollback.fleets.values()))
     states = dict(zip(rollback.fleets, found, strict=True))
-    version = target.to if target.to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
+    version = to if to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
     if already_there(states, version):
         return await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
-    require_warm(states, version, start=target.start)
-    if target.confirm:
-        target.confirm(in_words(states, version))
-    process = stop_local_delivery(rollback)
-    await rollback.now(version)
-    async with one_rollback(rollback.state.root, note):
-        wrong = await wait_for_local_end(process, rollback)
-        try:
-            await stop_remote_delivery(rollback)
-        except TidegateError as error:
-            note(str(error) if isinstance(error, HasNotEnded) else f"no delivery elsewhere was told: {error}")
-        # The host of this machine takes a canary back that no delivery stands behind.
-        with delivery_lock(rollback.state.lock):
-            wrong += await _move_regions(rollback, dict.fromkeys(rollback.fleets, version), by_image=target.start)
-        if not wrong:
-            await _reinstate(rollback, version)
-            wrong = await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
-    return wrong
+    require_warm(states, version, start=start)
+    confirm(in_words(states, version))
+    return await roll_back(rollback, version, start=start)
 
 
 async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState]) -> str | None:
     if any(state.previous for state in states.values()):
         return None
     try:
-        return await rollback.records.previous()
+        return await rollback.records.ask(RollbackLedger.previous)
     except OutsideError as error:
         note(f"MLflow was asked for the alias `{rollback.spec.model.previous}`: {error}")
         return None
@@ -476,7 +446,7 @@ async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState])
 
 async def _reinstate(rollback: Rollback, version: str) -> None:
     try:
-        await rollback.records.reinstate(version)
+        await rollback.records.ask(lambda it: it.reinstate(version))
     except TidegateError as error:
         name, alias = rollback.spec.model.name, rollback.spec.model.target
         note(f"`{alias}` was not moved: {error}; later: `tidegate model alias {name} {version} {alias}`")

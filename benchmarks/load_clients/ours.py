@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.load_clients.clients import Place, Task
-from pipelines.adapters.load.blocks import LocustLoads
+from pipelines.adapters.load.process import LocustLoads
 from pipelines.load.model import RATE_OF_A_PROCESS, LoadOrder
 from pipelines.load.requests import plain_requests
 from pipelines.load.results import Quantiles
@@ -32,10 +32,8 @@ async def main(task: Task, place: Place) -> None:
         seed=1,
     )
     processes = ceil(task.rate / RATE_OF_A_PROCESS)
-    async with LocustLoads(place.folder / "ours").open(
-        "ours", plain_requests(texts, task.tokens), processes=processes
-    ) as generator:
-        records = await generator.block(order)
+    requests = plain_requests(texts, task.tokens)
+    records = await LocustLoads(place.folder / "ours").block("ours", order, requests, processes=processes)
     answered = [record for record in records if record.ok]
     found = {
         "requests": len(answered),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+import httpx
 from pydantic import BaseModel
 
-from gates.adapters.engine_client import engine_client
-from gates.adapters.engine_errors import engine_errors
+from gates.adapters.engine_client import engine_client, engine_errors, post
 from gates.errors import BadAnswer
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 
 class _Tokens(BaseModel):
@@ -44,27 +40,22 @@ class EngineLikelihood:
         async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
             with engine_errors(url):
                 messages = [{"role": "user", "content": prompt}]
-                before = await _tokens(client, {"model": model, "messages": messages})
-                answer = await _tokens(client, {"model": model, "prompt": reference, "add_special_tokens": False})
-                found = await client.post(
-                    "/v1/completions",
-                    cast_to=object,
-                    body={
-                        "model": model,
-                        "prompt": before + answer,
-                        # vLLM must generate one token; only those of the prompt are of interest.
-                        "max_tokens": 1,
-                        "temperature": 0,
-                        "prompt_logprobs": 0,
-                    },
-                )
-                (choice,) = _Completion.model_validate(found).choices
+                before = await _tokens(client, url, {"model": model, "messages": messages})
+                answer = await _tokens(client, url, {"model": model, "prompt": reference, "add_special_tokens": False})
+                body = {
+                    "model": model,
+                    "prompt": before + answer,
+                    # vLLM must generate one token; only those of the prompt are of interest.
+                    "max_tokens": 1,
+                    "temperature": 0,
+                    "prompt_logprobs": 0,
+                }
+                (choice,) = _Completion.model_validate(await post(client, url, "/v1/completions", body)).choices
         return _mean(choice, len(before), answer, url)
 
 
-async def _tokens(client: AsyncOpenAI, body: dict[str, object]) -> list[int]:
-    found = await client.post("/tokenize", cast_to=object, body=body)
-    return _Tokens.model_validate(found).tokens
+async def _tokens(client: httpx.AsyncClient, url: str, body: dict[str, object]) -> list[int]:
+    return _Tokens.model_validate(await post(client, url, "/tokenize", body)).tokens
 
 
 def _mean(choice: _Choice, begin: int, tokens: list[int], url: str) -> float:

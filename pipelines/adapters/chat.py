@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
+import httpx
+from pydantic import BaseModel
 
-from gates.adapters.engine_client import engine_client
-from gates.adapters.engine_errors import broke_off, engine_errors
+from gates.adapters.engine_client import collect, engine_client, engine_errors, post, refused
 from pipelines.ports import ChatAnswer
-
-# Imported with the client that is asked.
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionChunk
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class _Delta(_Part):
-    content: str | None = None
-
-
-class _Choice(_Part):
-    delta: _Delta
-    finish_reason: str | None = None
-    token_ids: list[int] | None = None
-    """vLLM's addition to the format; the client keeps fields that it does not know."""
-
-
-class _Chunk(_Part):
-    choices: list[_Choice]
 
 
 class _Tokens(BaseModel):
@@ -50,27 +26,35 @@ class OpenAIChat:
     async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
+        Asked once: an answer that came only the second time would hide what users see.
+
         Raises:
             BadAnswer: when the engine answers with an error, is too slow, breaks off, or does not speak OpenAI's API.
             OutsideError: when it was not reached.
         """
-        async with engine_client(f"{url}/v1", timeout_seconds=self._timeout_seconds) as client:
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "seed": 0,
+            "stream": True,
+            "return_token_ids": True,
+        }
+        async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
+            begin = time.perf_counter()
             with engine_errors(url):
-                begin = time.perf_counter()
-                stream = await client.chat.completions.create(
-                    model=model,
-                    messages=[{"role": "user", "content": prompt}],
-                    max_tokens=max_tokens,
-                    temperature=0,
-                    seed=0,
-                    stream=True,
-                    extra_body={"return_token_ids": True},
-                )
-                answer = await _collect(stream, begin)
-        # A connection that is closed in good order ends a stream without an error.
-        if not answer.finish_reason:
-            raise broke_off(url, len(answer.tokens))
-        return answer
+                async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+                    if response.status_code != httpx.codes.OK:
+                        raise await refused(url, response)
+                    found = await collect(url, response, begin)
+        return ChatAnswer(
+            text=found.text,
+            tokens=found.tokens,
+            finish_reason=found.finish_reason,
+            ttft_seconds=found.ttft_seconds,
+            duration_seconds=found.duration_seconds,
+        )
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included.
@@ -78,29 +62,7 @@ class OpenAIChat:
         Raises:
             BadAnswer, OutsideError: as for `ask`.
         """
-        body = {"model": model, "messages": list(messages)}
         async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
+            answer = await post(client, url, "/tokenize", {"model": model, "messages": list(messages)})
             with engine_errors(url):
-                answer = await client.post("/tokenize", cast_to=object, body=body)
                 return _Tokens.model_validate(answer).tokens
-
-
-async def _collect(stream: AsyncIterator[ChatCompletionChunk], begin: float) -> ChatAnswer:
-    text, tokens, finish_reason = "", list[int](), ""
-    ttft: float | None = None
-    async for chunk in stream:
-        # The client itself takes anything for a chunk.
-        for choice in _Chunk.model_validate(chunk).choices:
-            text += choice.delta.content or ""
-            tokens += choice.token_ids or []
-            finish_reason = choice.finish_reason or finish_reason
-            if ttft is None and (text or finish_reason):
-                ttft = time.perf_counter() - begin
-    duration = time.perf_counter() - begin
-    return ChatAnswer(
-        text=text,
-        tokens=tuple(tokens),
-        finish_reason=finish_reason,
-        ttft_seconds=duration if ttft is None else ttft,
-        duration_seconds=duration,
-    )

@@ -9,11 +9,10 @@ from datetime import timedelta
 from functools import partial
 
 from gates.model import ArmKey
-from pipelines.adapters.by_series import KnownAs
 from pipelines.plan.places import needs_of, place_of, reference_place, route_place
 from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
-from pipelines.run.regions import foreign_objects_in, refuse_foreign_objects
+from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from rollouts.cluster.carrier import Carrier, keep_renewing
 from rollouts.cluster.fleet import ArgoFleet
@@ -21,7 +20,7 @@ from rollouts.cluster.referenced import ReferencedFleet
 from rollouts.cluster.region import AnyRegion
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
-from rollouts.errors import Unfit
+from rollouts.errors import Unfit, Unreachable
 from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
 from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
@@ -144,7 +143,7 @@ async def open_clusters(
             yield fleets
 
 
-def series_of(fleets: Mapping[str, AnyRegion]) -> KnownAs | None:
+def series_of(fleets: Mapping[str, AnyRegion]) -> Callable[[ArmKey], ArmKey] | None:
     """By which value of their label series of an arm are found; None where it names versions."""
 
     def named(arm: ArmKey) -> ArmKey:
@@ -159,7 +158,7 @@ async def open_samples(spec: Delivery, fleet: ClusterFleetSpec) -> AsyncIterator
     if spec.samples is None:
         yield None
         return
-    from pipelines.adapters.samples.clusters import ClusterSamples
+    from pipelines.adapters.samples import ClusterSamples
     from rollouts.cluster.samples import RegionSamples
 
     clock, name, patience = SystemClock(), spec.metadata.name, spec.patience.api.total_seconds()
@@ -190,7 +189,7 @@ async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | No
 
 def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> RequestCounter:
     # Not above: it brings half of what a rollback would load before it sends its first request.
-    from pipelines.adapters.served import ServedByPrometheus
+    from pipelines.adapters.series import ServedByPrometheus
 
     return ServedByPrometheus(at, labels)
 
@@ -201,7 +200,7 @@ NO_SERIES = "unknown"
 
 async def _is_scraped(at: PrometheusEndpoint, pod_hash: str) -> bool:
     """Whether a target has that label; of a Prometheus that does not answer the gates will tell."""
-    from pipelines.adapters.served import is_scraped
+    from pipelines.adapters.series import is_scraped
 
     try:
         return await is_scraped(at, {POD_HASH: pod_hash})
@@ -214,51 +213,27 @@ LOOK_SECONDS = 5.0
 """A plan is made where no cluster can be reached too, such as in a pull request's pipeline."""
 
 
-def foreign_objects_in_clusters(
+async def foreign_objects_in_clusters(
     spec: Delivery, fleet: ClusterFleetSpec, engines: Sequence[Engine] = ()
-) -> Mapping[str, Sequence[ForeignObject]]:
-    """By region, of those that can be reached; of the others it is noted that nobody looked.
+) -> Mapping[str, Sequence[ForeignObject] | TidegateError]:
+    """By region, as a delivery looks before its first write: objects of others, or why nobody could look.
 
     Raises:
         Unfit: a Rollout of others cannot be moved as the spec says.
+        TidegateError: no cluster can be reached from here.
     """
-    try:
-        return asyncio.run(_foreign_objects_by_region(spec, fleet, engines))
-    except Unfit:
-        raise
-    except TidegateError as error:
-        note(f"the clusters were not looked at: {error}")
-        return {}
 
+    async def look(there: AnyRegion) -> Sequence[ForeignObject] | TidegateError:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await foreign_objects_in(there)
+        except TimeoutError:
+            return Unreachable(f"{there.region}: no answer within {LOOK_SECONDS:.0f} s")
+        except Unfit:
+            raise
+        except TidegateError as error:
+            return error
 
-async def refuse_foreign_objects_in_clusters(spec: Delivery, engines: Sequence[Engine] = ()) -> None:
-    """Look once at every region, as a delivery does before its first write; nothing of a fleet on this machine.
-
-    Raises:
-        NotOurs: objects of others stand where the delivery's would be.
-        FleetError: a region does not answer.
-    """
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        async with open_clusters(spec, spec.fleet, patience=timedelta(0), counted=False, engines=engines) as fleets:
-            await refuse_foreign_objects(fleets.values())
-
-
-async def _foreign_objects_by_region(
-    spec: Delivery, fleet: ClusterFleetSpec, engines: Sequence[Engine]
-) -> Mapping[str, Sequence[ForeignObject]]:
-    async with open_clusters(spec, fleet, patience=timedelta(0), engines=engines) as fleets:
-        looked = await asyncio.gather(*(_foreign_objects_of(each) for each in fleets.values()))
-    return {region: others for region, others in zip(fleets, looked, strict=True) if others}
-
-
-async def _foreign_objects_of(fleet: AnyRegion) -> Sequence[ForeignObject]:
-    try:
-        async with asyncio.timeout(LOOK_SECONDS):
-            return await foreign_objects_in(fleet)
-    except TimeoutError:
-        note(f"{fleet.region} was not looked at: no answer within {LOOK_SECONDS:.0f} s")
-    except Unfit:
-        raise
-    except TidegateError as error:
-        note(f"{fleet.region} was not looked at: {error}")
-    return ()
+    async with open_clusters(spec, fleet, patience=timedelta(0), counted=False, engines=engines) as fleets:
+        looked = await asyncio.gather(*map(look, fleets.values()))
+    return dict(zip(fleets, looked, strict=True))

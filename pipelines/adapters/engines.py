@@ -14,11 +14,12 @@ from pipelines.adapters.image_engines import ImageEngines
 from pipelines.adapters.trust import named_trust
 from pipelines.authority.engine_images import TrustedImages
 from pipelines.plan.prebuilt import image_launch
-from pipelines.ports import EngineProvider, VersionRegistry
+from pipelines.ports import EngineProvider
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.state import StateFolder
 from registry.model import ModelVersion
+from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.clock import SystemClock
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def engine_provider(
     spec: Delivery,
     state: StateFolder,
-    registry: VersionRegistry,
+    registry: MlflowRegistry,
     images: Mapping[str, str] | None = None,
     trusted: TrustedImages | None = None,
 ) -> EngineProvider:
@@ -55,7 +56,7 @@ def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) 
 def local_engines(
     spec: Delivery,
     state: StateFolder,
-    registry: VersionRegistry,
+    registry: MlflowRegistry,
 ) -> LocalEngines:
     """Engines of the pinned environment on this machine.
 

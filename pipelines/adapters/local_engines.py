@@ -17,7 +17,7 @@ from engine_images.checks.servable import problems_of, process_bytes, require_se
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
-from pipelines.adapters.samples.local import file_of
+from pipelines.adapters.samples import file_of
 from pipelines.authority.engine_images import recorded_settings
 from pipelines.ports import Registry
 from pipelines.spec.trust import SpecTrust

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ from registry.model import (
     ServingAliases,
     number_of,
 )
-from tidegate.core.clock import WATCH_SECONDS, SystemClock
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
-from tidegate.core.process import note
+from tidegate.core.process import note, user_name
 from tidegate.core.text import failure_line
 from tidegate.core.threads import call_in_thread, call_with_timeout
 
@@ -57,7 +55,9 @@ class HasNotEnded(OutsideError):
 
 @dataclass(frozen=True)
 class RollbackLedger:
-    """MLflow, as far as a rollback needs it. Every call raises `TidegateError` when it did not do its part."""
+    """MLflow, as far as a rollback needs it: each question by `ask`, which raises `TidegateError` where MLflow did not
+    do its part. Nothing of MLflow is loaded before users are back.
+    """
 
     model: str
     state: Path
@@ -67,65 +67,36 @@ class RollbackLedger:
     limit_seconds: float = 10.0
     """For each question to a server: `patience.call` of the spec."""
 
-    async def known(self) -> LastDelivery:
-        """The last delivery, and whether somebody carries it."""
-        return await self._ask(self._known)
-
-    async def stop(self, delivery: str) -> None:
-        """Ask the one who carries it to end it: they hear it with their next sign of life."""
-        await self._ask(lambda: self._stop(delivery))
-
-    async def close(self, last: DeliverySummary, *, serves: str | None) -> None:
-        """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""
-        await self._ask(lambda: self._close(last, serves), more_seconds=WATCH_SECONDS)
-
-    async def reinstate(self, version: str) -> None:
-        """Make it champion: users are on it."""
-        await self._ask(lambda: self._reinstate(version))
-
-    async def previous(self) -> str:
-        """The version before the champion, as the registry knows it."""
-        return await self._ask(lambda: self.registry().look_up(self.model, self.names.previous).version)
-
-    async def registered(self, version: str) -> ModelVersion:
-        """The version as the registry has it."""
-        return await self._ask(lambda: self.registry().resolve(self.model, number_of(version)))
-
-    async def recorded(self, engine: str) -> EngineRecord | None:
-        """What the registry keeps of the engine with that name."""
-        return await self._ask(lambda: self._kept(engine).get(engine))
-
-    async def engine(self, version: str, name: str) -> Engine:
-        """The engine image that a version's tags name; no file is brought here."""
-        return await self._ask(lambda: self._engine(version, name))
-
-    async def _ask(self, call: Callable[[], Said], *, more_seconds: float = 0.0) -> Said:
+    async def ask(self, call: Callable[[RollbackLedger], Said], *, more_seconds: float = 0.0) -> Said:
+        """What one of the methods below returns, in a thread and within the time limit."""
         if self.tracking_uri is None and not (self.state / "mlflow.db").exists():
             message = "no MLflow is named here, and there is none in the state folder"
             raise OutsideError(message, hint="set MLFLOW_TRACKING_URI")
-        limit = self.limit_seconds + LOAD_SECONDS
 
         def asked() -> Said:
             try:
-                return call()
+                return call(self)
             except TidegateError:
                 raise
             # What a proxy, a version of MLflow, or anybody with a login, makes of it; users do not wait for that.
             except Exception as error:
                 raise OutsideError(f"what MLflow has cannot be read: {failure_line(error)}") from error
 
-        return await call_with_timeout(limit + more_seconds, asked, what="MLflow")
+        return await call_with_timeout(self.limit_seconds + LOAD_SECONDS + more_seconds, asked, what="MLflow")
 
-    def _known(self) -> LastDelivery:
+    def known(self) -> LastDelivery:
+        """The last delivery, and whether somebody carries it."""
         ledgers = self._ledgers()
         last = next(iter(ledgers.deliveries(self.model, last=1)), None)
         return LastDelivery(last, alive=last is not None and ledgers.is_alive(last))
 
-    def _stop(self, delivery: str) -> None:
+    def stop(self, delivery: str) -> None:
+        """Ask the one who carries it to end it: they hear it with their next sign of life."""
         ledger = self._ledgers().join(delivery, carries=False)
         ledger.append(StopRequest().event(SystemClock().now(), "delivery", f"asked to stop by {_me()}"))
 
-    def _close(self, last: DeliverySummary, serves: str | None) -> None:
+    def close(self, last: DeliverySummary, serves: str | None) -> None:
+        """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""
         ledger = self._ledgers().take_over(last.id)
         reason = f"taken back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
@@ -133,16 +104,12 @@ class RollbackLedger:
         champion = self.registry().look_up(self.model, self.names.champion).version
         engines_alone = bool(last.in_production) and last.champion == last.version
         if serves is not None and (champion != number_of(serves) or engines_alone):
-            self._reinstate(serves)
+            self.reinstate(serves)
         ledger.append(closing.event(at, "delivery", f"interrupted: {reason}"))
         ledger.close("interrupted", reason)
 
-    def _kept(self, engine: str) -> dict[str, EngineRecord]:
-        registry = self.registry()
-        kept = Serving.of(registry.tags(registry.look_up(self.model, number_of(engine))))
-        return {each.name: each for each in (kept.before, kept.now) if each}
-
-    def _reinstate(self, engine: str) -> None:
+    def reinstate(self, engine: str) -> None:
+        """Make it champion: users are on it."""
         registry = self.registry()
         version, kept = registry.look_up(self.model, number_of(engine)), self._kept(engine)
         if engine in kept:
@@ -151,26 +118,39 @@ class RollbackLedger:
             registry.mark(version, Serving(now=kept[engine], **before).tag)
         registry.reinstate(version, self.names)
 
-    def _engine(self, version: str, name: str) -> Engine:
+    def previous(self) -> str:
+        """The version before the champion, as the registry knows it."""
+        return self.registry().look_up(self.model, self.names.previous).version
+
+    def recorded(self, engine: str) -> tuple[ModelVersion, EngineRecord | None]:
+        """The version as the registry has it, and what it keeps of the engine with that name."""
+        return self.registry().resolve(self.model, number_of(engine)), self._kept(engine).get(engine)
+
+    def engine(self, version: str, name: str) -> tuple[ModelVersion, Engine]:
+        """The version, and the engine image that its tags name; no file is brought here."""
         from pipelines.authority.engine_images import pinned_image
         from rollouts.model import Engine
 
         registry = self.registry()
         found = registry.look_up(self.model, number_of(version))
         image = pinned_image(found, registry.tags(found))
-        return Engine(version=version, digest=found.digest, model=name, image=image)
+        return found, Engine(version=version, digest=found.digest, model=name, image=image)
 
-    # Nothing of MLflow is loaded before users are back.
+    def registry(self) -> MlflowRegistry:
+        """Where versions and their files are."""
+        from pipelines.adapters.stores import open_registry
+
+        return open_registry(self.state, self.tracking_uri)
+
+    def _kept(self, engine: str) -> dict[str, EngineRecord]:
+        registry = self.registry()
+        kept = Serving.of(registry.tags(registry.look_up(self.model, number_of(engine))))
+        return {each.name: each for each in (kept.before, kept.now) if each}
+
     def _ledgers(self) -> MlflowDeliveries:
         from pipelines.adapters.stores import open_deliveries
 
         return open_deliveries(self.state, self.tracking_uri)
-
-    def registry(self) -> MlflowRegistry:
-        """Where versions and their files are; to be asked in a thread."""
-        from pipelines.adapters.stores import open_registry
-
-        return open_registry(self.state, self.tracking_uri)
 
 
 async def engine_before(
@@ -194,26 +174,19 @@ async def engine_before(
         return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
     from pipelines.adapters.engines import local_engines
 
-    found = await records.registered(version)
-    registry = await call_in_thread(records.registry)
-    provider = engines or local_engines(spec, state, registry)
-    return await provider.prepare(found, note, await records.recorded(version))
+    found, record = await records.ask(lambda it: it.recorded(version))
+    provider = engines or local_engines(spec, state, await call_in_thread(records.registry))
+    return await provider.prepare(found, note, record)
 
 
 async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
     from pipelines.adapters.trust import named_trust, trusted_images
 
-    engine = await records.engine(version, spec.metadata.name)
+    found, engine = await records.ask(lambda it: it.engine(version, spec.metadata.name))
     if images := trusted_images(named_trust()):
-        found = await records.registered(version)
         await call_in_thread(images.prove, found, engine.image)
     return engine
 
 
 def _me() -> str:
-    try:
-        name = getpass.getuser()
-    # A container's user need not have a name.
-    except (KeyError, OSError):
-        name = f"user {os.getuid()}"
-    return f"`tidegate rollback` of {name} on {socket.gethostname()}"
+    return f"`tidegate rollback` of {user_name()} on {socket.gethostname()}"

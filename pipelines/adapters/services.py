@@ -1,10 +1,10 @@
-"""Builds what a delivery uses besides its backends: readers of answers, notifications, the repository."""
+"""Builds what a delivery uses besides its backends: readers of answers, and notifications."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -15,17 +15,13 @@ from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
 from gates.model import Scorer
 from pipelines.model import Plan
-from pipelines.ports import DeliveryLedger, Listener
-from pipelines.repository import GitAccess, SyncSource
+from pipelines.ports import Listener
 from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.git import GitSpec
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, notified, subject_of
-from rollouts.kube.client import KubeClient
-from rollouts.manifests.spec import ClusterFleetSpec
-from tidegate.core.clock import Clock, SystemClock
+from registry.ledger import MlflowLedger
 from tidegate.core.process import note, note_sink
 
 
@@ -46,7 +42,7 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
 
 
 def notified_of(
-    notify: Sequence[NotifySpec], plan: Plan, ledger: DeliveryLedger
+    notify: Sequence[NotifySpec], plan: Plan, ledger: MlflowLedger
 ) -> AbstractContextManager[Sequence[Listener]]:
     """Listeners for the delivery's journal within the context. Who has no address here is not told."""
     places = places_of(notify)
@@ -70,35 +66,3 @@ def send_by_http(url: str, body: Mapping[str, object]) -> None:
     from pipelines.adapters.notify_http import post
 
     post(url, body)
-
-
-def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
-    """The repository that says what regions serve; None where the spec names none. Asks nobody yet."""
-    git = spec.git
-    if git is None:
-        return None
-    # Not above: few specs have it.
-    from pipelines.adapters.git.remote import GitRemote
-
-    return GitAccess(GitRemote(git, clock), _synced(spec, git))
-
-
-def _synced(spec: Delivery, git: GitSpec) -> SyncSource | None:
-    fleet = spec.fleet
-    if git.sync is None or not isinstance(fleet, ClusterFleetSpec):
-        return None
-    from pipelines.adapters.git.synced import ToolInCluster
-    from rollouts.kube.client import connect
-
-    tool = git.sync.tool
-
-    @asynccontextmanager
-    async def cluster_of(region: str) -> AsyncIterator[KubeClient]:
-        context = tool.context or fleet.regions[region].context or None
-        client = connect(context, clock=SystemClock(), namespace=tool.namespace)
-        try:
-            yield client
-        finally:
-            await client.close()
-
-    return ToolInCluster(tool, cluster_of)

@@ -11,7 +11,6 @@ from pipelines.adapters.trust import named_trust
 from pipelines.events.artifacts import SPEC, bring_spec
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
-from pipelines.ports import Deliveries
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import (
     files_elsewhere,
@@ -22,6 +21,7 @@ from pipelines.spec.policy import (
     user_prompts,
 )
 from pipelines.spec.sections import LocalFleet
+from registry.deliveries import MlflowDeliveries
 from registry.files import digest_files
 from registry.mlflow_client import limit_calls
 from registry.model import Event
@@ -117,18 +117,26 @@ def region_of(fleet: ClusterFleetSpec, wanted: str | None) -> str:
     return wanted
 
 
-def kept_spec(deliveries: Deliveries, delivery: str, events: Sequence[Event]) -> Delivery:
+def kept_spec(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Event]) -> Delivery:
     """Bring and read it; what it names is brought and compared, and not read.
+
+    Raises:
+        UsageError, NotAsPlanned: as `bring_kept`.
+    """
+    with TemporaryDirectory(prefix="tidegate-") as folder:
+        return load_spec(bring_kept(deliveries, delivery, events, Path(folder))[1], Delivery)
+
+
+def bring_kept(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Event], into: Path) -> tuple[str, Path]:
+    """Bring the spec that a delivery kept, with what it names; where it lies among the kept files, and here.
 
     Raises:
         UsageError: it was not kept.
         NotAsPlanned: it is not that with which the delivery was opened.
     """
-    spec_file = spec_file_of(events)
+    spec_file, resolved = spec_file_of(events), plan_of(events).resolved
     if spec_file is None:
         raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
-    with TemporaryDirectory(prefix="tidegate-") as folder:
-        resolved = plan_of(events).resolved
-        path = bring_spec(deliveries, delivery, spec_file, Path(folder), resolved.files if resolved else ())
-        refuse_other_files(resolved, digest_files(Path(folder) / SPEC), spec_file, delivery)
-        return load_spec(path, Delivery)
+    path = bring_spec(deliveries, delivery, spec_file, into, resolved.files if resolved else ())
+    refuse_other_files(resolved, digest_files(into / SPEC), spec_file, delivery)
+    return spec_file, path

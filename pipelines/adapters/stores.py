@@ -20,7 +20,6 @@ from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
     from pipelines.adapters.mlflow_triggers import MlflowTriggers
-    from pipelines.ports import VersionRegistry
     from pipelines.spec.trust import Trusted
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
@@ -63,7 +62,7 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     return MlflowRegistry(mlflow_address(state, tracking_uri))
 
 
-def require_clients(registry: VersionRegistry, versions: Iterable[ModelVersion]) -> None:
+def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) -> None:
     """Be sure of the packages that read the files of these versions where they lie.
 
     Raises:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gates.analyses.drift.spec import DriftGate, Feature
 from pipelines.adapters.engines import local_engines, require_gpus_here
@@ -21,17 +20,16 @@ from pipelines.load.model import LoadTotals
 from pipelines.plan.engines import serving_engine
 from pipelines.plan.gates import rules_of
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import user_prompts
 from pipelines.state import StateFolder
 from rollouts.adapters.host_client import FleetHost, start
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
+from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.adapters.extras import require
 from tidegate.core.errors import Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note
 from tidegate.core.threads import call_in_thread
-
-if TYPE_CHECKING:
-    from pipelines.adapters.metrics_server import MetricsServer
 
 FRESH_SECONDS = 60.0
 
@@ -128,16 +126,20 @@ async def _beat(host: FleetHost, carrier: Carrier) -> None:
         await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
 
 
+LAST_SECONDS = 1.5 * INTERVAL_SECONDS
+"""Until the last numbers of a delivery are scraped and stored: Prometheus ends the series of a target that is gone."""
+
+
 @asynccontextmanager
-async def prometheus_target(host: FleetHost, name: str, server: MetricsServer | None) -> AsyncIterator[None]:
-    """Let the fleet's Prometheus read `server` meanwhile, under that name, and once more at the end; or nobody."""
-    if server is None:
+async def prometheus_target(host: FleetHost, name: str, address: str | None) -> AsyncIterator[None]:
+    """Let the fleet's Prometheus read the numbers at `address` meanwhile, under that name, the last ones too."""
+    if address is None:
         yield
         return
-    await _best_effort(host.scrape_also(name, server.address))
+    await _best_effort(host.scrape_also(name, address))
     try:
         yield
-        await server.read_once_more()
+        await asyncio.sleep(LAST_SECONDS)
     finally:
         await _best_effort(host.forget(name))
 
@@ -158,7 +160,7 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
     """
     if spec.traffic is None or spec.traffic.prompts is None:
         raise UsageError("--users needs prompts to send", hint="set traffic.prompts")
-    prompts, records = folder / spec.traffic.prompts, state.traffic / f"{spec.metadata.name}.jsonl"
+    prompts, records = user_prompts(spec, folder), state.traffic / f"{spec.metadata.name}.jsonl"
     _freeze_topics(spec, prompts, records)
     return start_load(
         host.regions(),
@@ -171,20 +173,20 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
     )
 
 
-def _freeze_topics(spec: Delivery, prompts: Path, records: Path) -> None:
+def _freeze_topics(spec: Delivery, prompts: Sequence[str], records: Path) -> None:
     """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
     drift = spec.gates.only(DriftGate)
     if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
         return
     from gates.adapters.text_models import WordEmbeddings
-    from pipelines.adapters.load.prompts import fit_topics, read_prompts, topics_file
+    from pipelines.adapters.load.prompts import fit_topics, topics_file
 
     path = topics_file(records)
     if path.exists():
         return
-    topics = fit_topics(WordEmbeddings(), read_prompts(prompts))
+    topics = fit_topics(WordEmbeddings(), prompts)
     if topics is None:
-        raise UsageError(f"{prompts} has too few prompts to find topics in", hint="leave topic out of drift.inputs")
+        raise UsageError("traffic.prompts: too few prompts to find topics in", hint="leave topic out of drift.inputs")
     path.parent.mkdir(parents=True, exist_ok=True)
     topics.save(path)
 

@@ -15,7 +15,6 @@ from pipelines.adapters.fleets import cluster_client
 from pipelines.adapters.listeners import Listener
 from pipelines.adapters.stores import open_deliveries, open_triggers
 from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY
-from pipelines.ports import Deliveries
 from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -27,6 +26,7 @@ from pipelines.triggers.reconciler import Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
 from pipelines.views.page import LivePage, SnapshotReader
+from registry.deliveries import MlflowDeliveries
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import cancelled_by_signals, note
@@ -39,7 +39,7 @@ async def serve_triggers(
     spec: Delivery,
     spec_path: Path,
     listeners: tuple[Listener, Listener],
-    report: Callable[[str, Deliveries], str],
+    report: Callable[[str, MlflowDeliveries], str],
     *,
     state: StateFolder,
     tracking_uri: str | None,

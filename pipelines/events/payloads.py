@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 
 from gates.model import GateOutcome
 from pipelines.model import Ending, Left, PlanStepRecord, Resolved
-from pipelines.repository import FieldEdit
 from pipelines.statements import Proof
 from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
 from tidegate.core.errors import NotGenuine
@@ -117,9 +116,8 @@ class GitChange(Payload):
 
     kind = EventKind.GIT
 
-    edits: tuple[FieldEdit, ...] = ()
-    """Said before anything is pushed: by these it is taken back."""
     commit: str = ""
+    """Empty before it is pushed."""
 
 
 class VerdictPayload(Payload):

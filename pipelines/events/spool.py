@@ -12,7 +12,8 @@ from typing import IO, Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from pipelines.ports import Deliveries, Ledger, Registry
+from pipelines.ports import Ledger, Registry
+from registry.deliveries import MlflowDeliveries
 from registry.errors import StoreRefused, StoreUnreachable, UnknownDelivery
 from registry.model import SERVING, Event, ModelVersion, ServingAliases
 from tidegate.core.errors import TidegateError
@@ -182,7 +183,9 @@ def read_entries(path: Path) -> Iterator[Entry]:
             log.warning("%s:%d: no entry of a ledger; it is left out", path, number)
 
 
-def write_leftovers(folder: Path, ledgers: Deliveries, registry: Registry, complain: Callable[[str], None]) -> None:
+def write_leftovers(
+    folder: Path, ledgers: MlflowDeliveries, registry: Registry, complain: Callable[[str], None]
+) -> None:
     """Write every file of which no process lives, and remove it. One that cannot be written stays, and is told."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         with path.open("rb+") as file:
@@ -200,7 +203,7 @@ def write_leftovers(folder: Path, ledgers: Deliveries, registry: Registry, compl
             path.unlink(missing_ok=True)
 
 
-def _written(path: Path, ledgers: Deliveries, registry: Registry) -> Iterator[str]:
+def _written(path: Path, ledgers: MlflowDeliveries, registry: Registry) -> Iterator[str]:
     """Write it in order, each entry once; yields what the store refuses."""
     entries, delivery = list(read_entries(path)), path.name.partition(".")[0]
     if not entries:

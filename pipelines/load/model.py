@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -11,33 +11,6 @@ from pydantic import Field, model_validator
 
 from gates.evidence.request_record import RequestRecord
 from tidegate.core.model import Value
-
-
-class LoadPlan(Value):
-    """What the load process is told."""
-
-    entries: Mapping[str, str] = Field(min_length=1)
-    """Region to the address its users talk to."""
-    rate: float = Field(gt=0)
-    """Requests a second and region. Arrivals are Poisson and wait for nobody: users do not know that
-    a server is slow before they ask."""
-    prompts: str
-    """File with a prompt per line, or JSON lines with a `prompt` each."""
-    model: str
-    """What requests carry in their `model` field."""
-    max_tokens: int = Field(ge=1)
-    """The longest answer that a user asks for."""
-    records: str
-    """File to which a record per request is appended."""
-    timeout_seconds: float = Field(default=120, gt=0)
-    """Without a byte; the request then counts as failed."""
-    regenerate: float = Field(default=0, ge=0, lt=1)
-    """The share of answered requests whose users ask the same once more, because they did not want the answer. Those
-    come on top of `rate`."""
-    seed: int = 0
-    """For arrivals and the choice of prompts."""
-    parent: int
-    """Process whose death ends the load."""
 
 
 class LoadTotals(Value):
@@ -96,23 +69,28 @@ class LoadRequest(Value):
 
 
 class LoadOrder(Value):
-    """A block of load on one address."""
+    """Load on one address: a block of it, or that of users without end."""
 
     url: str
     """Without `/v1`."""
     model: str
     """What requests carry in their `model` field."""
     region: str
-    role: str
-    """`stable` or `canary`, as records say it."""
-    version: str
+    role: str = ""
+    """`stable` or `canary`, as records say it; empty where answers say who gave them."""
+    version: str = ""
+    """The same."""
     shape: LoadShape = LoadShape.STEADY
-    seconds: float = Field(gt=0)
-    """After that no request is sent; those under way may end."""
+    seconds: float | None = Field(default=None, gt=0)
+    """After that no request is sent; those under way may end. None for no end."""
     concurrency: int | None = Field(default=None, ge=1)
     """Requests in flight: who has an answer asks again."""
     rate: float | None = Field(default=None, gt=0)
-    """Requests a second instead: arrivals are Poisson and wait for nobody."""
+    """Requests a second instead: arrivals are Poisson and wait for nobody, since users do not know that a server is
+    slow before they ask."""
+    regenerate: float = Field(default=0, ge=0, lt=1)
+    """The share of answered requests whose users ask the same once more, because they did not want the answer. Those
+    come on top of `rate`."""
     seed: int
     """Of arrivals and of the order of requests: two orders with one seed send the same."""
 
@@ -131,14 +109,20 @@ class LoadOrder(Value):
         return self.model_copy(update={"concurrency": mine, "seed": self.seed * of + index}) if mine else None
 
 
-class WorkerPlan(Value):
-    """What a process that brings blocks of load is told when it starts."""
+class LoadPlan(Value):
+    """What a process of a load is told when it starts."""
 
+    orders: tuple[LoadOrder, ...] = Field(min_length=1)
+    """One block, or the users of every region."""
     requests: Path
     """File of JSON lines, each a `LoadRequest`."""
     records: Path
     """File to which a record per request is appended."""
     timeout_seconds: float = Field(default=120, gt=0)
     """Without a byte; the request then counts as failed. A block ends that long after its last request at most."""
+    describes: bool = False
+    """Whether records say of prompts what drift looks at."""
+    gate: Path | None = None
+    """File that is locked until all processes of the load are ready; None where there is one."""
     parent: int
     """Process whose death ends this one."""

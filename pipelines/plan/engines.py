@@ -13,10 +13,10 @@ from pydantic import JsonValue
 
 from engine_images.spec import EngineSettings
 from pipelines.errors import UntrustedImage
-from pipelines.ports import VersionRegistry
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion, Serving
+from registry.versions import MlflowRegistry
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
@@ -86,7 +86,7 @@ def planned_engines(
 
 
 def serving_engine(
-    spec: Delivery, champion: ModelVersion, registry: VersionRegistry, note: Callable[[str], None]
+    spec: Delivery, champion: ModelVersion, registry: MlflowRegistry, note: Callable[[str], None]
 ) -> EngineRecord:
     """The champion's engine as it was recorded; where nobody has, the spec's, which is recorded now.
 

@@ -1,4 +1,4 @@
-"""What a delivery writes to Git: which fields of which files, in which words, and how it is taken back. Pure."""
+"""What a delivery writes to Git: which fields of which files, in which words. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from pipelines.model import Plan
-from pipelines.repository import FieldEdit
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitFileSpec, GitSpec, filled
 from pipelines.spec.yaml_fields import FieldFile, with_values
@@ -27,12 +26,26 @@ class WantedFile(Value):
     """By JSON pointer."""
 
 
+class FieldEdit(Value):
+    """One field of one file, before and after."""
+
+    path: str
+    object: str = ""
+    """`KIND/NAME` of its document; empty for the only one."""
+    field: str
+    """A JSON pointer."""
+    before: str
+    after: str
+
+
 class FileChanges(Value):
     """What has to be written so that files say what is wanted."""
 
     edits: tuple[FieldEdit, ...]
     files: Mapping[str, str]
     """Whole texts of the files that change."""
+    others: tuple[str, ...] = ()
+    """Fields that somebody else has changed; they stay as they are."""
 
 
 def image_of(plan: Plan, spec: Delivery, engine: str) -> str:
@@ -103,49 +116,36 @@ def paths_of(wanted: Iterable[WantedFile]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.path for each in wanted))
 
 
-def changes_to(wanted: Iterable[WantedFile], found: Mapping[str, str]) -> FileChanges:
+def changes_to(
+    wanted: Sequence[WantedFile], found: Mapping[str, str], instead_of: Sequence[WantedFile] | None = None
+) -> FileChanges:
     """What has to be edited in the files that were found.
+
+    Args:
+        wanted: what they have to say.
+        found: their texts, by path.
+        instead_of: the same fields with what they say now; those that say anything else are not edited.
 
     Raises:
         SpecError: a file or a field is not there, or cannot be replaced alone.
     """
-    texts, edits = dict(found), list[FieldEdit]()
-    for each in wanted:
+    texts, edits, others = dict(found), list[FieldEdit](), list[str]()
+    for number, each in enumerate(wanted):
         if each.path not in texts:
             raise SpecError([Problem(each.path, 0, "", "no such file in the repository", "a YAML file, written once")])
-        there = FieldFile(texts[each.path], each.path)
+        there, fields = FieldFile(texts[each.path], each.path), dict[str, str]()
         for field, after in each.fields.items():
             before = there.value(field, within=each.object)
-            if before != after:
-                edits.append(FieldEdit(path=each.path, object=each.object, field=field, before=before, after=after))
-        texts[each.path] = with_values(texts[each.path], each.fields, file=each.path, within=each.object)
-    return FileChanges(edits=tuple(edits), files={path: text for path, text in texts.items() if text != found[path]})
-
-
-def taking_back(edits: Sequence[FieldEdit], found: Mapping[str, str]) -> tuple[tuple[WantedFile, ...], tuple[str, ...]]:
-    """What files have to say as they did before these edits, oldest first; and fields that somebody else has changed.
-
-    Those stay as they are.
-    """
-    fields: dict[tuple[str, str], dict[str, str]] = {}
-    others: list[str] = []
-    first = {(each.path, each.object, each.field): each.before for each in reversed(edits)}
-    for (path, within, field), before in first.items():
-        ours = {each.after for each in edits if (each.path, each.object, each.field) == (path, within, field)}
-        says = _said(found, path, within, field)
-        if says is not None and says in ours:
-            fields.setdefault((path, within), {})[field] = before
-        elif says != before:
-            others.append(f"{path}: {field}")
-    wanted = tuple(WantedFile(path=path, object=within, fields=each) for (path, within), each in fields.items())
-    return wanted, tuple(others)
-
-
-def _said(found: Mapping[str, str], path: str, within: str, field: str) -> str | None:
-    try:
-        return FieldFile(found[path], path).value(field, within=within) if path in found else None
-    except SpecError:
-        return None
+            if before == after:
+                continue
+            if instead_of is not None and before != instead_of[number].fields[field]:
+                others.append(f"{each.path}: {field}")
+                continue
+            fields[field] = after
+            edits.append(FieldEdit(path=each.path, object=each.object, field=field, before=before, after=after))
+        texts[each.path] = with_values(texts[each.path], fields, file=each.path, within=each.object)
+    changed = {path: text for path, text in texts.items() if text != found[path]}
+    return FileChanges(edits=tuple(edits), files=changed, others=tuple(others))
 
 
 def subject_line(plan: Plan, places: Iterable[str]) -> str:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from gates.analyses.burn_rate import EventSource
 from gates.analyses.command import CommandGate, Question, Reply
-from gates.analyses.drift.spec import DriftReference
 from gates.analyses.queries.asked import QuerySource
-from gates.evidence.batch import Batch
 from gates.judge.answer_judge import AnswerJudge
 from gates.judge.pair_judge import PairJudge
-from gates.model import ArmKey, NoData, Verdict
+from gates.model import ArmKey
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
-from gates.sequential_test import AnalysisPlan
+from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import (
@@ -61,52 +58,7 @@ class Commands:
     """Where what they said is kept, until the delivery's ledger has it."""
 
 
-class Trial(Protocol):
-    """One sequential test, written down before it has any effect."""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it has taken nothing yet."""
-        ...
-
-    def take(self, batch: Batch) -> None:
-        """Evidence of both arms."""
-        ...
-
-    def count_again(self) -> None:
-        """What was taken so far is a past to bet on; what verdicts tell and what speaks for the canary begins here."""
-        ...
-
-    def verdicts(self, *, deadline_passed: bool) -> Sequence[Verdict]:
-        """What every gate says by now."""
-        ...
-
-
-class DeliveryTrials(Protocol):
-    """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
-
-    def open(self, name: str, terms: AnalysisPlan, step: str) -> Trial:
-        """The trial of that name, for one more step; its terms are those of the first time.
-
-        Raises:
-            NotAsPlanned: it was opened before to ask for something else.
-        """
-        ...
-
-    def reference(self, name: str) -> DriftReference | NoData | None:
-        """The bins that were frozen when that trial was opened; None when it was not."""
-        ...
-
-    def written(self, step: str) -> Mapping[str, tuple[int, str]]:
-        """How far the transcripts of a step's trials are written: bytes, and their SHA-256."""
-        ...
-
-    def keep(self, name: str) -> None:
-        """Put the transcript so far next to the ledger's events."""
-        ...
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Backends:
     """What a delivery moves and learns from: by its spec, or what a program brings."""
 
@@ -114,19 +66,26 @@ class Backends:
     """By region."""
     engines: EngineProvider
     proxy: EvidenceSource
+    """What the proxies and engines count, mirrored requests included."""
     chat: Chat
     tokenizer: Tokenizer
     clock: Clock
     events: EventSource | None = None
+    """Who answers the queries of an SLO."""
     queries: QuerySource | None = None
+    """Who reads the counters of ratio gates."""
     users: EvidenceSource | None = None
+    """What the users themselves saw; None when no load writes it down."""
     requests: UserRequests | None = None
+    """Each request of those users, for what is asked of single requests, such as drift."""
     samples: UserSamples | None = None
+    """Samples of users' requests; None where the spec asks for none."""
     scratch: ScratchEngines | None = None
+    """Who starts engines that serve nobody; None where the fleet does not."""
 
 
-@dataclass(frozen=True)
-class Context:
+@dataclass(frozen=True, kw_only=True)
+class Context(Backends):
     """One delivery's surroundings. Stages keep nothing in it: whatever they need later is in the world."""
 
     spec: Delivery
@@ -135,36 +94,16 @@ class Context:
     """`pipelines.run.stages.STAGES`, unless somebody tries the order alone."""
     folder: Path
     """Where the spec lies; relative paths in it start here."""
-    clock: Clock
     journal: Journal
     registry: Registry
-    engines: EngineProvider
-    fleets: Mapping[str, Fleet]
-    """By region."""
-    chat: Chat
-    tokenizer: Tokenizer
-    proxy: EvidenceSource
-    """What the proxies and engines count, mirrored requests included."""
-    trials: DeliveryTrials
+    trials: Trials
     identities: Identities
     """Who can prove who they are, for approvals and the like."""
-    users: EvidenceSource | None = None
-    """What the users themselves saw; None when no load writes it down."""
-    requests: UserRequests | None = None
-    """Each request of those users, for what is asked of single requests, such as drift."""
-    events: EventSource | None = None
-    """Who answers the queries of an SLO."""
-    queries: QuerySource | None = None
-    """Who reads the counters of ratio gates."""
-    samples: UserSamples | None = None
-    """Samples of users' requests; None where the spec asks for none."""
     readers: Readers = Readers()
     commands: Commands | None = None
     """What runs the commands of gates; None where nothing does."""
     loads: LoadGenerators | None = None
     """Who brings load of our own; None where nobody can."""
-    scratch: ScratchEngines | None = None
-    """Who starts engines that serve nobody; None where the fleet does not."""
     git: GitAccess | None = None
     """The repository that says what regions serve; None where the spec names none."""
     asker: Prover | None = None

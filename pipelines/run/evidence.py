@@ -19,9 +19,10 @@ from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import Gates, stage_sources
 from pipelines.errors import Stopped, by_others
+from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import ENDING_OF, PlanStep
 from pipelines.plan.gates import budget_shares
-from pipelines.run.context import Context, Trial
+from pipelines.run.context import Context
 from pipelines.run.regions import refuse_dead_canary
 from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError
@@ -106,7 +107,7 @@ def terms_for(
     return analysis_plan_of(gates, asked, sources=sources, share=share, mirrored=mirrored, reference=reference)
 
 
-async def take_new(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:
+async def take_new(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:
     """Take what is new from every feed."""
     for feed in feeds:
         # In threads: reading Prometheus and record files would hold up everything else of the delivery.
@@ -115,7 +116,9 @@ async def take_new(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime,
             trial.take(batch)
 
 
-async def look(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> Sequence[Verdict]:
+async def look(
+    trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool
+) -> Sequence[Verdict]:
     """Take what is new, and ask all gates."""
     await take_new(trial, feeds, now, final=final)
     return trial.verdicts(deadline_passed=final)
@@ -139,7 +142,7 @@ class WatchWindow:
 class GatheredEvidence:
     """What a stage gathers by itself, handed to its trial once a look, and with the last one."""
 
-    def __init__(self, context: Context, trial: Trial, drain: Callable[[], Batch]) -> None:
+    def __init__(self, context: Context, trial: RecordedTrial, drain: Callable[[], Batch]) -> None:
         """`drain` gives what came since its last call."""
         self._trial, self._drain = trial, drain
         self._look, self._taken = context.spec.look, context.clock.now()

@@ -6,11 +6,10 @@ A region that did not answer is tried again, for as long as the delivery's proce
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from pipelines.events.payloads import (
     LeftBehind,
@@ -106,11 +105,6 @@ async def roll_back_late_changes(context: Context, regions: Iterable[str]) -> No
     await asyncio.gather(*(again(region) for region in regions))
 
 
-async def try_again(context: Context, region: str) -> RollbackAttempt:
-    """Take one region back, as often as it is said; only that it is back is told."""
-    return await _tried(context, region, asyncio.create_task(_ask(context, region)))
-
-
 def _is_touched(context: Context, region: str) -> bool:
     """Whether a step of this delivery began in the region."""
     return any(step.region == region and step.id in context.journal.begun for step in context.plan.steps)
@@ -196,10 +190,19 @@ async def take_back_the_rest(
     Returns:
         What is open in the end.
     """
-    open_now = {region: _left(context, region, since) for region, way in ways.items() if _is_open(way)}
+    seen = {region: last_seen(context.plan, context.journal.moves.get(region)) for region in ways}
+    open_now = {
+        region: Left(region=region, since=since, serves=seen[region]) for region, way in ways.items() if _is_open(way)
+    }
     if not open_now:
         return ()
-    _tell(context, open_now, so_far, again=[region for region in open_now if _goes_on(ways[region])])
+    left = tuple(open_now.values())
+    message = f"{so_far}{told(left)}"
+    again = [region for region in open_now if not ways[region].done() or ways[region].result().may_succeed]
+    if again and (patience := context.spec.patience.back):
+        names = " and ".join(again)
+        message += f"; {names}: tried again for up to {format_duration(patience)}, unless Ctrl-C is pressed twice"
+    context.journal.tell("delivery", LeftBehind(left=left, reason=so_far), message)
     tries = {region: asyncio.create_task(_until_back(context, region, ways[region], since)) for region in open_now}
     enough = asyncio.create_task(context.impatient.wait())
     try:
@@ -210,7 +213,10 @@ async def take_back_the_rest(
                 if not tried.is_open:
                     _tell_closed(context, open_now.pop(region), tried)
     finally:
-        await _ended({*tries.values(), enough, *(ways[region] for region in tries)})
+        unneeded = {*tries.values(), enough, *(ways[region] for region in tries)}
+        for task in unneeded:
+            task.cancel()
+        await asyncio.gather(*unneeded, return_exceptions=True)
     return tuple(open_now.values())
 
 
@@ -221,10 +227,6 @@ def told(left: tuple[Left, ...]) -> str:
 
 def _is_open(way: PendingRollback) -> bool:
     return not way.done() or way.result().is_open
-
-
-def _goes_on(way: PendingRollback) -> bool:
-    return not way.done() or way.result().may_succeed
 
 
 async def _until_back(context: Context, region: str, way: PendingRollback, since: datetime) -> RollbackAttempt:
@@ -244,22 +246,8 @@ async def _until_back(context: Context, region: str, way: PendingRollback, since
         said = why
         await context.clock.sleep(min(pause, left))
         pause = min(2 * pause, LONGEST_SECONDS)
-        tried = await try_again(context, region)
+        tried = await _tried(context, region, asyncio.create_task(_ask(context, region)))
     return tried
-
-
-async def _ended(tasks: set[PendingRollback | asyncio.Task[Literal[True]]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _tell(context: Context, left: Mapping[str, Left], so_far: str, *, again: Sequence[str]) -> None:
-    message = f"{so_far}{told(tuple(left.values()))}"
-    if again and (patience := context.spec.patience.back):
-        names = " and ".join(again)
-        message += f"; {names}: tried again for up to {format_duration(patience)}, unless Ctrl-C is pressed twice"
-    context.journal.tell("delivery", LeftBehind(left=tuple(left.values()), reason=so_far), message)
 
 
 def _tell_closed(context: Context, left: Left, tried: RollbackAttempt) -> None:
@@ -269,11 +257,6 @@ def _tell_closed(context: Context, left: Left, tried: RollbackAttempt) -> None:
     if tried.error is not None:
         message = f"{left.region} is in other hands: {tried.error}"
     context.journal.tell("delivery", Returned(region=left.region), message)
-
-
-def _left(context: Context, region: str, since: datetime) -> Left:
-    seen = last_seen(context.plan, context.journal.moves.get(region))
-    return Left(region=region, since=since, serves=seen)
 
 
 def last_seen(plan: Plan, event: Event | None) -> str:

@@ -18,8 +18,8 @@ from tidegate.core.units import Duration, format_duration
 USUAL_CONCURRENCY = 8
 SHORTEST_BLOCK = timedelta(seconds=5)
 """Locust moves along a shape once a second."""
-TAIL_SECONDS = 1.0
-"""That the last requests of a block take beyond it, as planning expects."""
+TAIL_SECONDS = 3.0
+"""That a block takes beyond its length, as planning expects: Locust starts, and the last requests end."""
 
 
 class LoadSettings(SpecModel):

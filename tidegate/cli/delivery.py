@@ -316,15 +316,15 @@ def rollback(
     from pipelines.spec.delivery import Delivery
     from tidegate.core.process import on_after_hangup
     from tidegate.core.spec import load_spec
-    from tidegate.way_back import RollbackTarget, take_back
+    from tidegate.way_back import take_back
 
     # What is started has to be allowed; what is warm is asked nothing.
     wanted = read_spec(spec) if start else load_spec(spec, Delivery)
     regions = selected_regions(wanted, region or (), given().context)
     require_contexts(wanted, regions)
-    target = RollbackTarget(to, start, None if yes else confirm_move) if to else None
+    ask = (lambda _: None) if yes else confirm_move
     with on_after_hangup():
-        outcome = asyncio.run(take_back(surroundings(), wanted, to=target, regions=regions))
+        outcome = asyncio.run(take_back(surroundings(), wanted, to=to, start=start, confirm=ask, regions=regions))
     moved = (f"{region}: version {version}" for region, version in outcome.versions.items())
     given().show({"regions": outcome.versions, "wrong": outcome.wrong}, *moved)
     for line in outcome.wrong:

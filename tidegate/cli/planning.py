@@ -8,28 +8,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.adapters.services import git_access_for
 from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.places import engines_of
+from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
-from pipelines.run.git_preview import GitPreview, preview_git
+from pipelines.run.git import GitPreview
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
 from registry.model import ModelVersion
-from rollouts.errors import KubeconfigWrong
+from rollouts.errors import KubeconfigWrong, Unfit
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import Engine, ForeignObject
 from tidegate.cli.output import Output, print_data, say
 from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
-from tidegate.connect import Lies, Reason, preconditions
-from tidegate.core.clock import SystemClock
+from tidegate.connect import Lies, Reason, preconditions_here, preconditions_of
 from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.process import note
 from tidegate.core.text import in_bytes
-from tidegate.planning import images_of, offline_plan, plan_for
+from tidegate.planning import images_of, plan_for
 from tidegate.surroundings import Surroundings
 
 
@@ -74,31 +75,20 @@ def show_plan(
     with _no_plan_told(spec_path, output):
         spec = read_delivery(spec_path)
         if at is None:
-            _show(_Shown(spec, offline_plan(spec, spec_path.parent)), output)
+            _show(_Shown(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent)))), output)
             return ExitCode.DELIVERED
         plan = plan_for(spec, spec_path.parent, at.registry, version=version, preview=True)
-        reasons = list(preconditions(at, spec, plan, users=users, asker=asker))
-    git: GitPreview | None = None
-    try:
-        git = preview_git(spec, git_access_for(spec, SystemClock()), plan, {})
-    except TidegateError as error:
-        # A field that is not there: the same was a reason before the push was tried.
-        reasons = [each for each in reasons if str(each.error) != str(error)] + [Reason(error, Lies.SPEC)]
-    foreign: Mapping[str, Sequence[ForeignObject]] = {}
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        # Not above: it imports Kubernetes' client.
-        from pipelines.adapters.clusters import foreign_objects_in_clusters, refuse_foreign_objects_in_clusters
-
-        engines = _engines(spec, plan, at)
-        try:
+        git: list[GitPreview] = []
+        reasons = list(preconditions_here(at, spec, users=users, asker=asker))
+        reasons += preconditions_of(at, spec, plan, git.append)
+    foreign, unseen = _foreign_objects(spec, _engines(spec, plan, at))
+    for where, error in unseen.items():
+        if here or isinstance(error, Unfit):
+            reasons.append(Reason(error, Lies.SPEC if isinstance(error, Unfit) else Lies.HERE))
+        else:
             # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
-            if not here:
-                foreign = foreign_objects_in_clusters(spec, spec.fleet, engines)
-            elif not any(isinstance(each.error, KubeconfigWrong) for each in reasons):
-                asyncio.run(refuse_foreign_objects_in_clusters(spec, engines))
-        except TidegateError as error:
-            reasons.append(Reason(error, Lies.HERE if here else Lies.SPEC))
-    found = _Shown(spec, plan, reasons, foreign, git)
+            note(f"{where} was not looked at: {error}")
+    found = _Shown(spec, plan, reasons, foreign, next(iter(git), None))
     _show(found, output)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
     if counted:
@@ -138,11 +128,31 @@ def _show(found: _Shown, output: Output) -> None:
 
 
 def _engines(spec: Delivery, plan: Plan, at: Surroundings) -> Sequence[Engine]:
-    """What serves and what is delivered; none where no image is known, of which `preconditions` tells."""
+    """What serves and what is delivered; none where no image is known, of which the preconditions tell."""
     try:
         return engines_of(plan, spec, images_of(plan, spec, at.registry, None))
     except TidegateError:
         return ()
+
+
+def _foreign_objects(
+    spec: Delivery, engines: Sequence[Engine]
+) -> tuple[Mapping[str, Sequence[ForeignObject]], Mapping[str, TidegateError]]:
+    """Objects of others where the delivery's would be, by region, and why others were not seen."""
+    if not isinstance(spec.fleet, ClusterFleetSpec):
+        return {}, {}
+    # Not above: it imports Kubernetes' client.
+    from pipelines.adapters.clusters import foreign_objects_in_clusters
+
+    try:
+        looked = asyncio.run(foreign_objects_in_clusters(spec, spec.fleet, engines))
+    # Of a context that is not there the preconditions tell.
+    except KubeconfigWrong:
+        return {}, {}
+    except TidegateError as error:
+        return {}, {"every region": error}
+    unseen = {region: each for region, each in looked.items() if isinstance(each, TidegateError)}
+    return {region: each for region, each in looked.items() if each and not isinstance(each, TidegateError)}, unseen
 
 
 def _as_data(found: _Shown) -> dict[str, object]:

@@ -6,6 +6,7 @@ A program that imports tidegate gets the lines from the logger `tidegate`, at le
 from __future__ import annotations
 
 import asyncio
+import getpass
 import logging
 import os
 import signal
@@ -112,6 +113,14 @@ async def uninterrupted() -> AsyncIterator[asyncio.Event]:
 def process_name() -> str:
     """How those name this process who hear that it carries something."""
     return f"{socket.gethostname()} (process {os.getpid()})"
+
+
+def user_name() -> str:
+    """Who runs this process; a number where a container gives it no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -1,147 +1,187 @@
-"""The users: a Locust load that streams chat completions and writes a record per request.
+"""Locust's part: it streams chat completions, of users without end or of one block of load, a record per request.
 
-Runs in a process of its own (`process.py` starts it), because Locust replaces the standard library's
-sockets with gevent's. Its plan comes in the environment, as JSON.
+Runs in processes of its own (`process.py` starts them), because Locust replaces the standard library's sockets with
+gevent's. Its plan comes in the environment, as JSON.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
+import signal
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from itertools import cycle
 from types import MappingProxyType
 from typing import Any
 
-import gevent.pool
-import requests
-from locust import HttpUser, task
-from urllib3 import PoolManager
+import gevent
+from gevent.pool import Group
+from locust import FastHttpUser, LoadTestShape, task
+from locust.contrib.fasthttp import FAILURE_EXCEPTIONS
 
 from gates.evidence.request_record import Failure, RequestRecord
 from gates.text import declines
-from pipelines.adapters.load.death import die_with
-from pipelines.adapters.load.prompts import describe_prompts, load_topics, read_prompts, topics_file
+from pipelines.adapters.load.prompts import PromptFeatures, describe_prompts, load_topics, topics_file
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
-from pipelines.load.model import LoadPlan
+from pipelines.load.model import LoadPlan, LoadRequest
+from pipelines.load.requests import shuffled
+from tidegate.core.files import lock_open_file
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
+from tidegate.core.text import lines_of
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
-ENTRIES = iter(PLAN.entries.items())
-CONNECT_SECONDS = 5
-"""For a connection to the region's door, which is on this machine."""
+ORDERS = cycle(PLAN.orders)
+PAUSE_SECONDS = 0.5
+"""Of who got no answer, before they ask again: an engine that refuses at once is not worth a busy loop."""
+SPAWN_RATE = 100
+"""Users a second: a shape says how many there are, not how fast they come."""
 LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "0"))
-"""Requests of each region that ask for log probabilities. None by default: each chunk is some three times as long with
-them, and vLLM compiles a kernel at the first such request, which would be a pause on a fresh canary only."""
+"""Users' requests of each region that ask for log probabilities. None by default: each chunk is some three times as
+long with them, and vLLM compiles a kernel at the first such request, a pause that only a fresh canary would have."""
 TOP_LOGPROBS = 5
+PR_SET_PDEATHSIG = 1
 
 
-class RegionUsers(HttpUser):
-    """All users of one region, the next of the plan. Each arrival is a greenlet: a slow answer delays no other one."""
+class Asker(FastHttpUser):
+    """One of a number of askers, each of which asks again once it has an answer; or the door through which all arrive
+    who ask at a rate, each a greenlet, so that a slow answer delays no other one.
+    """
+
+    network_timeout, connection_timeout = PLAN.timeout_seconds, 5
+    insecure = False
+    concurrency = 100_000
 
     def __init__(self, environment: Any) -> None:
-        self.region, self.host = next(ENTRIES)
-        # The default pool keeps 10 connections and drops the others after use; a region has more users at once.
-        self.pool_manager = PoolManager(maxsize=256)
-        super().__init__(environment)  # type: ignore[no-untyped-call]  # Locust has no types here
-        self.random = random.Random(f"{PLAN.seed} {self.region}")
-        # Dice of its own: who asks for log probabilities changes neither arrivals nor prompts.
-        self.logprobs_random = random.Random(f"logprobs {PLAN.seed} {self.region}")
-        self.unwanted_random = random.Random(f"unwanted {PLAN.seed} {self.region}")
-        self.in_flight = gevent.pool.Group()
+        self.order = next(ORDERS)
+        self.host = self.order.url
+        super().__init__(environment)
+        self.dice = random.Random(f"{self.order.seed} {self.order.region}")
+        # Dice of its own: who asks for log probabilities changes no arrivals.
+        self.other_dice = random.Random(f"other {self.order.seed} {self.order.region}")
+        self.begun, self.next_at, self.under_way = time.perf_counter(), 0.0, Group()
+
+    @property
+    def part(self) -> float:
+        """How much of the block is over, 0 to 1; 0 of what has no end."""
+        shape = self.environment.shape_class
+        return shape.get_run_time() / self.order.seconds if shape and self.order.seconds else 0.0
 
     def wait_time(self) -> float:
-        """Seconds to the next arrival of a Poisson process."""
-        return self.random.expovariate(PLAN.rate)
+        """Seconds to the next arrival of a Poisson process at the shape's peak; askers wait for answers alone."""
+        if self.order.rate is None:
+            return 0.0
+        self.next_at += self.dice.expovariate(self.order.rate * self.order.shape.peak)
+        return max(self.next_at - (time.perf_counter() - self.begun), 0.0)
 
     @task
-    def arrive(self) -> None:
-        """One more user asks."""
-        self.in_flight.spawn(self._ask, self.random.choice(PROMPTS))
+    def come(self) -> None:
+        """Ask and wait for the answer, or let one more arrive."""
+        order, part = self.order, self.part
+        if order.rate is None:
+            if part >= 1 or not self._ask():
+                gevent.sleep(PAUSE_SECONDS)
+        # Thinning (Lewis and Shedler, 1979): of arrivals at the rate of the peak the shape keeps its part.
+        elif part < 1 and self.dice.random() * order.shape.peak < order.shape.at(part):
+            self.under_way.spawn(self._ask)
 
     def on_stop(self) -> None:
         """Let the answers that are under way arrive; Locust's stop timeout bounds the wait."""
-        self.in_flight.join()
+        self.under_way.join()
 
-    def _ask(self, prompt: str) -> None:
-        version = self._request(prompt)
-        if version and self.unwanted_random.random() < PLAN.regenerate:
-            self._request(prompt, {REGENERATES_HEADER: version})
+    def _ask(self) -> bool:
+        """Ask, and perhaps once more what an answer was not wanted of; whether there was a whole answer."""
+        request = next(REQUESTS[self.order.region])
+        version = self._request(request)
+        if version and self.other_dice.random() < self.order.regenerate:
+            self._request(request, {REGENERATES_HEADER: version})
+        return version is not None
 
-    def _request(self, prompt: str, headers: Mapping[str, str] = MappingProxyType({})) -> str:
-        """Ask once; the version that answered in full, empty when none did."""
-        started, begin = time.time(), time.perf_counter()
-        meter = StreamMeter()
-        body = streamed_chat(PLAN.model, prompt, max_tokens=PLAN.max_tokens)
-        if self.logprobs_random.random() * PLAN.rate < LOGPROBS_PER_SECOND:
+    def _request(self, request: LoadRequest, headers: Mapping[str, str] = MappingProxyType({})) -> str | None:
+        """Ask once, and write it down; the version that answered in full, None when none did."""
+        order, meter = self.order, StreamMeter()
+        body = streamed_chat(order.model, request.prompt, max_tokens=request.max_tokens)
+        if order.seconds is None and self.other_dice.random() * (order.rate or 1) < LOGPROBS_PER_SECOND:
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        started, begin = time.time(), time.perf_counter()
         with self.client.post(
-            PATH,
-            json=body,
-            headers={**HEADERS, **headers},
-            name=self.region,
-            stream=True,
-            catch_response=True,
-            timeout=(CONNECT_SECONDS, PLAN.timeout_seconds),
+            PATH, json=body, headers={**HEADERS, **headers}, name=order.region, stream=True, catch_response=True
         ) as answer:
             error = _follow(answer, meter, begin)
-            if error:
-                answer.failure(error)
-            else:
-                answer.success()
-            record = self._record(answer, meter, error, started, time.perf_counter() - begin, prompt=prompt)
-            _write(record)
-            return record.version if record.ok else ""
-
-    def _record(
-        self, answer: Any, meter: StreamMeter, error: Failure, started: float, duration: float, /, *, prompt: str
-    ) -> RequestRecord:
-        answered, asked = bool(answer.status_code), DESCRIBED[prompt]
-        return RequestRecord(
+            answer.failure(error) if error else answer.success()
+        told = answer.headers if answer.status_code else {}
+        described = DESCRIBED.get(request.prompt, PromptFeatures(characters=len(request.prompt)))
+        record = RequestRecord(
             started=started,
-            region=self.region,
-            role=answer.headers.get(ROLE_HEADER, "") if answered else "",
-            version=answer.headers.get(VERSION_HEADER, "") if answered else "",
+            region=order.region,
+            role=order.role or told.get(ROLE_HEADER, ""),
+            version=order.version or told.get(VERSION_HEADER, ""),
             status=answer.status_code or 0,
             ok=not error,
             cut=error == "cut",
             error=error,
             ttft_seconds=meter.first_token,
             itl_mean_seconds=meter.itl_mean,
-            duration_seconds=duration,
+            duration_seconds=time.perf_counter() - begin,
             output_tokens=meter.output_tokens,
             finish_reason=meter.finish_reason,
             refusal=None if error else declines(meter.opening),
             entropy=meter.entropy,
-            prompt_characters=asked.characters,
+            prompt_characters=described.characters,
             prompt_tokens=meter.prompt_tokens,
-            prompt_language=asked.language,
-            prompt_topic=asked.topic,
+            prompt_language=described.language,
+            prompt_topic=described.topic,
         )
+        RECORDS.write(record.model_dump_json().encode() + b"\n")
+        return record.version if record.ok else None
+
+
+class Block(LoadTestShape):
+    """A block's shape, as Locust asks for it: once a second."""
+
+    abstract = PLAN.orders[0].seconds is None
+
+    def tick(self) -> tuple[int, float] | None:
+        """Users now; None when the block is over."""
+        order, elapsed = PLAN.orders[0], self.get_run_time()  # type: ignore[no-untyped-call]
+        if order.seconds is None or elapsed >= order.seconds:
+            return None
+        most = 1.0 if order.concurrency is None else order.concurrency * order.shape.at(elapsed / order.seconds)
+        return max(round(most), 1), SPAWN_RATE
 
 
 def _follow(answer: Any, meter: StreamMeter, begin: float) -> Failure:
     """Read the answer to its end; the class of failure, empty when all is well."""
     if not answer.status_code:
-        return "timeout" if isinstance(answer.error, requests.Timeout) else "connect"
+        # What was waited for too long is the context of what the client raises.
+        late = isinstance(answer.error, TimeoutError) or isinstance(answer.error.__context__, TimeoutError)
+        return "timeout" if late else "connect"
     if answer.status_code // 100 != 2:
+        _ = answer.content  # To its end, or the connection is of no use any more.
         return "status"
     try:
-        # chunk_size None hands on every chunk as it comes instead of waiting for a full buffer.
-        for line in answer.iter_lines(chunk_size=None):
-            meter.feed(line, time.perf_counter() - begin)
-    except requests.RequestException:
+        # Line by line as they come; reading by size would wait for a full buffer.
+        while line := answer.stream.readline(b"\n"):
+            meter.feed(bytes(line), time.perf_counter() - begin)
+    except FAILURE_EXCEPTIONS:
         return "cut"
     return meter.failure
 
 
-def _write(record: RequestRecord) -> None:
-    RECORDS.write(record.model_dump_json().encode() + b"\n")
-
-
-die_with(PLAN.parent)
-PROMPTS = read_prompts(Path(PLAN.prompts))
-DESCRIBED = describe_prompts(PROMPTS, load_topics(topics_file(Path(PLAN.records))))
+# The kernel ends this process when its parent's ends, however that happens.
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != PLAN.parent:
+    raise SystemExit("the process that started the load is gone")
+_ALL = [LoadRequest.model_validate_json(line) for line in lines_of(PLAN.requests.read_text(encoding="utf-8"))]
+REQUESTS = {order.region: shuffled(_ALL, order.seed) for order in PLAN.orders}
+DESCRIBED = (
+    describe_prompts([each.prompt for each in _ALL], load_topics(topics_file(PLAN.records))) if PLAN.describes else {}
+)
 # Unbuffered and appending: every record is one write, whole or not there.
-RECORDS = Path(PLAN.records).open("ab", buffering=0)  # noqa: SIM115
+RECORDS = PLAN.records.open("ab", buffering=0)
+if PLAN.gate:
+    # One that is late would stretch the block, and move its shape.
+    PLAN.gate.with_suffix(f".{os.getpid()}").touch()
+    with PLAN.gate.open("r+b") as gate:
+        lock_open_file(gate, shared=True, seconds=60)

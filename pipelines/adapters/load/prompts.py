@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,6 @@ from gates.adapters.text_models import LanguageIds, WordEmbeddings
 from gates.ports import Embedder
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
-from tidegate.core.text import lines_of
 
 LEAST_PROMPTS = 20
 """For one topic, on average: fewer prompts make fewer topics."""
@@ -85,12 +83,6 @@ def load_topics(path: Path) -> TopicModel | None:
 
 LANGUAGE_CHARACTERS = 1000
 """Of a prompt, that tell its language."""
-
-
-def read_prompts(path: Path) -> list[str]:
-    """One prompt per line, plain or as a JSON object with a `prompt`."""
-    lines = [line for line in lines_of(path.read_text(encoding="utf-8")) if line.strip()]
-    return [json.loads(line)["prompt"] if line.startswith("{") else line for line in lines]
 
 
 class PromptFeatures(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.model import StageName
 from pipelines.run.context import Stages
-from pipelines.run.stages.git import record_in_git
+from pipelines.run.git import record_in_git
 from pipelines.run.stages.live import bake, canary
 from pipelines.run.stages.load import load
 from pipelines.run.stages.probes import offline, smoke

@@ -11,9 +11,10 @@ from gates.analyses.errors import ErrorsGate
 from gates.evidence.batch import Batch
 from gates.model import ArmKey, GateOutcome, Verdict
 from pipelines.errors import Stopped
+from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import Ending, PlanStep
 from pipelines.plan.gates import gates_in
-from pipelines.run.context import Context, Trial
+from pipelines.run.context import Context
 from pipelines.run.evidence import (
     LOOK_SECONDS,
     EvidenceStream,
@@ -40,7 +41,7 @@ SILENCE = timedelta(minutes=5)
 """Stable was not there yet when nobody asked it for so long."""
 
 
-async def take_baseline(trial: Trial, feeds: Sequence[EvidenceStream], now: datetime) -> None:
+async def take_baseline(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime) -> None:
     """Let the trial see stable alone, window by window.
 
     It is what to bet on, and no evidence: verdicts count from here on, when both arms serve at the same time.
@@ -106,7 +107,7 @@ async def canary(context: Context, step: PlanStep) -> None:
 class _Comparison:
     """A promoted region and what its errors are compared with."""
 
-    trial: Trial
+    trial: RecordedTrial
     feeds: list[EvidenceStream]
 
 

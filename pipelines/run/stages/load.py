@@ -13,11 +13,10 @@ from gates.evidence.request_record import RequestRecord
 from gates.model import Verdict, blind
 from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
-from pipelines.load.model import LoadOrder
+from pipelines.load.model import LoadOrder, LoadRequest
 from pipelines.load.results import ArmResult, LoadResult, arm_load, arm_result
 from pipelines.model import PlanStep
 from pipelines.plan.gates import gates_in
-from pipelines.ports import LoadGenerator
 from pipelines.run.context import Context
 from pipelines.run.evidence import WatchWindow, meanwhile, terms_for, watch
 from pipelines.run.regions import both_arms
@@ -57,10 +56,7 @@ async def load(context: Context, step: PlanStep) -> None:
     requests = await call_in_thread(load_requests, context.spec, settings, context.folder)
     async with AsyncExitStack() as stack:
         arms = await stack.enter_async_context(_arms(context, step, settings))
-        processes = settings.processes_of(max(arm.engines.engines for arm in arms.values()))
-        makers = [context.loads.open(f"{name}.{role}", requests, processes=processes) for role in arms]
-        generators = dict(zip(arms, [await stack.enter_async_context(maker) for maker in makers], strict=True))
-        blocks = LoadBlocks(context, step, settings, arms, generators)
+        blocks = LoadBlocks(context, step, settings, arms, requests)
         sender = await stack.enter_async_context(meanwhile(blocks.run()))
 
         async def ask(final: bool) -> Sequence[Verdict]:
@@ -126,11 +122,12 @@ class LoadBlocks:
         step: PlanStep,
         settings: LoadStage,
         arms: Mapping[str, LoadArm],
-        generators: Mapping[str, LoadGenerator],
+        requests: Sequence[LoadRequest],
     ) -> None:
-        """`arms` and `generators` are by role."""
+        """`arms` are by role."""
         self._context, self._step, self._settings = context, step, settings
-        self._arms, self._generators = arms, generators
+        self._arms, self._requests = arms, requests
+        self._processes = settings.processes_of(max(arm.engines.engines for arm in arms.values()))
         # Nobody can know the coin before, and it falls again as it fell when a delivery is looked at afterwards.
         self._coin = random.Random(f"{context.journal.delivery} {step.id}")
         self._needs = max((gate.needs or 0 for gate in step.gates), default=0)
@@ -207,7 +204,9 @@ class LoadBlocks:
             rate=rate,
             seed=seed,
         )
-        return await self._generators[role].block(order)
+        assert self._context.loads is not None, "nobody brings load"
+        name = f"{self._step.id}.{role}"
+        return await self._context.loads.block(name, order, self._requests, processes=self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
         arm = self._arms[role]

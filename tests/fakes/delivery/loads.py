@@ -18,35 +18,30 @@ SCRATCH_URL = "http://127.0.0.1:9009"
 
 
 class FakeLoads:
-    """`LoadGenerators` and `LoadGenerator`: what each address makes of a load, by its tokens a second."""
+    """`LoadGenerators`: what each address makes of a load, by its tokens a second."""
 
     def __init__(self, folder: Path, clock: Clock, speeds: dict[str, float]) -> None:
         """`speeds` are those of addresses; one that is missing answers nothing."""
         self.folder, self.speeds, self.orders = folder, speeds, list[LoadOrder]()
         self.sent: list[tuple[str, str]] = []
         """Role and prompt of every request."""
-        self.processes: list[int] = []
         self.gone = False
         self._clock, self._random = clock, random.Random(0)
-        self._requests: Sequence[LoadRequest] = ()
 
-    @asynccontextmanager
-    async def open(self, name: str, requests: Sequence[LoadRequest], *, processes: int) -> AsyncIterator[FakeLoads]:
-        self._requests = requests
-        self.processes.append(processes)
-        yield self
-
-    async def block(self, order: LoadOrder) -> Sequence[RequestRecord]:
+    async def block(
+        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
+    ) -> Sequence[RequestRecord]:
+        assert order.seconds is not None
         if self.gone:
             raise OutsideError("a process of the load ended by itself")
         self.orders.append(order)
         began = self._clock.now().timestamp()
         await self._clock.sleep(order.seconds)
         speed = self.speeds.get(order.url, 0.0) * self._random.lognormvariate(0, 0.03)
-        requests = shuffled(self._requests, order.seed)
+        shuffle = shuffled(requests, order.seed)
         records, at = [], 0.0
         while at < order.seconds:
-            request = next(requests)
+            request = next(shuffle)
             self.sent.append((order.role, request.prompt))
             took = request.max_tokens / speed if speed else 1.0
             records.append(_record(order, request, began + at, took, ok=speed > 0))

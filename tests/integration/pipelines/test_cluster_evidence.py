@@ -12,7 +12,7 @@ from gates.adapters.prometheus import PrometheusSource
 from gates.evidence.batch import ArmName
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.model import ArmKey
-from pipelines.adapters.served import ServedByPrometheus
+from pipelines.adapters.series import ServedByPrometheus
 
 SCRAPES = 16
 INTERVAL = 15

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -19,23 +20,19 @@ from gates.adapters.text_models import WordEmbeddings
 from gates.evidence.request_record import RecordReader, RequestRecord
 from pipelines.adapters.load.process import LoadProcess, start_load
 from pipelines.adapters.load.prompts import fit_topics, topics_file
-from tidegate.core.errors import OutsideError, UsageError
+from tidegate.core.errors import OutsideError
 
 pytestmark = pytest.mark.slow(reason="Locust's processes")
 
 
-@pytest.fixture
-def prompts(tmp_path: Path) -> Path:
-    path = tmp_path / "prompts.txt"
-    path.write_text('What is 2 + 2?\n{"prompt": "and 3 + 3?"}\n')
-    return path
+PROMPTS = ("What is 2 + 2?", "and 3 + 3?")
 
 
 def start(
     tmp_path: Path,
-    prompts: Path,
     entries: dict[str, str],
     *,
+    prompts: Sequence[str] = PROMPTS,
     rate: float = 10,
     regenerate: float = 0,
 ) -> LoadProcess:
@@ -63,13 +60,12 @@ FAILURES = {
 QUESTION = "Wie viele Tage hat ein Jahr, und warum sind es manchmal mehr?"
 
 
-async def test_what_became_of_each_request_is_measured_region_by_region(tmp_path: Path, prompts: Path) -> None:
-    prompts.write_text(f"{QUESTION}\n")
+async def test_what_became_of_each_request_is_measured_region_by_region(tmp_path: Path) -> None:
     with ExitStack() as stack:
         kinds = {"well": "", **{kind: kind for kind in FAILURES if kind != "gone"}}
         servers = {region: stack.enter_context(chat_server(as_if=kind)) for region, kind in kinds.items()}
         entries = {region: server.url for region, server in servers.items()} | {"gone": "http://127.0.0.1:9"}
-        load = start(tmp_path, prompts, entries, rate=20, regenerate=0.5)
+        load = start(tmp_path, entries, prompts=[QUESTION], rate=20, regenerate=0.5)
         while len(servers["well"].bodies) < 120:
             load.check()
             await asyncio.sleep(0.1)
@@ -114,16 +110,15 @@ def well(records: list[RequestRecord], server: FakeChatServer) -> None:
 
 
 @pytest.mark.long
-async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path, prompts: Path) -> None:
+async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path) -> None:
     about = ["How do I cook rice with {n} onions?", "Which train goes to Berlin at {n} o'clock?"]
     asked = [text.format(n=number) for text in about for number in range(30)]
     model = fit_topics(WordEmbeddings(), asked, topics=2)
     assert model is not None
     (tmp_path / "traffic").mkdir()
     model.save(topics_file(tmp_path / "traffic" / "users.jsonl"))
-    prompts.write_text(asked[0] + "\n")
     with chat_server() as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url})
+        load = start(tmp_path, {"eu-west-1": server.url}, prompts=asked[:1])
         await wait_for_records(load, 1)
         await load.stop()
     told = {record.prompt_topic for record in RecordReader(load.records).read_new()}
@@ -132,20 +127,20 @@ async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp
 
 @pytest.mark.long
 async def test_log_probabilities_are_asked_for_as_often_as_is_said(
-    tmp_path: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "10")
     with chat_server(token_seconds=0.001) as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=20)
+        load = start(tmp_path, {"eu-west-1": server.url}, rate=20)
         await wait_for_records(load, 40)
         await load.stop()
         asked = [body.get("top_logprobs") for body in server.bodies]
     assert 0.2 < asked.count(5) / len(asked) < 0.8
 
 
-async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path: Path, prompts: Path) -> None:
+async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path: Path) -> None:
     with chat_server(token_seconds=0.4) as server:
-        load = start(tmp_path, prompts, {"eu-west-1": server.url}, rate=20)
+        load = start(tmp_path, {"eu-west-1": server.url}, rate=20)
         await wait_for_records(load, 1)
         totals = await load.stop()
         assert totals.requests == len(server.bodies)
@@ -153,14 +148,12 @@ async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path:
         assert await load.stop() == totals
 
 
-async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path, prompts: Path) -> None:
+async def test_the_load_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = f"""
 import time
 from pathlib import Path
-from statistics import median
-from gates.adapters.text_models import WordEmbeddings
 from pipelines.adapters.load.process import start_load
-load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=Path({str(prompts)!r}), model="m",
+load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=["What?"], model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
 print(load.pids[0], flush=True)
 time.sleep(60)
@@ -177,8 +170,8 @@ time.sleep(60)
     load.wait(timeout=60)
 
 
-async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path, prompts: Path) -> None:
-    load = start(tmp_path, prompts, {"eu-west-1": "no address"})
+async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path) -> None:
+    load = start(tmp_path, {"eu-west-1": "no address"})
     (pid,) = load.pids
     os.kill(pid, 9)
     psutil.Process(pid).wait(timeout=60)
@@ -186,11 +179,3 @@ async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path, prompts: Path
         load.check()
         await asyncio.sleep(0.1)
         load.check()
-
-
-def test_a_load_without_prompts_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(UsageError, match="has no prompts"):
-        start(tmp_path, tmp_path / "empty.txt", {"eu": "http://127.0.0.1:9"})
-    with pytest.raises(UsageError, match="cannot read the prompts"):
-        start(tmp_path, tmp_path / "missing.txt", {"eu": "http://127.0.0.1:9"})

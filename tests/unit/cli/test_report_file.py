@@ -30,12 +30,12 @@ def events(state: StateFolder) -> EventFile:
 def test_a_delivery_has_its_page_and_what_users_saw_meanwhile_is_drawn(
     state: StateFolder, events: EventFile, tmp_path: Path
 ) -> None:
-    write_report(a_spec(), state, [("7", events)], tmp_path / "out" / "without.html")
+    write_report(a_spec(), state, {"7": tuple(events.read())}, tmp_path / "out" / "without.html")
     page = (tmp_path / "out" / "without.html").read_text()
     assert "<title>support-llm: 1 delivery</title>" in page
     assert "support-llm 2 is in production" in page
     state.traffic.mkdir(parents=True)
     records = users(state_of(delivered()), slowness={})
     (state.traffic / "support-llm.jsonl").write_text("".join(record.model_dump_json() + "\n" for record in records))
-    write_report(a_spec(), state, [("7", events)], tmp_path / "with.html")
+    write_report(a_spec(), state, {"7": tuple(events.read())}, tmp_path / "with.html")
     assert len((tmp_path / "with.html").read_text()) > len(page)

@@ -13,16 +13,16 @@ from fakes.clusters.world import REGIONS, demo_on_clusters
 from fakes.kube.requests import Fault, Meanwhile
 
 from engine_images.samples.key import WHERE, WHERE_IT_ENDS, SampleKey
-from pipelines.adapters.samples.clusters import (
+from pipelines.adapters.samples import (
     AGAIN_SECONDS,
     FOR_SECONDS,
     ClusterSamples,
+    opened,
 )
-from pipelines.adapters.samples.sealed import opened
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import SamplesSpec
-from rollouts.cluster.samples import SILENT_SECONDS, UNHEARD_SECONDS, RegionSamples
+from rollouts.cluster.samples import UNHEARD_SECONDS, RegionSamples
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.manifests.conventions import PORT, samples_request
 from rollouts.manifests.manifest import Release, Site
@@ -144,22 +144,6 @@ async def test_the_next_weight_asks_again_with_a_key_of_its_own(trial: Trial) ->
 
 
 @pytest.mark.long
-async def test_a_delivery_that_died_leaves_engines_that_end_and_one_that_resumes_begins_again(trial: Trial) -> None:
-    await trial.asked()
-    (pod, *_) = trial.pods.of("1")
-    trial.pods.answers(pod, "for the dead")
-    trial.samples = trial.of_another_process()
-    await trial.asked()
-    # Nobody could open it any more.
-    assert trial.pods.held() == 0
-    trial.pods.answers(pod, "for the living")
-    assert await trial.taken(trial.stable) == ["for the living"]
-    await trial.region.time.sleep(FOR_SECONDS + 1)
-    trial.pods.bring()
-    assert not any(engine.on for engine in trial.pods.engines.values())
-
-
-@pytest.mark.long
 async def test_it_is_written_again_before_engines_stop_and_not_each_time(trial: Trial) -> None:
     await trial.asked()
     for _ in range(23):
@@ -187,42 +171,12 @@ async def test_a_pod_that_went_with_its_samples_is_no_error_and_one_that_came_is
     assert await trial.taken(trial.stable) == ["new"]
 
 
-@pytest.mark.long
-async def test_one_that_never_answers_is_told_and_the_others_count(trial: Trial) -> None:
-    await trial.asked()
-    silent, speaks, *_ = trial.pods.of("1")
-    del trial.region.api.pods[silent]
-    trial.pods.answers(speaks, "first")
-    assert await trial.taken(trial.stable) == ["first"]
-    await trial.region.time.sleep(SILENT_SECONDS)
-    trial.pods.answers(speaks, "second")
-    found = await trial.samples.take(REGION, trial.stable)
-    assert [each.prompt for each in found.samples] == ["second"]
-    assert found.problem.startswith(f"{REGION}: pod {silent} does not answer: ")
-    trial.pods.engines.pop(silent)
-    trial.pods.bring()
-    assert await trial.taken(trial.stable) == []
-
-
 async def test_one_that_has_not_heard_is_given_the_time_that_kubelets_take(trial: Trial) -> None:
     await trial.samples.keep(REGION, SHARES)
     assert await trial.taken(trial.stable) == []
     await trial.region.time.sleep(UNHEARD_SECONDS)
     found = await trial.samples.take(REGION, trial.stable)
     assert "has not heard that it should" in found.problem
-
-
-@pytest.mark.long
-async def test_a_cluster_that_is_away_at_first_is_waited_for(trial: Trial) -> None:
-    trial.region.api.vanish()
-    trial.region.time.call_later(20, trial.region.api.come_back)
-    await trial.samples.keep(REGION, SHARES)
-    assert trial.region.cluster.find(CONFIG_MAPS, samples_request(NAME))
-    trial.region.api.vanish()
-    with pytest.raises(OutsideError, match="cannot be reached"):
-        await trial.samples.take(REGION, trial.stable)
-    # Engines end by themselves.
-    await trial.samples.end(REGION)
 
 
 async def test_pods_are_asked_by_the_token_alone(trial: Trial) -> None:
@@ -243,10 +197,6 @@ async def test_engines_that_were_made_without_it_are_refused_before_anything_is_
     await trial.begin()
     with pytest.raises(Refused, match="of version 1 cannot keep samples: it was made for a spec without"):
         await trial.samples.require(REGION, "1")
-
-
-async def test_engines_that_were_made_for_it_are_not(trial: Trial) -> None:
-    await trial.samples.require(REGION, "1")
 
 
 def test_only_a_spec_that_asks_for_it_gives_pods_the_means_and_the_driver_the_rights() -> None:

@@ -1,28 +1,152 @@
-"""A delivery reaches every region or none; which of the two, why, and how it is told."""
+"""A delivery reaches every region or none; which of the two, why, and how it is told. One table, two drivers: one
+process that carries it to its end, and each step in a process of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 import pytest
-from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, World, a_spec
+from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.run.engine import run_step
 from registry.model import ServingAliases
-from rollouts.model import RegionState
 from tidegate.core.errors import ExitCode, OutsideError
 
-EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
-NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
+HERE, THERE = "eu-west-1", "us-east-1"
+EVERYWHERE = {HERE: CHALLENGER, THERE: CHALLENGER}
+NOWHERE = {HERE: CHAMPION, THERE: CHAMPION}
+
+Given = Callable[[World], object]
 
 
 @pytest.fixture
 def wave(tmp_path: Path) -> World:
     """Two regions that go together."""
     return World(tmp_path, a_spec(**SIDE_BY_SIDE))
+
+
+def says(*answers: str) -> Given:
+    """The challenger answers so, one after the other, and then always the last."""
+
+    def given(world: World) -> None:
+        left = list(answers)
+        world.chat.scripts[CHALLENGER_URL] = lambda prompt: left.pop(0) if len(left) > 1 else left[0]
+
+    return given
+
+
+def serves(role: str = "canary", **how: float) -> Given:
+    return lambda world: world.evidence.serves(role, CHALLENGER, **how)
+
+
+def at(step: str, kind: str, then: Given) -> Given:
+    """Once that step says that kind of thing."""
+    return lambda world: world.when(step, kind, lambda: then(world))
+
+
+def meanwhile(work: Callable[[World], object]) -> Given:
+    """Somebody else does it while the delivery goes on."""
+
+    def given(world: World) -> None:
+        world.others = asyncio.ensure_future(work(world))  # type: ignore[attr-defined, arg-type]
+
+    return given
+
+
+def sets(name: str, value: object) -> Given:
+    owner, _, field = name.partition(".")
+    return lambda world: setattr(getattr(world, owner), field, value)
+
+
+def lost(*_: object) -> None:
+    raise OutsideError("the store does not answer")
+
+
+END_TRIAL = meanwhile(lambda world: world.fleets[HERE]._region.end_trial("nothing was heard of ci-7 for 15m"))
+TAKE_BACK = meanwhile(lambda world: world.fleets[HERE].rollback(CHAMPION))
+STARTED, TRAFFIC = "started", "traffic"
+BACK, OUTSIDE, STOPPED = Ending.ROLLED_BACK, Ending.FAILED, Ending.INTERRUPTED
+
+STORIES: dict[str, tuple[Given, Ending, str]] = {
+    "wrong answers": (says("fast and wrong"), BACK, "offline@eu-west-1: gate quality: canary scores 0.00 against 1.00"),
+    "another answer the second time": (says("one", "one two", "one two three"), BACK, "gate determinism"),
+    "slow for the paired probe": (
+        lambda world: world.chat.ttft.update({CHALLENGER_URL: 0.3}),
+        BACK,
+        "shadow@eu-west-1: gate latency: canary TTFT is 300 ms against 100 ms on stable",
+    ),
+    "slow only under users": (serves(ttft=0.3), BACK, "canary@eu-west-1/10: gate latency"),
+    "failing requests": (serves(failed=0.2), BACK, "canary@eu-west-1/10: gate errors: canary failed"),
+    "too little traffic": (serves(per_second=0.05), Ending.INCONCLUSIVE, "canary@"),
+    "a mirror that never arrives": (
+        lambda world: world.evidence.loads.pop(("shadow", CHALLENGER)), Ending.INCONCLUSIVE, "shadow@eu-west-1"
+    ),
+    "evidence that is gone for good": (
+        at("canary@eu-west-1/10", STARTED, sets("evidence.gone", True)), OUTSIDE, "Prometheus is not there"
+    ),
+    "a canary that dies": (
+        at("canary@eu-west-1/50", STARTED, lambda world: world.fleets[HERE].kill(CHALLENGER, last_words="OOM")),
+        BACK,
+        "the canary does not serve; its log ends with: OOM",
+    ),
+    "a promoted region that breaks while it bakes": (
+        at("bake@1", STARTED, lambda world: world.fleets[HERE].kill(CHALLENGER)), BACK, "bake@1: eu-west-1: gate health"
+    ),
+    "an engine that does not start": (
+        lambda world: world.fleets[THERE].refuse(CHALLENGER), OUTSIDE, "died while it started"
+    ),
+    "aliases that cannot be moved": (sets("registry.breaks_off", True), OUTSIDE, "the registry went away"),
+    # Whoever carries it hung, and goes on now, be it before an operation or in the middle of a look.
+    "a trial that the region ended before an operation": (
+        at("smoke@eu-west-1", STARTED, END_TRIAL), STOPPED, "UTC: nothing was heard of ci-7 for 15m"
+    ),
+    "a trial that the region ended within a look": (
+        at("canary@eu-west-1/50", STARTED, END_TRIAL), STOPPED, "version 2 was taken back here at "
+    ),
+    "a region that somebody takes back within a look": (at("canary@eu-west-1/50", TRAFFIC, TAKE_BACK), STOPPED, HERE),
+    "a region that somebody takes back while it bakes": (at("bake@1", STARTED, TAKE_BACK), STOPPED, HERE),
+}  # fmt: skip
+CODES = {
+    BACK: ExitCode.ROLLED_BACK,
+    OUTSIDE: ExitCode.OUTSIDE,
+    # Nobody asked this process to stop.
+    STOPPED: ExitCode.OUTSIDE,
+    Ending.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+IN_STEPS = ("failing requests", "a canary that dies", "a promoted region that breaks while it bakes")
+
+
+@pytest.mark.parametrize(
+    ("story", "driver"), [*((each, "one process") for each in STORIES), *((each, "steps") for each in IN_STEPS)]
+)
+async def test_every_region_goes_back_and_the_version_is_told_why(
+    world: World, tmp_path: Path, story: str, driver: str
+) -> None:
+    given, ending, reason = STORIES[story]
+    (tmp_path / "disks").mkdir()
+    if driver == "steps":
+        steps = Steps(world, tmp_path / "disks")
+    given(world)
+    result = await (steps.deliver() if driver == "steps" else world.deliver())
+    assert (result.ending, result.exit_code) == (ending, CODES[ending]), result.reason
+    assert reason in result.reason
+    assert world.stable_versions() == NOWHERE
+    assert world.registry.champion == CHAMPION
+    assert world.ledger.outcome == str(ending)
+    assert world.registry.marks == {
+        "tidegate.outcome": str(ending),
+        "tidegate.reason": result.reason,
+        "tidegate.delivery": result.delivery,
+    }
+    if story == "wrong answers":
+        # No user has met it, and the next wave has not begun.
+        assert max(routes.weight for routes in world.fleets[HERE].proxy.swaps) == 0
+        assert THERE not in "".join(world.said("started"))
 
 
 async def test_a_healthy_version_reaches_every_region_step_by_step_and_becomes_champion(world: World) -> None:
@@ -40,108 +164,6 @@ async def test_a_healthy_version_reaches_every_region_step_by_step_and_becomes_c
     names = {name for _, numbers in world.ledger.numbers for name in numbers}
     assert "eu-west-1/quality.canary_mean_score" in names
     assert "us-east-1/latency.ttft_p95_canary_seconds" in names
-
-
-async def test_wrong_answers_take_it_back_before_any_user_met_it(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
-    assert "offline@eu-west-1: gate quality: canary scores 0.00 against 1.00" in result.reason
-    assert world.stable_versions() == NOWHERE
-    assert max(routes.weight for routes in world.fleets["eu-west-1"].proxy.swaps) == 0
-    assert "us-east-1" not in "".join(world.said("started"))
-
-
-async def test_a_slow_version_is_seen_in_shadow_by_the_paired_probe(world: World) -> None:
-    world.chat.ttft[CHALLENGER_URL] = 0.3
-    result = await world.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert "shadow@eu-west-1: gate latency: canary TTFT is 300 ms against 100 ms on stable" in result.reason
-
-
-async def test_a_version_that_is_slow_only_under_users_is_seen_in_canary(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, ttft=0.3)
-    result = await world.deliver()
-    assert "canary@eu-west-1/10: gate latency" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
-async def test_too_little_traffic_is_inconclusive_and_never_promotes(world: World) -> None:
-    world.evidence.serves("canary", CHALLENGER, per_second=0.05)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
-    assert result.reason.startswith("canary@")
-    assert world.clock.elapsed >= 300
-    assert world.stable_versions() == NOWHERE
-
-
-async def test_a_mirror_that_never_arrives_cannot_pass(world: World) -> None:
-    del world.evidence.loads["shadow", CHALLENGER]
-    result = await world.deliver()
-    assert result.ending is Ending.INCONCLUSIVE
-    assert "no requests of the canary" in result.reason or "0 copies of" in result.reason
-
-
-async def test_evidence_that_is_gone_for_good_ends_it_with_exit_4(world: World) -> None:
-    world.when("canary@eu-west-1/10", "started", lambda: setattr(world.evidence, "gone", True))
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
-    assert "Prometheus is not there" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
-async def test_a_canary_that_dies_takes_it_back_with_its_last_words(world: World) -> None:
-    world.when("canary@eu-west-1/50", "started", lambda: world.fleets["eu-west-1"].kill(CHALLENGER, last_words="OOM"))
-    result = await world.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert "the canary does not serve" in result.reason
-    assert "OOM" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
-@pytest.mark.parametrize("step", ["smoke@eu-west-1", "canary@eu-west-1/10", "canary@eu-west-1/50"])
-async def test_a_trial_that_the_region_ended_in_silence_is_no_bad_version(world: World, step: str) -> None:
-    """Anyone who carries it hung, and goes on now, be it before an operation or in the middle of a look."""
-    region = world.fleets["eu-west-1"]._region
-    ending: list[asyncio.Task[RegionState]] = []
-
-    def silent() -> None:
-        ending.append(asyncio.create_task(region.end_trial("nothing was heard of ci-7 for 15m")))
-
-    world.when(step, "started", silent)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert "version 2 was taken back here at " in result.reason
-    assert result.reason.endswith("UTC: nothing was heard of ci-7 for 15m")
-    assert world.registry.marks["tidegate.outcome"] == "interrupted"
-    assert world.stable_versions() == NOWHERE
-    assert ending[0].done()
-
-
-@pytest.mark.parametrize(("step", "kind"), [("canary@eu-west-1/50", "traffic"), ("bake@1", "started")])
-async def test_a_region_that_somebody_takes_back_elsewhere_is_no_bad_version(
-    world: World, step: str, kind: str
-) -> None:
-    going: list[asyncio.Task[RegionState]] = []
-
-    def rollback() -> None:
-        going.append(asyncio.create_task(world.fleets["eu-west-1"].rollback(CHAMPION)))
-
-    world.when(step, kind, rollback)
-    result = await world.deliver()
-    await going[0]
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert world.registry.marks["tidegate.outcome"] == "interrupted"
-    assert world.stable_versions() == NOWHERE
-
-
-async def test_a_promotion_that_breaks_off_leaves_the_champion_that_serves(world: World) -> None:
-    world.registry.breaks_off = True
-    result = await world.deliver()
-    assert result.ending is Ending.FAILED
-    assert world.stable_versions() == NOWHERE
-    assert world.registry.champion == CHAMPION
-    assert world.registry.marks["tidegate.outcome"] == "failed"
 
 
 async def test_aliases_that_a_delivery_did_not_touch_stay_as_somebody_set_them(world: World) -> None:
@@ -171,25 +193,9 @@ async def test_regions_of_one_wave_go_side_by_side(wave: World) -> None:
     assert wave.stable_versions() == EVERYWHERE
 
 
-async def test_a_promoted_region_that_breaks_while_it_bakes_takes_it_back(world: World) -> None:
-    world.when("bake@1", "started", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
-    result = await world.deliver()
-    assert "bake@1: eu-west-1: gate health" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
-async def test_an_engine_that_says_something_else_the_second_time_fails_the_smoke(world: World) -> None:
-    answers = iter(["one", "one two", "one two three"])
-    world.chat.scripts[CHALLENGER_URL] = lambda prompt: next(answers)
-    assert "gate determinism" in (await world.deliver()).reason
-
-
 async def test_a_ledger_that_is_gone_keeps_no_region_on_a_bad_version(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(*_: object) -> None:
-        raise OutsideError("the store does not answer")
-
     world.when("canary@us-east-1/50", "started", lambda: monkeypatch.setattr(world.ledger, "append", lost))
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
@@ -226,19 +232,19 @@ async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -
     assert world.said("failed") == ["smoke@eu-west-1"]
 
 
-async def test_the_other_region_of_a_wave_does_not_go_on_alone(wave: World) -> None:
-    wave.fleets["us-east-1"].refuse(CHALLENGER)
-    await wave.deliver()
-    assert not [step for step in wave.said("done") if step.startswith(("shadow@", "canary@", "promote@"))]
-    assert wave.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
-
-
 async def test_regions_that_fail_together_are_one_reason(wave: World) -> None:
     for fleet in wave.fleets.values():
         fleet.refuse(CHALLENGER)
     result = await wave.deliver()
     assert result.ending is Ending.FAILED
     assert result.reason.count("died while it started") == 1
+
+
+async def test_the_other_region_of_a_wave_does_not_go_on_alone(wave: World) -> None:
+    wave.fleets["us-east-1"].refuse(CHALLENGER)
+    await wave.deliver()
+    assert not [step for step in wave.said("done") if step.startswith(("shadow@", "canary@", "promote@"))]
+    assert wave.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
 
 
 async def test_a_version_that_cannot_be_marked_is_taken_back_all_the_same(world: World) -> None:
@@ -249,17 +255,6 @@ async def test_a_version_that_cannot_be_marked_is_taken_back_all_the_same(world:
     assert world.ledger.outcome == "rolled-back"
     said = [event.message for event in world.recorder.events if event.step == "delivery"]
     assert "the version could not be marked: the registry is not there" in said
-
-
-async def test_what_was_taken_back_is_written_on_the_version(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "wrong"
-    result = await world.deliver()
-    assert world.registry.marks == {
-        "tidegate.outcome": "rolled-back",
-        "tidegate.reason": result.reason,
-        "tidegate.delivery": result.delivery,
-    }
-    assert world.registry.champion == CHAMPION
 
 
 async def test_a_delivery_that_is_told_to_stop_before_its_first_step_changed_nothing(world: World) -> None:

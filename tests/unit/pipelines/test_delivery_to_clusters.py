@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from functools import partial
 from pathlib import Path
 
 import pytest
-from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, Endpoints, an_image, moved_in
+from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, Endpoints, moved_in
 from fakes.clusters.world import ClusterWorld, demo_on_clusters
 from fakes.delivery.world import CHALLENGER, CHAMPION
 from fakes.kube.requests import WRITES
 
 from pipelines.model import Ending
-from rollouts.kube.resources import HTTP_ROUTES, LEASES
+from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
 from rollouts.model import RegionPhase
 from tidegate.core.errors import ExitCode
@@ -90,47 +89,6 @@ async def test_a_dead_controller_holds_nobody_on_a_canary_that_failed(world: Clu
     assert world.said("failed") == [step]
 
 
-async def test_no_matter_who_stops_a_delivery_needs_no_controller(world: ClusterWorld) -> None:
-    region = world.regions[REGIONS[0]]
-    running = asyncio.ensure_future(world.deliver())
-
-    def stop() -> None:
-        region.simulation.controller_down = True
-        running.cancel()
-
-    world.when(f"canary@{region.region}/50", "traffic", stop)
-    result = await running
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.INTERRUPTED)
-    assert region.splits[-1] == (0, 0)
-    assert (await region.fleet.observe()).weight == 0
-
-
-@pytest.mark.parametrize("later", [0.0, 0.4])
-async def test_no_matter_who_stops_a_delivery_on_its_way_back_does_not_stop_the_way_back(
-    world: ClusterWorld, later: float
-) -> None:
-    """A verdict came first; then Ctrl-C, or `tidegate rollback` elsewhere, which asks for the same."""
-    region = world.regions[REGIONS[0]]
-    step = f"canary@{region.region}/50"
-    running = asyncio.ensure_future(world.deliver())
-    world.when(step, "traffic", lambda: world.evidence.serves("canary", CHALLENGER, failed=0.5))
-    world.when(step, "failed", lambda: world.time.call_later(later, running.cancel))
-    result = await running
-    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
-    assert region.splits[-1] == (0, 0)
-    assert world.stable_versions()[region.region] == CHAMPION
-    assert world.ledger.outcome == "rolled-back"
-
-
-async def test_an_engine_that_does_not_start_says_why_and_costs_nobody_anything(world: ClusterWorld) -> None:
-    world.regions[REGIONS[0]].simulation.crash(CHALLENGER, last_words="torch.OutOfMemoryError: CUDA out of memory")
-    result = await world.deliver()
-    assert result.ending is Ending.FAILED
-    assert "version 2 does not start" in result.reason
-    assert "CUDA out of memory" in result.reason
-    assert world.stable_versions() == NOWHERE
-
-
 async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(world: ClusterWorld) -> None:
     """A region that is cut off from the one who delivers still has its own analysis."""
     region = world.regions[REGIONS[1]]
@@ -139,51 +97,6 @@ async def test_what_a_region_takes_back_by_itself_ends_the_delivery_everywhere(w
     assert result.ending is Ending.ROLLED_BACK
     assert "was aborted in the region itself" in result.reason
     assert world.stable_versions() == NOWHERE
-
-
-async def test_a_trial_that_somebody_aborts_before_the_stop_is_heard_is_no_bad_version(world: ClusterWorld) -> None:
-    """`tidegate rollback` of another machine aborts first, and says so in the ledger afterwards."""
-    region = world.regions[REGIONS[0]]
-    world.when(f"canary@{region.region}/50", "traffic", region.abort_by_hand)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert result.reason.endswith("somebody aborted the trial of version 2")
-    assert world.registry.marks["tidegate.outcome"] == "interrupted"
-    assert world.stable_versions() == NOWHERE
-
-
-@pytest.mark.long
-async def test_who_takes_an_earlier_wave_away_is_named_before_the_version_is_called_delivered(
-    world: ClusterWorld,
-) -> None:
-    """A bake looks at its own wave alone; the first one may have baked hours ago."""
-    region = world.regions[REGIONS[0]]
-    sync = partial(region.apply_over, an_image(CHAMPION), manager="argocd-controller")
-    world.when(f"bake@{len(REGIONS)}", "started", sync)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert result.reason.startswith("finalize: somebody changed Rollout support-llm")
-    assert world.stable_versions() == NOWHERE
-    assert world.registry.champion == CHAMPION
-
-
-@pytest.mark.long
-async def test_who_sets_the_weight_is_named(world: ClusterWorld) -> None:
-    region = world.regions[REGIONS[0]]
-
-    def overwrite() -> None:
-        route = region.route
-        for ref in route["spec"]["rules"][0]["backendRefs"]:
-            ref["weight"] = 0 if ref["name"].endswith("canary") else 100
-        body = {"apiVersion": route["apiVersion"], "kind": route["kind"], "spec": route["spec"]}
-        named = {"name": route["metadata"]["name"], "namespace": route["metadata"]["namespace"]}
-        region.cluster.apply(HTTP_ROUTES, {**body, "metadata": named}, manager="argocd-controller", force=True)
-
-    world.when(f"canary@{region.region}/50", "traffic", overwrite)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    assert "somebody else set the weight to 0 %" in result.reason
-    assert result.reason.endswith("last written by argocd-controller")
 
 
 async def test_objects_of_others_in_any_region_end_it_before_anything_is_written(world: ClusterWorld) -> None:
@@ -200,16 +113,6 @@ async def test_objects_of_others_in_any_region_end_it_before_anything_is_written
     assert (endpoints.of(f"{NAME}-stable"), endpoints.lost) == (PODS_OF_OTHERS, [])
 
 
-async def test_the_next_delivery_mends_what_one_that_died_left(world: ClusterWorld) -> None:
-    first = world.regions[REGIONS[0]].fleet
-    await first.deploy(an_image(CHAMPION))
-    await first.deploy(an_image("7"))
-    await first.shift(50)
-    result = await world.deliver()
-    assert result.ending is Ending.DELIVERED, result.reason
-    assert world.stable_versions() == EVERYWHERE
-
-
 async def test_a_region_that_is_away_for_a_whole_stage_is_waited_for(world: ClusterWorld) -> None:
     region = world.regions[REGIONS[1]]
 
@@ -223,21 +126,6 @@ async def test_a_region_that_is_away_for_a_whole_stage_is_waited_for(world: Clus
     assert world.time.elapsed > 500
     assert world.stable_versions() == EVERYWHERE
     assert region.splits == [(0, 0), (0, 100), (0, 0), (50, 0), (0, 0)]
-
-
-async def test_a_region_that_stays_away_takes_the_others_back_and_is_mended_later(world: ClusterWorld) -> None:
-    lost = world.regions[REGIONS[1]]
-    world.when(f"canary@{lost.region}/50", "traffic", lost.api.vanish)
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.FAILED, ExitCode.OUTSIDE)
-    assert f"undo@{lost.region}" in world.said("failed")
-    assert world.stable_versions() == NOWHERE
-    # Half of its users stay on the canary: nobody can reach it, and only its own analysis guards them.
-    assert lost.splits[-1] == (50, 0)
-    lost.api.come_back()
-    again = await world.deliver_again()
-    assert again.ending is Ending.DELIVERED, again.reason
-    assert world.stable_versions() == EVERYWHERE
 
 
 async def test_a_deliverer_whose_region_the_guard_took_back_is_interrupted_and_the_version_not_blamed(

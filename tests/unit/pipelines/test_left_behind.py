@@ -16,7 +16,6 @@ from pipelines.events.payloads import LeftBehind
 from pipelines.model import Ending, Result
 from pipelines.run.engine import deliver
 from pipelines.run.rollback import last_seen
-from pipelines.views.notifications import Notification, NotificationKind, notification_of, subject_of
 from pipelines.views.wording import facts
 from registry.model import Event
 from rollouts.errors import HostGone, NotOurs, NotTheCarrier, Unreachable
@@ -125,25 +124,6 @@ async def test_the_tries_hold_up_no_other_region_no_record_and_no_notification(w
     assert behind < again
     since = {at.at for at in world.recorder.events if (at.step, at.kind) == ("undo@eu-west-1", "done")}
     assert since == {event.at for event in world.recorder.events if event.kind == "left"}
-
-
-async def test_no_matter_who_is_told_of_a_verdict_is_told_of_the_region_before_it_is_tried_again(
-    world: World, line: Line
-) -> None:
-    subject = subject_of(world.plan, "1")
-    fails_in_canary(world, lambda: line.cut(seconds=600))
-    await world.deliver()
-    news: list[Notification] = [each for event in world.recorder.events if (each := notification_of(event, subject))]
-    assert [each.kind for each in news] == [
-        NotificationKind.OPENED,
-        NotificationKind.STOPPED,
-        NotificationKind.LEFT,
-        NotificationKind.LEFT,
-        NotificationKind.CLOSED,
-    ]
-    assert news[2].headline == "support-llm 2 is still open in us-east-1"
-    assert "`tidegate rollback SPEC --region us-east-1`" in news[2].text
-    assert news[3].headline.startswith("support-llm 2: us-east-1 is back on version 1, 1")
 
 
 async def test_a_person_who_waited_enough_ends_the_tries_and_nothing_else(world: World, line: Line) -> None:

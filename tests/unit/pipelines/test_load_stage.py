@@ -79,7 +79,7 @@ def test_the_plan_tells_how_many_blocks_a_verdict_takes(tmp_path: Path) -> None:
     (forecast,) = gate.forecasts
     assert (gate.gate, forecast.unit, forecast.scale) == ("throughput", "blocks", "percent")
     assert gate.needs is not None and 4 <= gate.needs <= 12
-    assert gate.seconds == pytest.approx(gate.needs * 22)
+    assert gate.seconds == pytest.approx(gate.needs * 26)
 
 
 async def test_a_version_as_fast_passes_and_no_user_meets_the_load(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
@@ -57,40 +58,57 @@ async def test_smoke_asks_the_canary_alone_three_things(world: World) -> None:
     assert verdicts(world) == [("answers", "pass"), ("tokenizer", "pass"), ("determinism", "pass")]
 
 
-async def test_smoke_stops_at_an_engine_that_says_nothing(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = lambda prompt: ""
-    stop = await stopped(world, StageName.SMOKE)
-    assert (stop.ending, stop.reason) == (
-        Ending.ROLLED_BACK,
-        "gate answers: 0 tokens to a first prompt",
-    )
-    assert verdicts(world) == [("answers", "fail")]
+def answers(*scripts: Any) -> Callable[[World], object]:
+    """What the champion's engine, and before it the challenger's, makes of a prompt; None is not reached."""
+
+    def given(world: World) -> None:
+        for url, script in zip((CHALLENGER_URL, CHAMPION_URL), scripts, strict=False):
+            world.chat.scripts.update({url: script}) if script else world.chat.scripts.pop(url)
+
+    return given
 
 
-async def test_smoke_takes_back_a_version_whose_engine_fails_at_a_plain_prompt(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = answers_500
-    stop = await stopped(world, StageName.SMOKE)
-    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate answers: the engine answers 500: CUDA error")
-    assert verdicts(world) == [("answers", "fail")]
-
-
-async def test_smoke_takes_back_a_version_that_cannot_count_tokens(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fails(*_: object) -> list[int]:
-        raise BadAnswer("the engine answers 500: no chat template")
-
-    monkeypatch.setattr(world.chat, "tokenize", fails)
-    stop = await stopped(world, StageName.SMOKE)
-    assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason == "gate tokenizer: the engine answers 500: no chat template"
-
-
-async def test_smoke_blames_no_version_that_is_ready_and_was_not_reached(world: World) -> None:
+def dies_of_the_prompt(world: World) -> None:
     del world.chat.scripts[CHALLENGER_URL]
-    with pytest.raises(OutsideError, match="is not there"):
-        await run(world, StageName.SMOKE)
-    assert verdicts(world) == []
+    world.chat.on_ask = lambda: world.fleets[HERE].kill(CHALLENGER, last_words="segmentation fault")
+
+
+def is_dead(world: World) -> None:
+    world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
+
+
+SMOKE, OFFLINE, SHADOW, BACK = StageName.SMOKE, StageName.OFFLINE, StageName.SHADOW, Ending.ROLLED_BACK
+ASKED: list[tuple[StageName, Callable[[World], object], Ending | None, str]] = [
+    (SMOKE, answers(lambda prompt: ""), BACK, "gate answers: 0 tokens to a first prompt"),
+    (SMOKE, answers(answers_500), BACK, "gate answers: the engine answers 500: CUDA error"),
+    (SMOKE, dies_of_the_prompt, BACK, "its log ends with: segmentation fault"),
+    (SMOKE, answers(None), None, "is not there"),
+    (OFFLINE, answers(*[lambda prompt: "no idea"] * 2), Ending.INCONCLUSIVE, "gate quality: "),
+    (OFFLINE, answers(answers_500), BACK, "gate quality: the engine answers 500: CUDA error"),
+    (OFFLINE, answers(answers_500, answers_500), None, "500: CUDA error"),
+    (OFFLINE, answers(None), None, "is not there"),
+    (SHADOW, answers(answers_500), BACK, "gate agreement: "),
+    (SHADOW, answers(None), Ending.FAILED, "is not there"),
+    (StageName.CANARY, is_dead, BACK, "the canary does not serve; its log ends with: out of memory"),
+    (StageName.PROMOTE, is_dead, BACK, "the canary does not serve; its log ends with: out of memory"),
+]
+"""With how a stage says no; None where the version is not blamed, and the delivery ends as something outside."""
+
+
+@pytest.mark.parametrize(("stage", "given", "ending", "reason"), ASKED)
+async def test_a_version_is_blamed_for_what_the_champion_does_well(
+    world: World, stage: StageName, given: Callable[[World], object], ending: Ending | None, reason: str
+) -> None:
+    given(world)
+    with pytest.raises(Stopped if ending else OutsideError) as caught:
+        await run(world, stage, weight=10 if stage is StageName.CANARY else None)
+    assert reason in str(caught.value)
+    if isinstance(caught.value, Stopped):
+        assert caught.value.ending is ending
+    else:
+        assert verdicts(world) == []
+    assert world.stable_versions()[HERE] == CHAMPION
+    assert max(route.weight for route in world.fleets[HERE].proxy.swaps) == 0
 
 
 async def test_smoke_blames_no_version_whose_answer_was_cut_off_with_its_whole_region(
@@ -107,15 +125,6 @@ async def test_smoke_blames_no_version_whose_answer_was_cut_off_with_its_whole_r
     with pytest.raises(OutsideError, match="the fleet host has ended"):
         await run(world, StageName.SMOKE)
     assert verdicts(world) == []
-
-
-async def test_smoke_takes_back_a_version_that_died_of_the_prompt(world: World) -> None:
-    del world.chat.scripts[CHALLENGER_URL]
-    await world.fleets[HERE].observe()
-    world.chat.on_ask = lambda: world.fleets[HERE].kill(CHALLENGER, last_words="segmentation fault")
-    stop = await stopped(world, StageName.SMOKE)
-    assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason.endswith("its log ends with: segmentation fault")
 
 
 async def test_smoke_names_the_token_where_the_engine_and_the_registered_files_part(
@@ -142,48 +151,11 @@ async def test_offline_counts_the_answers_of_both_arms(world: World) -> None:
     assert verdicts(world) == [("quality", "pass")]
 
 
-async def test_offline_decides_nothing_where_neither_knows_anything(world: World) -> None:
-    for url in (CHAMPION_URL, CHALLENGER_URL):
-        world.chat.scripts[url] = lambda prompt: "no idea"
-    stop = await stopped(world, StageName.OFFLINE)
-    assert (stop.ending, verdicts(world)) == (Ending.INCONCLUSIVE, [("quality", "inconclusive")])
-
-
-async def test_offline_does_not_score_an_engine_that_stops_answering(world: World) -> None:
-    del world.chat.scripts[CHALLENGER_URL]
-    with pytest.raises(OutsideError, match="is not there"):
-        await run(world, StageName.OFFLINE)
-    assert verdicts(world) == []
-
-
-async def test_offline_takes_back_a_version_that_fails_at_what_the_champion_answers(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = answers_500
-    stop = await stopped(world, StageName.OFFLINE)
-    assert (stop.ending, stop.reason) == (Ending.ROLLED_BACK, "gate quality: the engine answers 500: CUDA error")
-    assert set(verdicts(world)) == {("quality", "fail")}
-
-
-async def test_offline_blames_no_version_for_a_question_that_none_answers(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = world.chat.scripts[CHAMPION_URL] = answers_500
-    with pytest.raises(OutsideError, match="500: CUDA error"):
-        await run(world, StageName.OFFLINE)
-    assert verdicts(world) == []
-
-
 async def test_shadow_stops_copying_once_its_gates_pass_and_moves_no_user(world: World) -> None:
     await run(world, StageName.SHADOW)
     routes = world.fleets[HERE].proxy.swaps
     assert 100 in [route.mirror for route in routes]
     assert (routes[-1].mirror, max(route.weight for route in routes)) == (0, 0)
-
-
-async def test_shadow_counts_pairs_and_judges_them(world: World) -> None:
-    await run(world, StageName.SHADOW)
-    (last,) = [event.data for event in world.recorder.events if event.kind == "verdict"][-1:]
-    assert (last["gate"], last["outcome"]) == ("agreement", "pass")
-    numbers = last["numbers"]
-    assert isinstance(numbers, dict)
-    assert numbers["pairs"] >= 30
 
 
 async def test_shadow_raises_a_bug_of_the_sender_instead_of_waiting_for_pairs(world: World) -> None:
@@ -193,37 +165,6 @@ async def test_shadow_raises_a_bug_of_the_sender_instead_of_waiting_for_pairs(wo
     assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
 
 
-async def test_shadow_takes_back_a_version_that_fails_at_prompts(world: World) -> None:
-    world.chat.scripts[CHALLENGER_URL] = answers_500
-    stop = await stopped(world, StageName.SHADOW)
-    assert stop.ending is Ending.ROLLED_BACK
-    assert stop.reason.startswith("gate agreement: ")
-
-
-async def test_shadow_blames_no_version_that_cannot_be_asked(world: World) -> None:
-    del world.chat.scripts[CHALLENGER_URL]
-    stop = await stopped(world, StageName.SHADOW)
-    assert (stop.ending, "is not there" in stop.reason) == (Ending.FAILED, True)
-
-
-async def test_shadow_goes_on_when_the_canary_can_be_asked_again(world: World) -> None:
-    def back(before: float) -> None:
-        if world.clock.elapsed > before + 10:
-            world.chat.scripts[CHALLENGER_URL] = script
-
-    script, began = world.chat.scripts.pop(CHALLENGER_URL), world.clock.elapsed
-    world.chat.on_ask = lambda: back(began)
-    await run(world, StageName.SHADOW)
-    assert ("agreement", "pass") in verdicts(world)
-
-
-async def test_canary_does_not_give_users_to_an_engine_that_died_meanwhile(world: World) -> None:
-    world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
-    stop = await stopped(world, StageName.CANARY, weight=10)
-    assert stop.reason == "the canary does not serve; its log ends with: out of memory"
-    assert max(route.weight for route in world.fleets[HERE].proxy.swaps) == 0
-
-
 async def test_promote_repeated_after_a_crash_changes_nothing(world: World) -> None:
     await run(world, StageName.PROMOTE)
     await run(world, StageName.PROMOTE)
@@ -231,12 +172,6 @@ async def test_promote_repeated_after_a_crash_changes_nothing(world: World) -> N
     assert state.stable
     assert state.previous
     assert (state.stable.version, state.previous.version) == (CHALLENGER, CHAMPION)
-
-
-async def test_promote_gives_no_region_to_a_dead_engine(world: World) -> None:
-    world.fleets[HERE].kill(CHALLENGER)
-    assert (await stopped(world, StageName.PROMOTE)).ending is Ending.ROLLED_BACK
-    assert world.stable_versions()[HERE] == CHAMPION
 
 
 async def test_bake_lasts_as_long_as_the_spec_says(world: World) -> None:
@@ -267,13 +202,6 @@ async def test_bake_does_not_wait_for_evidence_that_is_too_thin(world: World) ->
     world.evidence.serves("stable", CHALLENGER, per_second=0.05)
     await run(world, StageName.BAKE)
     assert world.clock.elapsed == 10
-
-
-async def test_bake_stops_when_somebody_took_the_region_back(world: World) -> None:
-    await world.fleets[HERE].promote()
-    await world.fleets[HERE].rollback(CHAMPION)
-    stop = await stopped(world, StageName.BAKE)
-    assert (stop.ending, stop.reason) == (Ending.INTERRUPTED, "eu-west-1 was taken back to version 1")
 
 
 async def test_build_starts_the_champion_where_nothing_serves(tmp_path: Path) -> None:
@@ -310,9 +238,3 @@ async def test_unwinding_touches_no_region_that_the_delivery_never_reached(world
     assert world.said("done") == [f"undo@{HERE}"]
     assert len(world.fleets["us-east-1"].proxy.swaps) == before
     assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
-
-
-async def test_unwinding_twice_is_unwinding_once(world: World) -> None:
-    await roll_back(world.context())
-    await roll_back(world.context())
-    assert world.said("done") == [f"undo@{HERE}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World
 from fakes.services.git_repository import TeamRepository
 
-from pipelines.adapters.git.remote import GitRemote
+from pipelines.adapters.git import GitRemote
 from pipelines.model import Ending
 from pipelines.repository import Applied, GitAccess
 from pipelines.spec.git import GitSpec
@@ -122,30 +121,6 @@ async def test_one_who_pushes_at_the_same_time_is_no_obstacle(team: Team) -> Non
     assert team.versions_in_git() == [CHALLENGER, CHALLENGER]
     assert team.repository.text("README.md") == "hello\n"
     assert any("somebody else has pushed meanwhile" in each.message for each in team.recorder.events)
-
-
-@pytest.mark.long
-async def test_two_deliveries_that_push_side_by_side_both_arrive(tmp_path: Path) -> None:
-    team = Team(tmp_path)
-    assert team.spec.git is not None
-    one, other = GitRemote(team.spec.git, SystemClock()), GitRemote(team.spec.git, SystemClock())
-
-    async def push(remote: GitRemote, region: str) -> None:
-        from pipelines.plan.git_changes import TRAILER, WantedFile
-        from pipelines.run.git_record import GitWriter
-
-        async def say(*_: object) -> None:
-            await asyncio.sleep(0)
-
-        assert team.spec.git is not None
-        writer = GitWriter(team.spec.git, GitAccess(remote), SystemClock(), {TRAILER: region}, say, lambda _: None)
-        for number in range(2, 7):
-            wanted = WantedFile(path=path(region), fields={"/engine/version": str(number)})
-            await writer.write(lambda _, wanted=wanted: [wanted], [wanted.path], f"{region} {number}")  # type: ignore[misc]
-
-    await asyncio.gather(push(one, REGIONS[0]), push(other, REGIONS[1]))
-    assert team.versions_in_git() == ["6", "6"]
-    assert len(team.repository.commits()) == 11
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.kube.cluster import FakeCluster
 
-from pipelines.adapters.git.synced import ToolInCluster, said_by_argo_cd, said_by_flux
+from pipelines.adapters.git import ToolInCluster, said_by_argo_cd, said_by_flux
 from pipelines.spec.git import ArgoCdSpec
 from rollouts.kube.resources import APPLICATIONS
 from tidegate.core.model import Json

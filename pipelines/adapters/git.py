@@ -1,4 +1,5 @@
-"""A Git repository by the machine's own `git`: its credential helpers, ssh keys and agents are those of a team.
+"""A Git repository by the machine's own `git`: its credential helpers, ssh keys and agents are those of a team; and
+what Argo CD and Flux say of its commits, read in the cluster that they run in.
 
 Nothing is checked out: commits are made from objects, so no filter, hook or attribute of a repository runs here.
 Secrets go by the child's environment and by private files, never by arguments or addresses.
@@ -14,7 +15,8 @@ import shutil
 import subprocess
 import weakref
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from tempfile import mkdtemp
@@ -22,13 +24,28 @@ from threading import RLock
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from pipelines.repository import LOOKED_AT_AGAIN, BranchFiles, BranchMoved, GitAway, GitMissing, GitRefused
-from pipelines.spec.git import AuthorSpec, GitSpec
+from pipelines.adapters.fleets import cluster_client
+from pipelines.repository import (
+    LOOKED_AT_AGAIN,
+    Applied,
+    BranchFiles,
+    BranchMoved,
+    GitAccess,
+    GitAway,
+    GitMissing,
+    GitRefused,
+)
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.git import ArgoCdSpec, AuthorSpec, FluxSpec, GitSpec, filled
+from rollouts.kube.client import KubeClient
+from rollouts.kube.resources import APPLICATIONS, KUSTOMIZATIONS
+from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import SecretStore, scrubbed
 from tidegate.core.children import Child, variables_for
 from tidegate.core.clock import Clock
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, text_of
+from tidegate.core.model import Json
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.text import redacted
 from tidegate.core.yaml_text import MOST_CHARACTERS
@@ -37,8 +54,6 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS = 60.0
 """For one command; what takes longer is a host that hangs."""
-RECENT = 300
-"""Commits among which a delivery looks for its own."""
 NO_SUCH_BRANCH = 2
 """How `git ls-remote --exit-code` ends then."""
 REGULAR = ("100644", "100755")
@@ -86,12 +101,6 @@ class GitRemote:
             self._push([*dry, "--porcelain", "origin", f"{new}:{self._branch}"])
             return new
 
-    def written_by(self, trailer: str) -> str | None:
-        with self._lock:
-            self._fetched(deepen=True)
-            found = self._git("log", "-1", "--format=%H", "--fixed-strings", f"--grep={trailer}", _HERE).strip()
-            return found or None
-
     def includes(self, revision: str, commit: str) -> bool:
         with self._lock:
             if revision == commit:
@@ -105,7 +114,7 @@ class GitRemote:
     def _branch(self) -> str:
         return f"refs/heads/{self._spec.branch}"
 
-    def _fetched(self, *, deepen: bool = False) -> str:
+    def _fetched(self) -> str:
         """The branch's newest commit, brought here; from then on all that come after it are."""
         done = self._run(["ls-remote", "--exit-code", "origin", self._branch], remote=True)
         if done.returncode == NO_SUCH_BRANCH:
@@ -113,9 +122,9 @@ class GitRemote:
         if done.returncode:
             self._fail(done)
         tip = done.stdout.decode().split("\t")[0]
-        if tip == self._tip and not deepen:
+        if tip == self._tip:
             return tip
-        depth = [f"--depth={RECENT}"] if deepen else [] if self._tip else ["--depth=1"]
+        depth = [] if self._tip else ["--depth=1"]
         done = self._run(["fetch", "--quiet", "--no-tags", *depth, "origin", f"+{self._branch}:{_HERE}"], remote=True)
         if done.returncode:
             self._fail(done)
@@ -298,3 +307,69 @@ def _private(path: Path, text: str) -> Path:
 def _who(author: AuthorSpec, at: datetime) -> dict[str, str]:
     said = {"NAME": author.name, "EMAIL": author.email, "DATE": f"{int(at.timestamp())} +0000"}
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in said.items()}
+
+
+ClusterOf = Callable[[str], AbstractAsyncContextManager[KubeClient]]
+"""Opens the cluster in which the tool of a region runs."""
+
+
+class ToolInCluster:
+    """A `SyncSource`."""
+
+    def __init__(self, tool: ArgoCdSpec | FluxSpec, cluster_of: ClusterOf) -> None:
+        """Asks nobody yet."""
+        self._tool, self._cluster_of = tool, cluster_of
+
+    async def applied(self, region: str) -> Applied:
+        tool = self._tool
+        is_argo = isinstance(tool, ArgoCdSpec)
+        name = filled(tool.application if isinstance(tool, ArgoCdSpec) else tool.kustomization, {"region": region})
+        async with self._cluster_of(region) as cluster:
+            resource = APPLICATIONS if is_argo else KUSTOMIZATIONS
+            found = await cluster.get(resource, name, namespace=tool.namespace)
+        return said_by_argo_cd(name, found) if is_argo else said_by_flux(name, found)
+
+
+def said_by_argo_cd(name: str, found: Json) -> Applied:
+    """Of an Application: with which commit it has compared the cluster, and whether they agree."""
+    status = found.get("status") or {}
+    sync, operation = status.get("sync") or {}, status.get("operationState") or {}
+    revisions = [sync.get("revision"), *(sync.get("revisions") or ())]
+    failed = operation.get("phase") in ("Failed", "Error")
+    words = [str(sync.get("status") or "it has not compared anything yet")]
+    words += [" ".join(str(operation.get("message", "")).split())] if failed else []
+    words += [each.get("message", "") for each in status.get("conditions") or () if "Error" in each.get("type", "")]
+    return Applied(
+        who=f"Argo CD application {name}",
+        revisions=tuple(filter(None, revisions)),
+        in_sync=sync.get("status") == "Synced",
+        words="; ".join(filter(None, words)),
+    )
+
+
+def said_by_flux(name: str, found: Json) -> Applied:
+    """Of a Kustomization: the commit behind `BRANCH@sha1:`, and whether it is ready."""
+    status = found.get("status") or {}
+    last = str(status.get("lastAppliedRevision") or "").rpartition(":")[2].rpartition("/")[2]
+    ready: Json = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
+    return Applied(
+        who=f"Flux kustomization {name}",
+        revisions=(last,) if last else (),
+        in_sync=ready.get("status") == "True",
+        words=" ".join(str(ready.get("message") or "it has not applied anything yet").split()),
+    )
+
+
+def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
+    """The repository that says what regions serve; None where the spec names none. Asks nobody yet."""
+    git, fleet = spec.git, spec.fleet
+    if git is None:
+        return None
+    if git.sync is None or not isinstance(fleet, ClusterFleetSpec):
+        return GitAccess(GitRemote(git, clock))
+    tool = git.sync.tool
+
+    def cluster_of(region: str) -> AbstractAsyncContextManager[KubeClient]:
+        return cluster_client(tool.context or fleet.regions[region].context, tool.namespace)
+
+    return GitAccess(GitRemote(git, clock), ToolInCluster(tool, cluster_of))

@@ -1,1 +1,0 @@
-"""A Git repository, and the tools that apply what it says."""
