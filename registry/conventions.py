@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tidegate.core.errors import UsageError
 
@@ -18,6 +19,8 @@ SUMS = "SHA256SUMS"
 ADOPTED = "tidegate.adopted"
 """Of a version whose files are somebody else's, as JSON: `sums`, the address of its `SUMS`, and `folders`, those of its
 artifacts that are served; the first lies on top."""
+SOURCE = "tidegate.source"
+"""Of a version that was registered from elsewhere: where its files come from, such as `hf://ORG/NAME@COMMIT`."""
 ENGINE_IMAGE = "tidegate.engine.image"
 """Of a model version: the pushed image of its engine, by digest: what clusters serve the version from."""
 SERVING_TAG = "tidegate.serving"
@@ -49,6 +52,8 @@ STATE = "tidegate.state"
 LAST_STEP = "tidegate.last_step"
 NOT_ENDED = "RUNNING"
 """MLflow's status of a run that nobody has ended."""
+REGISTERING = "tidegate.registering"
+"""Of files that are being uploaded: the machine and the process that does."""
 NOTE = "mlflow.note.content"
 """MLflow's own tag for the description that its UI renders as Markdown."""
 
@@ -67,6 +72,27 @@ MOST_VERSIONS = 2**31 - 1
 def experiment_name(model: str) -> str:
     """The MLflow experiment that holds a model's logged versions and its deliveries."""
     return f"tidegate/{model}"
+
+
+def in_filter(name: str) -> str:
+    """A text as MLflow's filters take it; they know no escapes.
+
+    Raises:
+        UsageError: it would say something else there.
+    """
+    if not set(name).isdisjoint("'\"`\\"):
+        raise UsageError(f"`{name}` is no name of a model", hint="names have no quotes and no backslashes")
+    return f"'{name}'"
+
+
+def runs_filter(tags: Mapping[str, str], status: str | None) -> str:
+    """Runs with all these tags, and of that status, as MLflow's filters say it.
+
+    Raises:
+        UsageError: a value would say something else there.
+    """
+    terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
+    return " and ".join([*terms, *([f"attributes.status = '{status}'"] if status is not None else [])])
 
 
 def refuse_name(name: str) -> None:

@@ -32,7 +32,7 @@ from registry.conventions import (
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.ledger import MlflowLedger
 from registry.mlflow import MlflowStore
-from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
+from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
 from registry.ownership import LIVE_SECONDS, Carrier, claims_of, contest, life_of, owner_of, summary_of, why_dead
 from registry.ports import Store
 from registry.processes import may_act, this_machine
@@ -97,6 +97,7 @@ class MlflowDeliveries:
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
+        golden: GoldenSet | None = None,
     ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
 
@@ -107,6 +108,7 @@ class MlflowDeliveries:
             patience: how long it may be silent, when many processes will carry it one after the other.
             engines: the names of what is delivered and what serves, where these are not their versions' numbers.
             key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
+            golden: the prompts that it asks both versions.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
@@ -127,6 +129,7 @@ class MlflowDeliveries:
             with suppress(StoreUnreachable):
                 self._store.delete_run(run.id)
             raise
+        self._name_inputs(run.id, version, golden)
         return self._ledger(run, over=frozenset(self._gone))
 
     def refuse_live(self, name: str) -> None:
@@ -354,6 +357,14 @@ class MlflowDeliveries:
                 beaten = now
             self._sleep(LOOK_SECONDS)
         self._store.log(run_id, tags={STATE: RUNNING})
+
+    def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
+        """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
+        with suppress(StoreUnreachable):
+            found = self._store.version(version.name, version.version)
+            logged = found.logged if found else ""
+            if logged or golden:
+                self._store.log_inputs(run_id, logged, golden)
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """Those that live, or may live, with whether each has won; those that died are closed on the way."""

@@ -60,10 +60,14 @@ class StoreAway(StoreUnreachable):
 class StoreRefused(StoreUnreachable):
     """MLflow answered no."""
 
-    def __init__(self, message: str, *, hint: str, status: int = 400) -> None:
-        """`status` is the one of HTTP."""
+    def __init__(self, message: str, *, hint: str, code: str = "", status: int = 400) -> None:
+        """`code` is MLflow's name of the error, or empty; `status` the one of HTTP."""
         super().__init__(message, hint=hint)
-        self.status = status
+        self.code, self.status = code, status
+
+
+class HubAway(RegistryError):
+    """Hugging Face's hub did not answer, or not as it should."""
 
 
 class DigestMismatch(RegistryError):

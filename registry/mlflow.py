@@ -5,26 +5,18 @@ Each call runs in a thread of its own and ends in time: MLflow's own settings li
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, lru_cache, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
-from registry.errors import (
-    NO_PROXY,
-    RegistryError,
-    StoreAway,
-    StoreRefused,
-    StoreUnreachable,
-    UnfitModel,
-    first_line,
-)
+from registry.conventions import in_filter, runs_filter
+from registry.errors import NO_PROXY, StoreAway, StoreRefused, StoreUnreachable, UnfitModel
 from registry.mlflow_client import (
     EXISTS,
     MALFORMED,
@@ -37,22 +29,22 @@ from registry.mlflow_client import (
     all_pages,
     as_global_store,
     experiment_id,
-    file_of,
     is_server,
+    is_unwritten,
     load_mlflow,
     mlflow_errors,
     number_in,
     open_client,
     refused_by,
 )
-from registry.model import Metric, PendingFiles, StoredRun, StoredVersion
-from tidegate.core.errors import TidegateError, UsageError, without_credentials
+from registry.mlflow_files import blob_address, listed_in, provider_errors, refuse_leading_out
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 from tidegate.core.text import redacted
 from tidegate.core.threads import call_within
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import LoggedModel, Run
     from mlflow.entities.model_registry import ModelVersion as MlflowVersion
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
@@ -61,39 +53,18 @@ PAGE_RUNS = 100
 """Asked for at once at most: a run has all events of its delivery."""
 PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
-MOST_FILES = 10_000
-"""Of a version or a delivery, its folders included."""
-_AZURE = ("azure.storage.blob", "azure.identity")
-PACKAGES = {
-    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasb": _AZURE, "wasbs": _AZURE, "abfs": _AZURE, "abfss": _AZURE,
-}  # fmt: skip
-"""By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
-CREDENTIALS = (
-    "check the address; who asks must list, read and write there; credentials come from a role of the pod or the "
-    "machine, or the variables of the provider's own client, such as AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS or "
-    "AZURE_STORAGE_CONNECTION_STRING"
-)
-_AZURE_PLACE = re.compile(
-    # Nobody else gets a token: the address is what somebody wrote into MLflow.
-    r"(?:wasbs?|abfss?)://([^@/]+@[a-z0-9-]+)\.(?:blob|dfs)\.(core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))(/.*)?"
-)
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 Method = Callable[Concatenate["MlflowStore", P], Answer]
 
 
-def _asks(
-    *, once: bool = False, files: bool = False, empty: Callable[[], Any] | None = None
-) -> Callable[[Method[P, Answer]], Method[P, Answer]]:
-    """Let a method of the store end in time; see `MlflowStore.ask`. A file that is not there is `empty`."""
+def _asks(*, once: bool = False, files: bool = False) -> Callable[[Method[P, Answer]], Method[P, Answer]]:
+    """Let a method of the store end in time; see `MlflowStore.ask`."""
 
     def bounded(method: Method[P, Answer]) -> Method[P, Answer]:
         @wraps(method)
         def asked(self: MlflowStore, /, *args: P.args, **named: P.kwargs) -> Answer:
-            if empty is not None and self.uri.startswith(SQLITE) and not file_of(self.uri).exists():
-                nothing: Answer = empty()
-                return nothing
             return self.ask(lambda: method(self, *args, **named), once=once, files=files)
 
         return asked
@@ -171,23 +142,27 @@ class MlflowStore:
         self.client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
         return _to_run(run)
 
-    @_asks(empty=lambda: None)
+    @_asks()
     def run(self, run: str) -> StoredRun | None:
+        if is_unwritten(self.uri):
+            return None
         # An id that MLflow would not give is refused in other words.
         with refused_by(NOT_FOUND, MALFORMED):
             return _to_run(self.client.get_run(run))
         return None
 
-    @_asks(empty=list)
+    @_asks()
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
-        if not (found := self.client.get_experiment_by_name(experiment)):
+        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
             return []
-        return self._runs([found.experiment_id], _runs_filter(tags, status), last)
+        return self._runs([found.experiment_id], runs_filter(tags, status), last)
 
-    @_asks(empty=list)
+    @_asks()
     def runs_like(self, beginning: str) -> Sequence[StoredRun]:
+        if is_unwritten(self.uri):
+            return []
         search = self.client.search_experiments
         ours = all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
         found = [each.experiment_id for each in ours]
@@ -217,6 +192,14 @@ class MlflowStore:
         return value
 
     @_asks()
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput
+
+        sets = [Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
+        shown = [DatasetInput(each, [InputTag("mlflow.data.context", "golden set")]) for each in sets]
+        self.client.log_inputs(run, shown, [LoggedModelInput(model)] if model else [])
+
+    @_asks()
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self.client.set_terminated(run, status, end_time=ended)
 
@@ -224,16 +207,20 @@ class MlflowStore:
     def delete_run(self, run: str) -> None:
         self.client.delete_run(run)
 
-    @_asks(empty=list)
-    def names(self, most: int) -> Sequence[str]:
-        return [model.name for model in self.client.search_registered_models(None, most, ["name ASC"])]
+    @_asks()
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        if is_unwritten(self.uri):
+            return []
+        wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
+        return [model.name for model in self.client.search_registered_models(wanted, most, ["name ASC"])]
 
-    @_asks(empty=lambda: None)
+    @_asks()
     def aliases(self, name: str) -> Mapping[str, str] | None:
-        with refused_by(NOT_FOUND):
-            found = self.client.get_registered_model(name).aliases
-            # Some stores give the number as an integer, others as text.
-            return {alias: str(number) for alias, number in found.items()}
+        if not is_unwritten(self.uri):
+            with refused_by(NOT_FOUND):
+                found = self.client.get_registered_model(name).aliases
+                # Some stores give the number as an integer, others as text.
+                return {alias: str(number) for alias, number in found.items()}
         return None
 
     @_asks()
@@ -292,11 +279,18 @@ class MlflowStore:
         return str(made.version)
 
     @_asks(once=True)
-    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         # A registered model may have a dot in its name, a logged one may not.
         logged_name, number = name.replace(".", "-"), experiment_id(self.client, experiment)
-        made = self.client.create_logged_model(number, logged_name, model_type=kind)
-        return PendingFiles(id=made.model_id, address=made.artifact_location)
+        return _to_files(self.client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
+
+    @_asks()
+    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
+        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
+            return []
+        newest = [{"field_name": "creation_time", "ascending": False}]
+        logged = self.client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
+        return [_to_files(each) for each in logged if str(each.status) == "PENDING"]
 
     @_asks()
     def abandon_files(self, files: PendingFiles) -> None:
@@ -357,90 +351,16 @@ def _to_run(run: Run) -> StoredRun:
 
 
 def _to_version(found: MlflowVersion) -> StoredVersion:
-    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), run=found.run_id or "")
+    # MLflow does not say the logged model besides.
+    _, of_model, logged = (found.source or "").rpartition("models:/")
+    known = {"run": found.run_id or "", "logged": logged if of_model and "/" not in logged else ""}
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
 
 
-def _runs_filter(tags: Mapping[str, str], status: str | None) -> str:
-    terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
-    return " and ".join([*terms, *([f"attributes.status = '{status}'"] if status is not None else [])])
+def _to_files(logged: LoggedModel) -> PendingFiles:
+    return PendingFiles(id=logged.model_id, address=logged.artifact_location, tags=dict(logged.tags or {}))
 
 
-def in_filter(name: str) -> str:
-    """A text as MLflow's filters take it; they know no escapes.
-
-    Raises:
-        UsageError: it would say something else there.
-    """
-    if not set(name).isdisjoint("'\"`\\"):
-        raise UsageError(f"`{name}` is no name of a model", hint="names have no quotes and no backslashes")
-    return f"'{name}'"
-
-
-def listed_in(repository: ArtifactRepository, address: str) -> Mapping[str, int]:
-    """The size of every file of a repository, by its path; see `Store.listed`.
-
-    Raises:
-        RegistryError: there are too many, or a name leads out of the address.
-    """
-    files, folders, named = dict[str, int](), [""], set[str]()
-    while folders:
-        for file in repository.list_artifacts(folders.pop() or None):
-            if not file.is_dir:
-                refuse_leading_out(address, file.path)
-                files[file.path] = int(file.file_size or 0)
-            elif file.path not in named:
-                named.add(file.path)
-                folders.append(file.path)
-        if len(files) + len(named) > MOST_FILES:
-            raise RegistryError(
-                f"{address} has more than {MOST_FILES} files and folders",
-                hint="log the version again without the files that it does not need",
-            )
-    # A container that is a file system has an empty object in each folder's place.
-    return {path: size for path, size in sorted(files.items()) if path not in named}
-
-
-def clients_of(address: str) -> tuple[str, ...]:
-    """The packages that read what lies there, of those that not everybody has."""
-    return PACKAGES.get(urlsplit(address).scheme, ())
-
-
-def blob_address(address: str) -> str:
-    """The address by which MLflow asks for blobs, also of what is a file system of Azure's; others as they are.
-
-    Raises:
-        UsageError: it is not one of Azure's, and would get a token.
-    """
-    if clients_of(address) is not _AZURE:
-        return address
-    parts = urlsplit(address)
-    if not (found := _AZURE_PLACE.fullmatch(address)):
-        raise UsageError(
-            f"{parts.scheme}://{parts.hostname}: is no address of Azure's",
-            hint="such as wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER, or abfss://...dfs.core.windows.net",
-        )
-    path = found[3] or ""
-    return f"wasbs://{found[1]}.blob.{found[2]}{unquote(path) if parts.scheme.startswith('abfs') else path}"
-
-
-def refuse_leading_out(address: str, path: str) -> None:
-    """Any text may be a name in a store, and files are written here by theirs.
-
-    Raises:
-        RegistryError: the path is none of a file below the address.
-    """
-    if {"", ".", ".."} & set(path.split("/")) or "\\" in path:
-        raise RegistryError(f"{address} has a file named {path!r}", hint="log the version again with plain file names")
-
-
-@contextmanager
-def provider_errors(address: str) -> Iterator[None]:
-    """Say in one line what the client of an object store raises; other addresses are the caller's."""
-    try:
-        yield
-    except (TidegateError, ModuleNotFoundError):
-        raise
-    except Exception as error:
-        if not clients_of(address):
-            raise
-        raise StoreUnreachable(f"{address}: {without_credentials(first_line(error))}", hint=CREDENTIALS) from error
+def now_ms() -> int:
+    """Milliseconds since 1970, as MLflow has them."""
+    return int(time.time() * 1000)

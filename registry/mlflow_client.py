@@ -1,8 +1,6 @@
-"""Opens MLflow's own client, ends what it would wait for, and says in one line what it raises in many.
+"""Opens MLflow's own client, with its settings, and says in one line what it raises in many.
 
-The client takes a second to load: nothing of it is loaded before MLflow is asked. It asks servers with `requests`, by
-an adapter that is looked up in one of its modules; ours ends every answer, in time and in size, and repeats nothing:
-what may be sent again is known to `registry.mlflow`.
+The client takes a second to load: nothing of it is loaded before MLflow is asked.
 """
 
 from __future__ import annotations
@@ -11,37 +9,21 @@ import configparser
 import logging
 import os
 import sqlite3
-import ssl
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from functools import cache
-from http.client import HTTPException
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from math import ceil
 from pathlib import Path
-from threading import local
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from registry.errors import (
-    CHECK,
-    NO_PROXY,
-    TAKES_NOT,
-    RegistryError,
-    StoreAway,
-    StoreRefused,
-    StoreUnreachable,
-    first_line,
-)
-from tidegate.core.errors import TidegateError, UsageError
+from registry.errors import CHECK, NO_PROXY, TAKES_NOT, RegistryError, StoreRefused, StoreUnreachable, first_line
+from tidegate.core.errors import TidegateError, UsageError, without_credentials
 from tidegate.core.files import file_lock
-from tidegate.core.text import failure_line, json_of, redacted
+from tidegate.core.text import failure_line, redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.store.entities import PagedList
-    from requests import PreparedRequest, Response
-    from urllib3.response import BaseHTTPResponse
 
 SQLITE = "sqlite:///"
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
@@ -49,12 +31,13 @@ TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRI
 TIMEOUT_SECONDS, MOST_RETRIES = 10, 3
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     TIMEOUT: str(TIMEOUT_SECONDS),
 }
-LOGGERS = ("mlflow", "alembic", "sqlalchemy", "urllib3", "boto3", "botocore", "s3transfer", "google", "azure", "msal")
-"""Whose lines may quote addresses with passwords, tokens and keys; what goes wrong is raised besides."""
+LOGGERS = ("mlflow", "alembic", "sqlalchemy")
+"""Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND, EXISTS, MALFORMED = "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE"
 SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD")
 LEAST = 6
@@ -62,33 +45,9 @@ LEAST = 6
 MOST_DETAIL = 2000
 MOST_PAGES = 1000
 """Of one list. MLflow gives up to 1000 runs or versions on each."""
-PASSING = {408, 429, 500, 502, 503, 504}
-"""Statuses of faults that pass."""
-HINTS = {
-    400: TAKES_NOT,
-    401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
-    403: "MLflow does not let this user do it",
-}
-"""What to do about each status."""
-TLS = (
-    "MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities, MLFLOW_TRACKING_CLIENT_CERT_PATH one with "
-    "certificate and key"
-)
-TRANSFER_SECONDS = 120.0
-"""Of silence in the middle of a file: a store may take its time to put it away."""
-PART_BYTES = 1 << 20
-MOST_BYTES = 64 << 20
-"""Of an answer that is no file: a thousand deliveries with all their events have 40 MB."""
-SLOWEST_BYTES = 10_000
-"""A second: what comes slower counts as a connection that stands still."""
+
 
 Item = TypeVar("Item")
-_asked = local()
-"""`last`: the answer to this thread's last request, as MLflow's own errors do not keep the status."""
-
-
-class UnboundedAnswer(OSError):
-    """What answers does not come to an end in time, or in size."""
 
 
 def embedded_uri(state: Path) -> str:
@@ -107,21 +66,8 @@ def load_mlflow() -> None:
         os.environ[name] = os.environ.get(name) or value
     import mlflow  # noqa: F401
 
-    _silence_loggers()
-
-
-@cache
-def _silence_loggers() -> None:
-    for name in LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-
 
 def number_in(name: str, default: int) -> int:
-    """The whole number of a variable of MLflow's client.
-
-    Raises:
-        UsageError: it holds something else.
-    """
     text = os.environ.get(name)
     if not text:
         return default
@@ -140,8 +86,11 @@ def open_client(uri: str) -> MlflowClient:
     with mlflow_errors(uri):
         from mlflow import MlflowClient
 
+        hide_names()
         if is_server(uri):
-            _limit_requests()
+            from registry.mlflow_limits import limit_requests
+
+            limit_requests()
         else:
             _make_tables(uri)
         return MlflowClient(uri, registry_uri=uri)
@@ -155,7 +104,7 @@ def _make_tables(uri: str) -> None:
 
     lock: AbstractContextManager[object] = nullcontext()
     if uri.startswith(SQLITE):
-        file = file_of(uri)
+        file = _file_of(uri)
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
             # MLflow tries for 100 seconds to open a file that cannot be opened.
@@ -172,9 +121,40 @@ def is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in {"http", "https"}
 
 
-def file_of(sqlite_uri: str) -> Path:
-    """The file of a SQLite store."""
+def is_unwritten(uri: str) -> bool:
+    return uri.startswith(SQLITE) and not _file_of(uri).exists()
+
+
+def _file_of(sqlite_uri: str) -> Path:
     return Path(sqlite_uri.removeprefix(SQLITE).partition("?")[0])
+
+
+def hide_names() -> None:
+    """Let no log line of the library, or of what it opens stores with, hold a name and password of an address."""
+    for handler in {handler for name in LOGGERS for handler in logging.getLogger(name).handlers}:
+        if _without_names not in handler.filters:
+            handler.addFilter(_without_names)
+
+
+def _without_names(record: logging.LogRecord) -> bool:
+    record.msg, record.args = without_credentials(record.getMessage()), None
+    return True
+
+
+def experiment_id(client: MlflowClient, name: str) -> str:
+    """The id of the experiment with that name, made when there is none yet."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        uri = client.tracking_uri
+        # Next to a SQLite file; other stores decide for themselves.
+        place = (_file_of(uri).absolute().parent / "artifacts").as_uri() if uri.startswith(SQLITE) else None
+        # Somebody else may make it meanwhile.
+        with refused_by(EXISTS):
+            return str(client.create_experiment(name, artifact_location=place))
+        found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage != "active":
+        raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
+    return str(found.experiment_id)
 
 
 @contextmanager
@@ -187,35 +167,6 @@ def refused_by(*codes: str) -> Iterator[None]:
     except MlflowException as error:
         if error.error_code not in codes:
             raise
-
-
-def all_pages(page: Callable[[str | None], PagedList[Item]]) -> Iterator[Item]:
-    """The items of all pages of a list; `page` gives the one behind a token."""
-    token, seen = None, set[str]()
-    while token != "":
-        items = page(token)
-        yield from items
-        token = items.token or ""
-        if token in seen or len(seen) >= MOST_PAGES:
-            told = f"MLflow lists the same page again, or more than {MOST_PAGES} pages"
-            raise StoreUnreachable(told, hint=NO_PROXY)
-        seen.add(token)
-
-
-def experiment_id(client: MlflowClient, name: str) -> str:
-    """The id of the experiment with that name, made when there is none yet."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        uri = client.tracking_uri
-        # Next to a SQLite file; other stores decide for themselves.
-        place = (file_of(uri).absolute().parent / "artifacts").as_uri() if uri.startswith(SQLITE) else None
-        # Somebody else may make it meanwhile.
-        with refused_by(EXISTS):
-            return str(client.create_experiment(name, artifact_location=place))
-        found = client.get_experiment_by_name(name)
-    if found is None or found.lifecycle_stage != "active":
-        raise RegistryError(f"MLflow experiment {name} is deleted", hint="restore it in MLflow, or purge it")
-    return str(found.experiment_id)
 
 
 @contextmanager
@@ -234,6 +185,19 @@ def as_global_store(tracking_uri: str) -> Iterator[None]:
         yield
     finally:
         mlflow.set_tracking_uri(before)  # type: ignore[arg-type]  # None means: as if never set
+
+
+def all_pages(page: Callable[[str | None], PagedList[Item]]) -> Iterator[Item]:
+    """The items of all pages of a list; `page` gives the one behind a token."""
+    token, seen = None, set[str]()
+    while token != "":
+        items = page(token)
+        yield from items
+        token = items.token or ""
+        if token in seen or len(seen) >= MOST_PAGES:
+            told = f"MLflow lists the same page again, or more than {MOST_PAGES} pages"
+            raise StoreUnreachable(told, hint=NO_PROXY)
+        seen.add(token)
 
 
 @contextmanager
@@ -259,33 +223,14 @@ def _said(error: Exception, uri: str) -> StoreUnreachable:
     if not told and not type(error).__module__.startswith("sqlalchemy"):
         return StoreUnreachable(f"{place}: its answer cannot be read: {failure_line(error)}", hint=NO_PROXY)
     said = first_line(_without_secrets(str(cause), uri) or type(cause).__name__)
-    if is_server(uri) and (found := _failed_request(place, said, cause)):
-        return found
+    if is_server(uri):
+        from registry.mlflow_limits import what_failed
+
+        if found := what_failed(place, said, cause):
+            return found
     if getattr(error, "error_code", "") == MALFORMED:
-        return StoreRefused(f"{place}: {said}", hint=TAKES_NOT)
+        return StoreRefused(f"{place}: {said}", hint=TAKES_NOT, code=MALFORMED)
     return StoreUnreachable(f"{place}: {said}", hint=CHECK, detail=_without_secrets(str(error), uri)[:MOST_DETAIL])
-
-
-def _failed_request(place: str, said: str, cause: BaseException) -> StoreUnreachable | None:
-    """What became of the last request of this thread; None when it was answered."""
-    from urllib3.exceptions import HTTPError
-
-    answer: Response | None = getattr(_asked, "last", None)
-    if isinstance(cause, UnboundedAnswer):
-        return StoreUnreachable(f"{place}: {said}", hint=CHECK)
-    if answer is None:
-        kind = StoreUnreachable if isinstance(cause, ssl.SSLError) else StoreAway
-        return kind(f"{place}: no answer ({said})", hint=TLS if place.startswith("MLflow store https:") else CHECK)
-    if answer.ok:
-        broke_off = isinstance(cause, (HTTPError, HTTPException))
-        return StoreAway(f"{place}: its answer broke off ({said})", hint=CHECK) if broke_off else None
-    told = answer.text
-    with suppress(ValueError, KeyError, TypeError):
-        told = str(json_of(answer.content)["message"])
-    told = f"{place}: answered {answer.status_code}: {first_line(told)}"
-    if answer.status_code in PASSING:
-        return StoreAway(told, hint=CHECK)
-    return StoreRefused(told, hint=HINTS.get(answer.status_code, CHECK), status=answer.status_code)
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -301,42 +246,3 @@ def _without_secrets(text: str, uri: str) -> str:
         if len(value := os.environ.get(name, "").strip()) >= LEAST:
             text = text.replace(value, "***")
     return text.replace(uri, redacted(uri))
-
-
-@cache
-def _limit_requests() -> None:
-    """Let MLflow's client read no answer without an end, from its first request on."""
-    import urllib3
-    from mlflow.utils import request_utils
-
-    class Adapter(request_utils.TCPKeepAliveHTTPAdapter):
-        def send(  # type: ignore[override]  # MLflow gives one number
-            self, request: PreparedRequest, stream: bool = False, timeout: float = 0, **named: Any
-        ) -> Response:
-            seconds = float(number_in(TIMEOUT, TIMEOUT_SECONDS))
-            if stream or request.method == "PUT":
-                seconds = max(seconds, TRANSFER_SECONDS)
-            _asked.last, self.max_retries = None, urllib3.Retry(0, read=False)
-            answer: Response = super().send(request, stream=stream, timeout=(timeout, seconds), **named)
-            most = None if stream else MOST_BYTES
-            # What `requests` reads a body by, all at once and in parts.
-            answer.iter_content = lambda *_, **__: _parts(answer.raw, most, seconds)  # type: ignore[method-assign]
-            _asked.last = answer
-            return answer
-
-    request_utils.TCPKeepAliveHTTPAdapter = Adapter  # type: ignore[misc]
-    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-
-
-def _parts(body: BaseHTTPResponse, most: int | None, seconds: float) -> Iterator[bytes]:
-    begun, size = time.monotonic(), 0
-    while part := body.read1(PART_BYTES, decode_content=True):
-        size += len(part)
-        if most is not None and size > most:
-            body.close()
-            raise UnboundedAnswer(f"it answers with more than {most >> 20} MB")
-        # A time limit of a library is of one read: a byte a second never ends.
-        if time.monotonic() - begun > seconds + size / SLOWEST_BYTES:
-            body.close()
-            raise UnboundedAnswer(f"its answer comes too slowly, {size} bytes in {seconds:g} s or more")
-        yield part

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import Metric, PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 
 
 class Store(Protocol):
@@ -40,14 +40,17 @@ class Store(Protocol):
     def claim(self, run: str, key: str, value: str) -> str:
         """Set a parameter that nobody has set; returns what it is from now on. Of several, the first one sets it."""
 
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        """Name the logged model, and the set of prompts, that the run is about."""
+
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         """Nobody writes to it from now on."""
 
     def delete_run(self, run: str) -> None:
         """Lists show it no longer."""
 
-    def names(self, most: int) -> Sequence[str]:
-        """Of the first models, no more than so many."""
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        """Of models that have `part` in their names, sorted; no more than so many, of one page."""
 
     def aliases(self, name: str) -> Mapping[str, str] | None:
         """The number of the version behind each alias of a model; None when there is no such model."""
@@ -73,8 +76,11 @@ class Store(Protocol):
         They are those of `PendingFiles.source`, which are ready then, or of `runs:/RUN/PATH`.
         """
 
-    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         """A place for the files of a version to come; `kind` is shown with it."""
+
+    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
+        """What was begun there of late and never became a version."""
 
     def abandon_files(self, files: PendingFiles) -> None:
         """Delete them; `mlflow gc` then takes what was uploaded."""

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Lock
-from urllib.parse import unquote, urlsplit
+
+import yaml
 
 from registry.conventions import (
     ADOPTED,
     DIGEST,
     MODEL_FOLDER,
     MOST_ARTIFACT_BYTES,
+    REGISTERING,
     SIZE,
     SUMS,
     experiment_name,
 )
 from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel
 from registry.files import (
+    CONFIG,
     architecture_of,
     digest_file,
     find_layout,
@@ -30,8 +33,12 @@ from registry.files import (
     sums_of,
     whole_digest,
 )
+from registry.flavor import mlmodel, tokenizer_files
+from registry.mlflow import now_ms
+from registry.mlflow_files import local_folder
 from registry.model import AdoptionProgress, PendingFiles, StoredVersion, Survey
 from registry.ports import Store
+from registry.processes import may_act, this_machine
 
 TOGETHER = 4
 """Files that are read at once."""
@@ -43,11 +50,21 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], arch
     Raises:
         StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
     """
-    pending = store.begin_files(experiment_name(name), name, architecture)
+    experiment = experiment_name(name)
+    _abandon_killed(store, experiment)
+    tags = {REGISTERING: f"{this_machine()} {os.getpid()}"}
+    pending = store.begin_files(experiment, name, architecture, tags)
     try:
-        for path in files:
-            store.put(pending.address, f"{MODEL_FOLDER}/{path}", folder / path)
-        _put_text(store, pending.address, f"{MODEL_FOLDER}/{SUMS}", sums_of(files))
+        with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+            sums, described = Path(made, SUMS), Path(made, "MLmodel")
+            sums.write_text(sums_of(files), encoding="utf-8")
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            described.write_text(yaml.safe_dump(mlmodel(config, architecture, pending), default_flow_style=False))
+            for path, file in {**{path: folder / path for path in files}, SUMS: sums}.items():
+                store.put(pending.address, f"{MODEL_FOLDER}/{path}", file)
+            for path in tokenizer_files(files):
+                store.put(pending.address, f"components/tokenizer/{path}", folder / path)
+            store.put(pending.address, "MLmodel", described)
     except BaseException:
         with suppress(StoreUnreachable):
             store.abandon_files(pending)
@@ -55,11 +72,13 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], arch
     return pending
 
 
-def _put_text(store: Store, address: str, path: str, text: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
-        file = Path(made, "text")
-        file.write_text(text, encoding="utf-8")
-        store.put(address, path, file)
+def _abandon_killed(store: Store, experiment: str) -> None:
+    """Delete what processes of this machine had begun there when they were killed."""
+    for left in store.pending_files(experiment):
+        machine, _, pid = left.tags.get(REGISTERING, "").rpartition(" ")
+        if machine == this_machine() and pid.isdecimal() and not may_act(int(pid)):
+            with suppress(StoreUnreachable):
+                store.abandon_files(left)
 
 
 def survey(store: Store, found: StoredVersion) -> Survey:
@@ -114,24 +133,17 @@ def adopt(store: Store, found: StoredVersion, seen: Survey, progress: AdoptionPr
     store.tag_version(found.name, found.version, told)
 
 
-def local_folder(address: str) -> Path | None:
-    """The folder that an artifact address means; None when it is not on this machine."""
-    parts = urlsplit(address)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path)) if parts.netloc in ("", "localhost") else None
-    return Path(address) if address.startswith("/") else None
-
-
 def _keep_sums(store: Store, found: StoredVersion, sums: str) -> str:
     """Keep them in the version's run, or in one of their own; returns their address."""
     run = store.run(found.run) if found.run else None
     if run is None or run.is_deleted:
-        now = int(time.time() * 1000)
         title, params = f"{found.name} {found.version}: digests", {"model": found.name, "version": found.version}
-        run = store.create_run(experiment_name(found.name), name=title, started=now, tags={}, params=params)
-        store.end_run(run.id, "FINISHED", ended=now)
+        run = store.create_run(experiment_name(found.name), name=title, started=now_ms(), tags={}, params=params)
+        store.end_run(run.id, "FINISHED", ended=now_ms())
     place = f"tidegate/{found.name}/{found.version}"
-    _put_text(store, run.artifacts, f"{place}/{SUMS}", sums)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+        Path(made, SUMS).write_text(sums, encoding="utf-8")
+        store.put(run.artifacts, f"{place}/{SUMS}", Path(made, SUMS))
     return f"{run.artifacts.rstrip('/')}/{place}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -21,7 +21,6 @@ from registry.conventions import (
     SIZE,
     SUMS,
     is_version_number,
-    refuse_alias,
     refuse_name,
 )
 from registry.errors import (
@@ -60,13 +59,10 @@ from registry.model import (
 )
 from registry.ports import Store
 from registry.registering import adopt, content_of, survey, together, upload
-from tidegate.core.errors import UsageError
 from tidegate.core.text import foreign, json_of, redacted
 
 MOST_NAMES = 10
 """Models, or versions of one, that a message names."""
-_RUN = re.compile(r"runs:/+(?P<run>[0-9A-Za-z][\w-]*)(?:/(?P<path>.*))?", re.ASCII)
-_ADDRESS = re.compile(r"[a-z0-9-]{2,}:/")
 PROXIED, ARTIFACTS_API = "mlflow-artifacts", "/api/2.0/mlflow-artifacts/artifacts"
 """The scheme of artifacts that the tracking server hands out itself, and where it does."""
 
@@ -137,79 +133,52 @@ class MlflowRegistry:
         aliases = self._aliases(name)
         return [_version_of(each, aliases) for each in self._store.versions(name)]
 
-    def add(
+    def register(
         self,
         name: str,
-        source: str,
+        folder: Path,
         *,
-        alias: str | None = None,
         description: str | None = None,
-        progress: AdoptionProgress = lambda *_: None,
-    ) -> ModelVersion:
-        """Make a model's next version of `source`; a version's number or alias names one that is there.
-
-        Args:
-            name: of the registered model.
-            source: a folder, runs:/RUN/PATH, or a version's number or alias.
-            alias: for the version.
-            description: of a new version.
-            progress: told what will be read, and how far that is.
-
-        Raises:
-            UnknownSource: there is no such run, or nothing in that folder of it.
-            UnknownVersion, UnknownAlias: there is no such version.
-            UnfitModel: what lies there is not served.
-            StoreUnreachable: MLflow did not answer.
-            UsageError: an argument is wrong, or of no use with that source.
-        """
-        if alias is not None:
-            refuse_alias(alias)
-        if re.fullmatch(r"[\w-]+", source) and (is_version_number(source) or not Path(source).exists()):
-            if description is not None:
-                hint = f"write ./{source} for a folder of that name"
-                raise UsageError("--description is for a new version", hint=hint)
-            version = self.adopt(name, source, progress=progress)
-        elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
-            path = (run["path"] or "").strip("/")
-            version = self._register_run(name, run["run"], path, description, progress)
-        elif _ADDRESS.match(source):
-            raise UsageError(
-                f"`{source}` is no source of a model version",
-                hint="write a folder, such as the one that `hf download` prints, or runs:/RUN/PATH",
-            )
-        else:
-            version = self.register(name, Path(source), description=description)
-        if alias is None:
-            return version
-        self.set_alias(name, alias, version.version)
-        return self.resolve(name, version.version)
-
-    def register(
-        self, name: str, folder: Path, *, description: str | None = None, alias: str | None = None
+        alias: str | None = None,
+        files: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> ModelVersion:
         """Log the Hugging Face directory `folder` as the next version of `name`.
 
         Its weights are copied once, into MLflow's store.
+
+        Args:
+            name: of the registered model.
+            folder: with all files.
+            description: for people.
+            alias: that the version gets.
+            files: the digests of the folder's files, where somebody has read them already.
+            tags: to write on the version besides.
 
         Raises:
             UnfitModel: the folder is not one that tidegate serves.
             StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
         """
         refuse_name(name)
-        files = digest_files(folder)
+        files = digest_files(folder) if files is None else files
         architecture = architecture_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
         pending = upload(self._store, name, folder, files, architecture)
-        told = {SIZE: str(size), DIGEST: whole_digest(files)}
+        told = {**(tags or {}), SIZE: str(size), DIGEST: whole_digest(files)}
         number = self._store.add_version(name, pending.source, tags=told, description=description)
         if alias is not None:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)
 
-    def _register_run(
-        self, name: str, run: str, path: str, description: str | None, progress: AdoptionProgress
+    def register_run(
+        self, name: str, run: str, path: str, *, description: str | None = None, progress: AdoptionProgress
     ) -> ModelVersion:
-        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are."""
+        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are.
+
+        Raises:
+            UnknownSource: there is no such run, or nothing in that folder of it.
+            UnfitModel: there is no one folder that tidegate serves; no version was made.
+        """
         refuse_name(name)
         source = f"runs:/{run}/{path}".rstrip("/")
         found = self._store.run(run)
@@ -228,9 +197,8 @@ class MlflowRegistry:
             UnknownModel, UnknownVersion: there is nothing to point at.
             UsageError: the champion would be its own `previous`.
         """
-        aliases = self._aliases(name)
-        found = self._stored(name, version, aliases)
-        self._move(name, pointed(alias, found.version, aliases))
+        found, _ = self._found(name, version)
+        self._move(name, pointed(alias, found.version, self._aliases(name)))
 
     def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
@@ -353,12 +321,8 @@ class MlflowRegistry:
             return ModelVersion.model_validate(version.model_dump() | {"files": read_sums(text)})
 
     def _found(self, name: str, reference: str) -> tuple[StoredVersion, ModelVersion]:
-        aliases = self._aliases(name)
-        found = self._stored(name, reference, aliases)
-        return found, _version_of(found, aliases)
-
-    def _stored(self, name: str, reference: str, aliases: Mapping[str, str]) -> StoredVersion:
         """A version is asked for by its number: a model may have thousands."""
+        aliases = self._aliases(name)
         number = reference if is_version_number(reference) else aliases.get(reference)
         if number is None:
             there = ", ".join(f"{known} ({of})" for known, of in sorted(aliases.items()))
@@ -374,18 +338,20 @@ class MlflowRegistry:
             earlier = f" and {len(numbers) - MOST_NAMES} earlier ones" if len(numbers) > MOST_NAMES else ""
             there = f"there are {', '.join(numbers[-MOST_NAMES:]) or 'none'}{earlier}"
             raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
-        return found
+        return found, _version_of(found, aliases)
 
     def _aliases(self, name: str) -> Mapping[str, str]:
         refuse_name(name)
         aliases = self._store.aliases(name)
         if aliases is None:
+            # What may be right in a name that is wrong.
+            word = "".join(takewhile(str.isalnum, name))
+            near = self._store.names_like(word, MOST_NAMES) or self._store.names_like("", MOST_NAMES)
             # A store may be that of a whole company.
-            names = self._store.names(MOST_NAMES)
-            more = " and more" if len(names) == MOST_NAMES else ""
+            more = " and more" if len(near) == MOST_NAMES else ""
             raise UnknownModel(
                 f"models:/{name}: no such model in {redacted(self._store.uri)}, which has "
-                f"{', '.join(names) or 'none'}{more}",
+                f"{', '.join(near) or 'none'}{more}",
                 hint="another store: --tracking-uri or MLFLOW_TRACKING_URI; a first version: `tidegate model add`",
             )
         return aliases

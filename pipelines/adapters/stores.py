@@ -69,7 +69,7 @@ def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) 
         NotInstalled: one is missing; says the command that installs it.
         StoreUnreachable: MLflow does not say where they are.
     """
-    from registry.mlflow import clients_of
+    from registry.mlflow_files import clients_of
     from tidegate.core.adapters.extras import require
 
     for version in versions:

@@ -28,26 +28,33 @@ def add(
     name: Name,
     source: Annotated[
         str,
-        typer.Argument(help="A Hugging Face folder, runs:/RUN/PATH, or a version's number or alias."),
+        typer.Argument(
+            help="A Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or "
+            "alias."
+        ),
     ],
     alias: Annotated[str | None, typer.Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
     description: Annotated[str | None, typer.Option(help="Description of a new version.")] = None,
 ) -> int:
     """Register a model's files as its next version, or adopt one that others logged; with a digest of every file.
 
-    A folder is copied into MLflow. A run's artifacts, and the files of a version that is there, are read once and stay
-    where they are; a version that has digests stays as it is.
+    A folder, and what is fetched from the hub, is copied into MLflow. A run's artifacts, and the files of a version
+    that is there, are read once and stay where they are; a version that has digests stays as it is.
 
     \b
     Examples:
       tidegate model add support-llm ./export --alias challenger
       tidegate model add support-llm runs:/4f2c.../model
+      tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
       tidegate model add support-llm 7
     """
     from pipelines.adapters.stores import NotedAdoption, open_registry
+    from registry.adding import add_version
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
-    version = registry.add(name, source, alias=alias, description=description, progress=noted)
+    version = add_version(
+        registry, name, source, alias=alias, description=description, progress=noted, tell=given().note
+    )
     left_out = noted.seen.layout.left_out if noted.seen else ()
     read = {"adopted_now": noted.seen is not None, "left_out": left_out}
     given().show(version.model_dump(mode="json") | read, _line(version), names=[version.uri])

@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from pathlib import Path
 
 from registry.errors import StoreRefused
-from registry.model import Metric, PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
 
 
 class MemoryStore:
@@ -22,6 +22,7 @@ class MemoryStore:
         self.uri = "memory:"
         self.runs: dict[str, StoredRun] = {}
         self.metrics: dict[str, list[Metric]] = {}
+        self.inputs: dict[str, tuple[str, GoldenSet | None]] = {}
         self.files: dict[str, bytes] = {}
         """By their whole addresses."""
         self._turn = turn
@@ -29,7 +30,7 @@ class MemoryStore:
         self._versions: dict[str, dict[str, StoredVersion]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self._addresses: dict[str, str] = {}
-        self._pending: dict[str, PendingFiles] = {}
+        self._pending: dict[str, tuple[str, PendingFiles]] = {}
         self._ids = itertools.count(1)
 
     def reached_by(self, turn: Callable[[], None]) -> MemoryStore:
@@ -93,6 +94,9 @@ class MemoryStore:
         self._turn()
         return self.runs[run].params[key]
 
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        self.inputs[run] = model, golden
+
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self._turn()
         self.runs[run] = self.runs[run].model_copy(update={"status": status, "ended": ended})
@@ -103,8 +107,8 @@ class MemoryStore:
         self.runs[run] = self.runs[run].model_copy(update={"is_deleted": True})
         self._turn()
 
-    def names(self, most: int) -> Sequence[str]:
-        return sorted(self._versions)[:most]
+    def names_like(self, part: str, most: int) -> Sequence[str]:
+        return sorted(name for name in self._versions if part.lower() in name.lower())[:most]
 
     def aliases(self, name: str) -> Mapping[str, str] | None:
         return dict(self._aliases.get(name, {})) if name in self._versions else None
@@ -136,16 +140,20 @@ class MemoryStore:
         if kind == "runs":
             address, known = f"{self.runs[made_by].artifacts}/{path}".rstrip("/"), {"run": made_by}
         else:
-            address, known = self._pending.pop(place).address, {}
+            address, known = self._pending.pop(place)[1].address, {"logged": place}
         made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), **known)
         self._addresses[made.uri] = address
         versions[made.version] = made
         return made.version
 
-    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         made = f"m-{next(self._ids):032x}"
-        self._pending[made] = PendingFiles(id=made, address=f"memory:/models/{made}")
-        return self._pending[made]
+        pending = PendingFiles(id=made, address=f"memory:/models/{made}", tags=dict(tags))
+        self._pending[made] = experiment, pending
+        return pending
+
+    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
+        return [pending for place, pending in self._pending.values() if place == experiment]
 
     def abandon_files(self, files: PendingFiles) -> None:
         del self._pending[files.id]

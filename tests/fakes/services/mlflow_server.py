@@ -43,6 +43,28 @@ WEBHOOKS = {
     "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
 }
 
+PASSWORD = "correct-horse-battery"
+AUTH = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/auth.db
+admin_username = admin
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+@contextmanager
+def guarded_mlflow_server(folder: Path, *, options: Sequence[str] = (), scheme: str = "http") -> Iterator[str]:
+    """One that asks for a name and password, which its address has."""
+    (folder / "auth.ini").write_text(AUTH.format(folder=folder))
+    settings = {
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
+        "MLFLOW_AUTH_ADMIN_PASSWORD": PASSWORD,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of no account",
+    }
+    words = ("--app-name", "basic-auth", *options)
+    with mlflow_server(folder, settings=settings, options=words, scheme=scheme) as uri:
+        yield uri.replace("//", f"//admin:{PASSWORD}@")
+
 
 @contextmanager
 def mlflow_server(
@@ -212,7 +234,6 @@ class TriggerGround:
         self.uri, self.url = shared_mlflow_server(), f"http://{self._receiver}"
         self.register = ("--register", f"{self.url}/webhooks/mlflow")
         self._log = folder / "serve.log"
-        self._begun: list[subprocess.Popen[bytes]] = []
         self.environment = {name: value for name, value in os.environ.items() if name != "TIDEGATE_STATE"} | {
             "MLFLOW_TRACKING_URI": self.uri,
             "TIDEGATE_WEBHOOK_SECRET": SECRET,
@@ -238,7 +259,11 @@ class TriggerGround:
     @contextmanager
     def serving(self, *options: str, every: str) -> Iterator[None]:
         """`tidegate serve` once it is ready; it must end well, and is not called any more."""
-        process = self.begin("serve", "delivery.yaml", "--address", self._receiver, "--every", every, *options)
+        words = ("serve", "delivery.yaml", "--address", self._receiver, "--every", every, *options)
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [str(TIDEGATE), *words], cwd=self.folder, env=self.environment, stdout=log, stderr=log
+            )
         try:
             self.until(lambda: "ok" in self.fetched("/readyz"))
             yield
@@ -253,32 +278,12 @@ class TriggerGround:
             if webhook.url.startswith(self.url):
                 client.delete_webhook(webhook.webhook_id)
 
-    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Any command of tidegate, in the folder; what it says is kept, by command."""
-        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
-            begun = subprocess.Popen(
-                [str(TIDEGATE), *arguments], cwd=self.folder, env=self.environment, stdout=log, stderr=log
-            )
-        self._begun.append(begun)
-        return begun
-
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until it holds, or fail with what every command has said."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
-            assert time.monotonic() < deadline, f"waited in vain\n{self.logs()}"
+            assert time.monotonic() < deadline, f"waited in vain\n{self.said()}"
             time.sleep(0.1)
-
-    def end(self) -> None:
-        """End what still runs, as after a test that failed in the middle."""
-        for process in self._begun:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-    def logs(self) -> str:
-        """What every command said, for the one who reads why a test waited in vain."""
-        return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
 
     def set_alias(self, version: int) -> None:
         """Make it the challenger."""

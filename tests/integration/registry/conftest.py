@@ -1,9 +1,10 @@
 """One SQLite store and one server for all tests of the room: making one takes seconds. Names keep them apart."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.services.mlflow_server import shared_mlflow_server
+from fakes.services.mlflow_server import guarded_mlflow_server, shared_mlflow_server
 
 from registry.mlflow_client import embedded_uri
 from tidegate.testing import write_tiny_model
@@ -23,6 +24,13 @@ def tracking_uri(state: Path) -> str:
 def server() -> str:
     """A tracking server over another store."""
     return shared_mlflow_server()
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that asks for a name and password, which its address has."""
+    with guarded_mlflow_server(tmp_path_factory.mktemp("guarded")) as uri:
+        yield uri
 
 
 @pytest.fixture

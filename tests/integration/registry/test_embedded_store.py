@@ -19,7 +19,7 @@ from registry.versions import MlflowRegistry
 def test_reading_makes_nothing(tmp_path: Path) -> None:
     store = MlflowStore(embedded_uri(tmp_path / "state"))
     assert (store.run("r"), store.search_runs("tidegate/m", {}), store.runs_like("0" * 8)) == (None, [], [])
-    assert (store.aliases("m"), store.names(9)) == (None, [])
+    assert (store.aliases("m"), store.names_like("", 9), store.pending_files("tidegate/m")) == (None, [], [])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -46,4 +46,4 @@ def test_a_file_that_stays_locked_is_said_in_one_line(tracking_uri: str, state: 
 def test_a_file_that_is_no_database_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("kind: Delivery\n" * 100)
     with pytest.raises(StoreUnreachable, match=f"^MLflow store sqlite:///{tmp_path}/mlflow.db: .*not a database"):
-        MlflowStore(f"{SQLITE}{tmp_path}/mlflow.db").names(1000)
+        MlflowStore(f"{SQLITE}{tmp_path}/mlflow.db").names_like("", 1000)

@@ -13,11 +13,11 @@ import pytest
 from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore
-from registry.model import Metric, StoredRun
+from registry.model import GoldenSet, Metric, StoredRun
 from registry.ports import Store
 from tidegate.testing import MemoryStore
 
-STORES = ["memory", "tracking_uri", "server"]
+STORES = ["memory", "tracking_uri", "server", pytest.param("guarded", marks=pytest.mark.slow(reason="one more server"))]
 
 
 @pytest.fixture(params=STORES)
@@ -50,6 +50,7 @@ def test_a_run_is_read_back_as_it_was_written(store: Store, begin: Begin) -> Non
         Metric(name="eu/latency.p95", value=0.6, at=8, step=4),
     ]
     store.log(run.id, tags={"a": "2", "b": "é" * 4000}, metrics=at)
+    store.log_inputs(run.id, "", GoldenSet(name="golden.jsonl", digest="d" * 64))
     store.end_run(run.id, "FINISHED", ended=9)
     read = now(store, run)
     assert (read.status, read.ended, read.tags["a"], len(read.tags["b"])) == ("FINISHED", 9, "2", 4000)
@@ -105,12 +106,16 @@ def test_a_deleted_run_takes_nothing(store: Store, begin: Begin) -> None:
 
 
 def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) -> None:
-    assert store.aliases(name) is None
+    assert (store.aliases(name), store.names_like(name, 9)) == (None, [])
     for number in ("1", "2"):
-        files = store.begin_files(experiment_name(name), name, "Llama")
+        files = store.begin_files(experiment_name(name), name, "Llama", {"a": "b"})
+        assert [each.tags["a"] for each in store.pending_files(experiment_name(name))] == ["b"]
         assert store.add_version(name, files.source, tags={"number": number}, description="d") == number
+        assert store.pending_files(experiment_name(name)) == []
         assert store.address(name, number) == files.address
-        assert store.version(name, number) is not None
+        found = store.version(name, number)
+        assert found is not None
+        assert found.logged == files.id
     store.set_alias(name, "champion", "1")
     store.set_alias(name, "champion", "2")
     store.set_alias(name, "previous", "1")
@@ -118,12 +123,13 @@ def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) ->
     store.tag_version(name, "1", {"number": "one", "more": "x"})
     assert [each.tags for each in store.versions(name)] == [{"number": "one", "more": "x"}, {"number": "2"}]
     assert (store.aliases(name), store.version(name, "3")) == ({"champion": "2"}, None)
-    assert name in store.names(1000)
+    assert store.names_like(name[3:].upper(), 9) == [name]
 
 
 def test_what_was_begun_and_is_abandoned_is_gone(store: Store, name: str) -> None:
-    files = store.begin_files(experiment_name(name), name, "Llama")
+    files = store.begin_files(experiment_name(name), name, "Llama", {})
     store.abandon_files(files)
+    assert store.pending_files(experiment_name(name)) == []
     assert store.aliases(name) is None
 
 

@@ -13,8 +13,10 @@ from fakes.services.mlflow_server import mlflow_server
 from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, require_known_keys, s3
 
 from registry.files import digest_files
+from registry.mlflow import MlflowStore
 from registry.mlflow_client import open_client
 from registry.versions import MlflowRegistry
+from tidegate.cli.project import write_example
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
 WITHOUT = """
@@ -25,6 +27,7 @@ from tidegate.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 NO_MACHINE = {"AWS_EC2_METADATA_DISABLED": "true"}
+ROLE = "arn:aws:iam::123456789012:role/engines"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,38 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
 
 
+def test_a_version_is_registered_into_the_bucket_and_mlflow_finds_it_there(
+    uri: str, name: str, folder: Path, tmp_path: Path
+) -> None:
+    assert MlflowRegistry(uri).register(name, folder).files == digest_files(folder)
+    client = open_client(uri)
+    place = client.get_model_version_download_uri(name, "1")
+    assert place.startswith(f"s3://{BUCKET}/mlflow/")
+    import mlflow.artifacts
+
+    kept = Path(mlflow.artifacts.download_artifacts(place, dst_path=str(tmp_path), tracking_uri=uri))
+    assert digest_files(kept / "model") == digest_files(folder)
+
+
+@pytest.mark.long
+def test_a_pod_with_workload_identity_needs_no_keys(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
+    """As EKS gives it to a service account: a role, and a token in a file that the chain takes to STS."""
+    MlflowRegistry(uri).register(name, folder)
+    token = tmp_path / "token"
+    token.write_text("eyJhbGciOi.of-the-service-account.signature")
+    place = (f"models:/{name}/1", str(tmp_path / "pod"))
+    refused = tidegate(uri, "model", "download", *place, AWS_REGION="eu-west-1")
+    assert refused.returncode == 4
+    assert "credentials come from a role of the pod" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+    identity = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_REGION": "eu-west-1"}
+    brought = tidegate(uri, "--log-level", "debug", "model", "download", *place, **identity)
+    assert brought.returncode == 0, brought.stderr
+    assert "of-the-service-account" not in brought.stdout + brought.stderr
+    assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
+
+
 def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
     MlflowRegistry(uri).register(name, folder)
     (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3')\n")
@@ -85,6 +120,39 @@ def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path
     told = tidegate(uri, "model", "download", f"models:/{name}/1", str(tmp_path / "pod"), **S3_KEYS, **where)
     assert told.stderr == "tidegate: this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'\n"
     assert told.returncode == 2
+
+
+@pytest.mark.long
+def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
+    uri: str, name: str, folder: Path, tmp_path: Path
+) -> None:
+    registry = MlflowRegistry(uri)
+    for alias in ("champion", "challenger"):
+        registry.register(name, folder, alias=alias)
+    write_example(tmp_path / "example" / "delivery.yaml")
+    spec = tmp_path / "example/delivery.yaml"
+    spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
+    said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}
+    lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
+    planned = tidegate(uri, "plan", str(spec), **said)
+    # The digests of a version lie next to its files.
+    assert planned.stderr.endswith(f"tidegate: {lacks}\n")
+    begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)
+    assert (planned.returncode, begun.returncode) == (2, 2)
+    assert begun.stderr.endswith(f"tidegate: {lacks}\n")
+    assert not tidegate(uri, "status", str(spec), "-o", "name").stdout
+
+
+def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path: Path) -> None:
+    store, report = MlflowStore(uri), tmp_path / "report.html"
+    report.write_text("<p>delivered</p>")
+    run = store.create_run(name, name="a delivery", started=1, tags={}, params={})
+    assert run.artifacts.startswith(f"s3://{BUCKET}/mlflow/")
+    assert store.listed(f"{run.artifacts}/reports") == {}
+    store.put(run.artifacts, "reports/report.html", report)
+    assert list(store.listed(run.artifacts)) == ["reports/report.html"]
+    store.fetch(run.artifacts, "reports/report.html", tmp_path / "again")
+    assert (tmp_path / "again").read_text() == "<p>delivered</p>"
 
 
 @pytest.mark.long

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from registry.versions import MlflowRegistry
+from registry import adding
 from tidegate.core.errors import UsageError
-from tidegate.testing import MemoryStore
 
 
-class Noted(MlflowRegistry):
-    """Says which way a source was taken, with what."""
+class Noted:
+    """Says which of a registry's methods was called, with what."""
 
-    def adopt(self, name: str, reference: str, **_: Any) -> Any:
-        return ("adopt", reference)
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **_: (name, *map(str, args[1:]))
 
-    def register(self, name: str, folder: Path, **_: Any) -> Any:
-        return ("register", str(folder))
 
-    def _register_run(self, name: str, run: str, path: str, *_: Any) -> Any:
-        return ("run", run, path)
+def added(source: str) -> Any:
+    return adding.add_version(Noted(), "m", source, progress=lambda *_: None, tell=lambda _: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("source", "called"),
     [
-        ("runs:/4f2c/model", ("run", "4f2c", "model")),
-        ("runs:/4f2c/a/b/", ("run", "4f2c", "a/b")),
-        ("runs:/4f2c", ("run", "4f2c", "")),
+        ("runs:/4f2c/model", ("register_run", "4f2c", "model")),
+        ("runs:/4f2c/a/b/", ("register_run", "4f2c", "a/b")),
+        ("runs:/4f2c", ("register_run", "4f2c", "")),
         ("./export", ("register", "export")),
         ("/srv/models/7", ("register", "/srv/models/7")),
         ("c:odd", ("register", "c:odd")),
@@ -39,10 +35,25 @@ class Noted(MlflowRegistry):
     ],
 )
 def test_each_has_its_form(source: str, called: tuple[str, ...]) -> None:
-    assert Noted(MemoryStore()).add("m", source) == called
+    assert added(source) == called
 
 
-@pytest.mark.parametrize("source", ["hf://a/b", "runs:/4f2c/../x", "s3://bucket/model", "models:/m/7"])
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("hf://acme/llm", ("acme/llm", "main")),
+        ("hf://acme/llm-1.5@v2", ("acme/llm-1.5", "v2")),
+        ("hf://acme/llm@refs/pr/3", ("acme/llm", "refs/pr/3")),
+    ],
+)
+def test_a_repository_of_the_hub_has_a_revision(
+    source: str, place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adding, "fetch_from_hub", lambda *place: ("uri", place[:2], {}))
+    assert added(source) == ("register", str(place))
+
+
+@pytest.mark.parametrize("source", ["hf://llm", "hf://a/b/c", "runs:/4f2c/../x", "s3://bucket/model", "models:/m/7"])
 def test_what_looks_like_an_address_and_is_none_is_no_folder(source: str) -> None:
-    with pytest.raises(UsageError, match="is no source of a model version; write a folder, such as the one that `hf"):
-        MlflowRegistry(MemoryStore()).add("m", source)
+    with pytest.raises(UsageError, match="is no source of a model version; write a folder, runs:/RUN/PATH or hf://"):
+        added(source)

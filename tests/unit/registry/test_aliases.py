@@ -36,6 +36,19 @@ def promote(version: str, aliases: Mapping[str, str], replaced: str = "") -> dic
     return after(aliases, promoted(version, aliases, noted, NUMBERS, SERVING))
 
 
+def test_the_champion_becomes_previous_and_the_challenger_champion() -> None:
+    assert promote("3", {"champion": "2", "previous": "1", "challenger": "3"}) == {"champion": "3", "previous": "2"}
+
+
+def test_the_first_champion_has_no_previous() -> None:
+    assert promote("1", {"challenger": "1"}) == {"champion": "1"}
+
+
+def test_after_a_rollback_previous_is_the_one_before() -> None:
+    moves = reinstated("2", {"champion": "3", "previous": "2"}, "1", NUMBERS, SERVING)
+    assert after({"champion": "3", "previous": "2"}, moves) == {"champion": "2", "previous": "1"}
+
+
 @pytest.mark.parametrize(
     ("replaced", "registered"),
     [("", ["2", "3"]), ("1", ["2", "3"]), ("2", ["2", "3"])],
@@ -50,6 +63,10 @@ def test_after_a_rollback_to_a_version_with_none_before_it_there_is_no_previous(
 
 def test_a_champion_that_stays_keeps_the_previous_that_somebody_gave_it() -> None:
     assert list(reinstated("3", {"champion": "3", "previous": "1"}, "", NUMBERS, SERVING)) == []
+
+
+def test_a_previous_that_is_the_champion_goes() -> None:
+    assert list(reinstated("1", {"champion": "1", "previous": "1"}, "", NUMBERS, SERVING)) == [("previous", None)]
 
 
 @given(aliases=books, version=number, replaced=st.just("") | number, back=st.booleans())
@@ -142,6 +159,6 @@ def test_a_number_that_no_version_has_is_said_so(reference: str, error: type[Usa
             return super().version(name, version)
 
     store = Database()
-    store.add_version("m", store.begin_files("e", "m", "k").source, tags={})
+    store.add_version("m", store.begin_files("e", "m", "k", {}).source, tags={})
     with pytest.raises(error):
         MlflowRegistry(store).resolve("m", reference)

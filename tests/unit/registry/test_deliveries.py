@@ -1,6 +1,7 @@
 """What ledgers promise, over MLflow in memory; `test_store.py` shows that MLflow keeps what that does."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fakes.clock import sleep_of
@@ -69,6 +70,13 @@ def test_a_closed_delivery_says_how_and_why(
     assert not deliveries.is_alive(summary)
 
 
+def test_an_unknown_outcome_is_a_mistake_of_the_caller(begin: Begin) -> None:
+    ledger = begin()
+
+    with pytest.raises(ValueError, match="expected one of delivered"):
+        ledger.close("great", "because")
+
+
 def test_two_deliveries_of_one_model_never_run_at_once(deliveries: MlflowDeliveries, begin: Begin) -> None:
     first = begin()
 
@@ -85,6 +93,12 @@ def test_after_one_ended_the_next_may_begin(deliveries: MlflowDeliveries, begin:
 
     assert [summary.id for summary in deliveries.deliveries(NAME)] == [second.delivery, first.delivery]
     assert [summary.id for summary in deliveries.deliveries(NAME, last=1)] == [second.delivery]
+
+
+def test_two_models_are_delivered_at_once(deliveries: MlflowDeliveries, begin: Begin) -> None:
+    begin()
+
+    deliveries.open_delivery(version(f"{NAME}-other"), None, spec_digest="s")
 
 
 def test_a_beat_keeps_it_alive(begin: Begin, clock: FakeClock) -> None:
@@ -121,6 +135,19 @@ def test_a_silent_delivery_is_closed_by_the_next_and_may_not_act_again(
         silent.append(slow()[0])
     with pytest.raises(DeliveryLost):
         silent.beat()
+
+
+def test_a_model_without_deliveries_has_an_empty_list(deliveries: MlflowDeliveries) -> None:
+    assert deliveries.deliveries(NAME) == []
+
+
+def test_numbers_and_files_are_taken(begin: Begin, clock: FakeClock, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text("<p>")
+    ledger = begin()
+
+    ledger.measure({"eu-west-1/latency.ttft_p95_canary_seconds": 0.1}, at=clock.now())
+    ledger.attach(report)
 
 
 def test_no_matter_who_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from registry.conventions import SUMS
+from registry.conventions import SUMS, in_filter
 from registry.errors import UnfitModel
 from registry.files import compare, digest_files, read_sums, sums_of, whole_digest
-from registry.mlflow import in_filter
 from registry.model import ModelVersion
 from tidegate.core.errors import UsageError
 
@@ -72,11 +71,14 @@ def test_the_whole_digest_knows_names_and_contents() -> None:
     assert len(digests) == 5
 
 
+def test_no_difference_is_falsy_and_says_nothing() -> None:
+    assert compare({"a": "1"}, {"a": "1"}) == ""
+
+
 def test_a_difference_names_every_file() -> None:
     found = compare({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"})
 
     assert found == "changed: b; missing: c; extra: d"
-    assert compare({"a": "1"}, {"a": "1"}) == ""
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../prod.conf", "a/../../b", "./a", "a//b", "", "a\\b"])
@@ -95,3 +97,7 @@ def test_a_digest_is_a_digest_and_never_a_path(digest: str) -> None:
 def test_a_name_never_says_more_than_a_name_in_a_filter(name: str) -> None:
     with pytest.raises(UsageError, match="is no name of a model"):
         in_filter(name)
+
+
+def test_a_name_in_a_filter_is_quoted() -> None:
+    assert in_filter("support llm") == "'support llm'"

@@ -32,6 +32,11 @@ def test_a_file_that_may_be_pickled_is_refused_by_name(tmp_path: Path, name: str
         read_card(write(tmp_path), (*FILES, name))
 
 
+def test_custom_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match=r"modeling_x\.py: custom code"):
+        read_card(write(tmp_path), (*FILES, "modeling_x.py"))
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_pointer_to_custom_code_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path)
@@ -52,6 +57,11 @@ def test_a_pointer_to_custom_code_is_refused(tmp_path: Path, name: str) -> None:
 def test_what_is_missing_is_named(tmp_path: Path, missing: str, said: str) -> None:
     with pytest.raises(UnfitModel, match=said):
         read_card(write(tmp_path), set(FILES) - {missing})
+
+
+def test_an_empty_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="no files there"):
+        read_card(tmp_path, ())
 
 
 def test_a_config_that_is_not_json_is_named(tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ def test_what_lies_in_both_folders_is_taken_from_the_first() -> None:
     assert places == {"config.json": "model/config.json", "tokenizer.json": "tokenizer/tokenizer.json"}
 
 
+def test_folders_whose_names_begin_alike_are_two() -> None:
+    assert places_in(("model",), ["model/a", "model-old/b"]) == {"a": "model/a"}
+
+
 def test_code_and_pickles_next_to_the_weights_are_left_out() -> None:
     layout = find_layout([*below("model"), "model/training_args.bin", "model/rng/state.PT", "model/modeling.py"])
 

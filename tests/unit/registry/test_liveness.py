@@ -4,7 +4,7 @@ import pytest
 from fakes.clock import FakeClock
 
 from registry.model import DeliverySummary
-from registry.ownership import LIVE_SECONDS, life_of, why_dead
+from registry.ownership import LIVE_SECONDS, contest, life_of, why_dead
 from tidegate.core.clock import WATCH_SECONDS, Life, Watch
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -85,3 +85,26 @@ def test_a_gap_between_two_looks_begins_the_watch_again() -> None:
 
 def test_the_reason_names_process_host_and_last_sign() -> None:
     assert why_dead(delivery()) == "process 7 on ci died; its last sign of life was 2026-01-01 12:00:00 UTC"
+
+
+def test_alone_nobody_makes_way() -> None:
+    assert contest(delivery(), []) is None
+
+
+def test_the_younger_makes_way_for_the_older() -> None:
+    old, young = delivery("old", age=2), delivery("young", age=1)
+
+    assert contest(young, [(old, False)]) == old
+    assert contest(old, [(young, False)]) is None
+
+
+def test_even_the_older_makes_way_for_a_winner() -> None:
+    old, young = delivery("old", age=2), delivery("young", age=1)
+
+    assert contest(old, [(young, True)]) == young
+
+
+def test_of_two_that_began_together_exactly_one_makes_way() -> None:
+    one, two = delivery("1"), delivery("2")
+
+    assert (contest(one, [(two, False)]), contest(two, [(one, False)])) == (None, one)

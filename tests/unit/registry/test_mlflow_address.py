@@ -1,11 +1,13 @@
 """What variables of MLflow's own client say of its stores, and what no log line of it holds."""
 
+import logging
 import os
+import sys
 
 import pytest
 
 from registry.mlflow import MlflowStore
-from registry.mlflow_client import limit_calls
+from registry.mlflow_client import hide_names, limit_calls
 from tidegate.core.errors import UsageError
 
 
@@ -27,3 +29,15 @@ def test_the_environment_says_how_long_a_request_takes_before_a_spec(
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", said)
     limit_calls(1.5)
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == taken
+
+
+def test_no_log_line_of_mlflows_library_holds_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger("sqlalchemy").addHandler(handler)
+    try:
+        hide_names()
+        hide_names()
+        logging.getLogger("sqlalchemy.pool").warning("cannot open %s", "postgresql://ci:hunter2@db/mlflow")
+    finally:
+        logging.getLogger("sqlalchemy").removeHandler(handler)
+    assert capsys.readouterr().err == "cannot open postgresql://db/mlflow\n"

@@ -23,7 +23,7 @@ from tidegate.testing import MemoryStore
 
 NAME = "support-llm"
 VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
-SEEDS = range(10)
+SEEDS = range(20)
 
 
 class Place:

@@ -11,6 +11,7 @@ from registry.record import (
     TAG_CHARACTERS,
     describe,
     entry_tags,
+    jsonl,
     metric_name,
     next_number,
     read_record,
@@ -69,6 +70,13 @@ def test_an_event_that_no_request_can_carry_is_refused_before_it_is_sent() -> No
         event_tags(1, event("x" * (MAX_PARTS + 1) * TAG_CHARACTERS))
 
 
+def test_numbers_go_on_past_four_digits() -> None:
+    tags = event_tags(9999, event("a")) | event_tags(10000, event("b"))
+
+    assert [one.message for one in events_in(tags)] == ["a", "b"]
+    assert next_number(tags) == 10001
+
+
 @pytest.mark.parametrize(
     ("step", "region"),
     [("canary@eu-west-1/25", "eu-west-1"), ("promote@eu-west-1", "eu-west-1"), ("bake@1", None), ("finalize", None)],
@@ -94,6 +102,10 @@ def test_the_story_tells_every_step_and_the_ending() -> None:
     )
 
 
+def test_a_running_delivery_says_so() -> None:
+    assert describe("support-llm 2", []).startswith("**support-llm 2 is being delivered**\n")
+
+
 def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
     events = delivered() * 20
     story = describe("support-llm 2", events)
@@ -104,8 +116,18 @@ def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
     assert "events left out here" in story
 
 
+def test_a_message_cannot_break_the_table() -> None:
+    assert "a\\|b c" in describe("m", [event("a|b\nc")])
+
+
 def test_metric_names_hold_only_what_mlflow_takes() -> None:
     assert metric_name("canary@eu-west-1/25 ttft:p95_seconds%") == "canary.eu-west-1/25 ttft:p95_seconds."
+
+
+def test_events_jsonl_has_one_event_a_line() -> None:
+    lines = jsonl(slow()).splitlines()
+
+    assert [Event.model_validate_json(line) for line in lines] == slow()
 
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:

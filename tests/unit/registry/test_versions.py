@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.errors import UnfitModel, UnknownModel, UnknownVersion
+from registry.errors import UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
 from registry.files import digest_files, whole_digest
 from registry.model import EngineRecord, Serving
 from registry.versions import MlflowRegistry
@@ -43,12 +43,41 @@ def test_a_registered_folder_is_found_by_number_and_alias(registry: MlflowRegist
     assert registry.resolve(name, "1") == registry.resolve(name, "champion") == version
 
 
+def test_versions_count_up(registry: MlflowRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder, alias="champion")
+    registry.register(name, folder, alias="challenger")
+
+    assert [version.version for version in registry.versions(name)] == ["1", "2"]
+    assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
+
+
+def test_an_unknown_model_is_said_so(registry: MlflowRegistry, name: str) -> None:
+    with pytest.raises(UnknownModel, match="no such model"):
+        registry.resolve(name, "champion")
+
+
 def test_an_unknown_version_is_answered_with_those_there_are(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder)
     registry.register(name, folder)
 
     with pytest.raises(UnknownVersion, match=r"/9: no such version; there are 1, 2"):
         registry.resolve(name, "9")
+
+
+def test_an_unknown_alias_is_said_so(registry: MlflowRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder)
+
+    with pytest.raises(UnknownAlias, match="@champion: no version has this alias"):
+        registry.resolve(name, "champion")
+
+
+def test_promotion_moves_all_three_aliases(registry: MlflowRegistry, name: str, folder: Path) -> None:
+    registry.register(name, folder, alias="champion")
+    version = registry.register(name, folder, alias="challenger")
+
+    registry.promote(version)
+
+    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
 def test_going_back_version_by_version_ends_at_the_first(registry: MlflowRegistry, name: str, folder: Path) -> None:
