@@ -224,7 +224,25 @@ class Judge:
             self._changed(question, answer)
         return answer
 
-    def _remembered(self, question: Question) -> _Known:
+    def judged(self, question: Question) -> Judged:
+        """The same for somebody who waits until all of it is read.
+
+        Raises:
+            UsageError: as `ask`.
+            OutsideError: the evidence cannot be read, or there is no trial.
+        """
+        known = self._remembered(question)
+        with known.lock:
+            while (found := self._judged(question, known)).behind:
+                pass
+            return found
+
+    def refuse(self, question: Question) -> None:
+        """What could never be judged.
+
+        Raises:
+            UsageError: as `ask`.
+        """
         if question.stable == question.canary:
             raise UsageError(f"stable and canary: found {question.stable!r} twice; expected two versions")
         if self._service and question.service != self._service:
@@ -232,6 +250,9 @@ class Judge:
                 f"service: found {question.service!r}; expected {self._service!r}, the metadata.name of the gates",
                 hint="leave metadata.name out of the file to judge several services by it",
             )
+
+    def _remembered(self, question: Question) -> _Known:
+        self.refuse(question)
         with self._lock:
             known = self._known.setdefault(question, _Known())
             self._known.move_to_end(question)
