@@ -22,16 +22,16 @@ found = {"lint": helm.lint(asked["chart"], asked["values"])}
 with helm.Chart.load(asked["chart"]) as chart:
     try:
         chart.validate_schema(asked["values"])
-        found["files"] = chart.render(asked["values"], name=asked["name"], namespace="serving")
+        found["files"] = chart.render(asked["values"], name=asked["name"], namespace=asked["namespace"])
     except helm.HelmError as error:
         found["refused"] = str(error)
 print(json.dumps(found))
 """
 
 
-def helm(chart: Path, values: dict[str, Any], name: str) -> dict[str, Any]:
+def helm(chart: Path, values: dict[str, Any], name: str, namespace: str = "serving") -> dict[str, Any]:
     """What Helm's own SDK says of a chart, in a process of its own: Go's runtime stays out of the tests'."""
-    asked = json.dumps({"chart": str(chart), "values": values, "name": name})
+    asked = json.dumps({"chart": str(chart), "values": values, "name": name, "namespace": namespace})
     environment = {**os.environ, "PYTHONPATH": str(HELM)}
     words = [sys.executable, "-c", _RUN_HELM]
     done = subprocess.run(words, input=asked, capture_output=True, text=True, env=environment, check=False)
