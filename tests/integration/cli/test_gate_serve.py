@@ -90,13 +90,13 @@ def test_two_replicas_agree_and_one_that_is_killed_has_nothing_to_lose(tmp_path:
             one, other = free_address(), free_address()
             with serving(tmp_path, url, other):
                 with serving(tmp_path, url, one):
+                    assert concluded(one, "8")[0] == 1
                     missing = asked(one, canary="9")
                     assert (missing["outcome"], missing["gate"]) == ("error", "evidence")
-                    assert concluded(one, "8")[0] == 1
+                    assert 'version="9"' in missing["sentence"]
                     code, said = concluded(one, "7")
                     assert (code, said.startswith("pass: errors: canary failed 0 of ")) == (0, True), said
                     failed = asked(one, canary="8")
-                    assert 'version="9"' in missing["sentence"]
                     code, said = concluded(one, "6")
                     refused = "stable and canary: found '6' twice; expected two versions"
                     assert (code, said.splitlines()[-1]) == (22, refused)
