@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/gate_serve.py --runs 1000
 
-Each run is one session of `tidegate gate serve` (the class itself, with its files, without sockets) of a canary that
-is exactly as good as stable, asked once a minute. Next to it, on the same counts, a fixed-sample test that is repeated
+Each run is one trial of `tidegate gate serve` (the class itself, without sockets) of a canary that is exactly as good
+as stable, asked once a minute. Next to it, on the same counts, a fixed-sample test that is repeated
 at each minute: the one-sided test of two proportions of failed requests at the same level. Errors and times are drawn
 for each minute; nothing else is simulated.
 """
@@ -15,13 +15,11 @@ import json
 import math
 import os
 import platform
-import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
@@ -29,8 +27,7 @@ from scipy.stats import norm
 from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
 from gates.model import ArmKey, GateOutcome
 from gates.reports.gate_file import GateFile
-from gates.sessions.model import SessionKey
-from gates.sessions.registry import Sessions, SessionTerms
+from gates.trials import Judge, Question
 from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeClock
 
@@ -43,14 +40,14 @@ EDGES = (0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 """A part of those of vLLM's histogram of times to first token, in seconds."""
 MEDIAN, SPREAD = 0.2, 0.5
 MINUTE = timedelta(minutes=1)
-KEY = SessionKey(name="support-llm", stable="6", canary="7", region="eu")
+ASKED = Question(service="support-llm", stable="6", canary="7", region="eu")
 
 
 @dataclass(frozen=True)
 class Ending:
     """One run."""
 
-    session: str
+    trial: str
     repeated: bool
     """Whether the repeated test said so at any minute."""
     once: bool
@@ -58,7 +55,7 @@ class Ending:
 
 
 class HealthyTraffic:
-    """An `EvidenceSource`: both arms are alike."""
+    """A `TrialEvidence`: both arms are alike."""
 
     settles_within = timedelta(0)
 
@@ -72,6 +69,13 @@ class HealthyTraffic:
         _ = stable, canary
         pods = tuple(self._pod(arm, (until - since).total_seconds()) for arm in PER_SECOND)
         return Batch(time=until.timestamp(), source="proxy", arms=pods)
+
+    def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
+        _ = arm, since
+        return [until]
+
+    def selectors(self, arm: ArmKey) -> str:
+        return str(arm)
 
     def _pod(self, arm: ArmName, seconds: float) -> PodEvidence:
         requests = int(self._rng.poisson(PER_SECOND[arm] * seconds))
@@ -93,17 +97,15 @@ def ended(minutes: int, seed: int) -> Ending:
     clock, source = FakeClock(), HealthyTraffic(seed)
     plan = parse_spec(GATES, GateFile, file="gates.yaml").terms(counted_by="proxy")
     worst, repeated, once = GateOutcome.RUNNING, False, False
-    with tempfile.TemporaryDirectory() as folder:
-        sessions = Sessions(SessionTerms(plan, MINUTE), source, Path(folder), clock)
-        sessions.ask(KEY)
-        for _ in range(minutes):
-            clock.elapsed += 60
-            answer = sessions.ask(KEY)
-            worst = max(worst, answer.outcome) if answer.outcome is GateOutcome.FAIL else worst
-            once = source.looks_worse()
-            repeated = repeated or once
-    session = "fail" if worst is GateOutcome.FAIL else str(answer.outcome)
-    return Ending(session=session, repeated=repeated, once=once)
+    judge, asked = Judge(plan, MINUTE, source, clock), ASKED.model_copy(update={"since": clock.now()})
+    for _ in range(minutes):
+        clock.elapsed += 60
+        answer = judge.ask(asked)
+        worst = max(worst, answer.outcome) if answer.outcome is GateOutcome.FAIL else worst
+        once = source.looks_worse()
+        repeated = repeated or once
+    trial = "fail" if worst is GateOutcome.FAIL else str(answer.outcome)
+    return Ending(trial=trial, repeated=repeated, once=once)
 
 
 def main() -> None:
@@ -118,9 +120,9 @@ def main() -> None:
         seeds = range(asked.seed, asked.seed + asked.runs)
         endings = list(pool.map(partial(ended, asked.minutes), seeds, chunksize=10))
     share = {
-        "sessions_that_failed": sum(each.session == "fail" for each in endings),
-        "sessions_that_passed": sum(each.session == "pass" for each in endings),
-        "sessions_without_verdict": sum(each.session == "running" for each in endings),
+        "trials_that_failed": sum(each.trial == "fail" for each in endings),
+        "trials_that_passed": sum(each.trial == "pass" for each in endings),
+        "trials_without_verdict": sum(each.trial == "running" for each in endings),
         "repeated_test_said_worse": sum(each.repeated for each in endings),
         "single_test_said_worse": sum(each.once for each in endings),
     }

@@ -91,10 +91,17 @@ class ArmKey(Value):
     role: str
     """`stable`, `canary`, or `shadow` for mirrored requests, which are counted apart from users' own."""
     version: str
+    """Or labels that tell its series apart, as `app=chat,role=primary`."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Those labels; none where a version is named."""
+        pairs = [each.partition("=") for each in self.version.split(",")]
+        return {name: value for name, _, value in pairs} if all(equals for _, equals, _ in pairs) else {}
 
     def __str__(self) -> str:
         where = f" in {self.region}" if self.region else ""
-        return f"{self.role} version {self.version}{where}"
+        return f"{self.role} {'with' if self.labels else 'version'} {self.version}{where}"
 
 
 class NoData(Value):

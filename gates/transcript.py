@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
-from gates.model import ArmKey, Verdict
+from gates.model import Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -30,20 +30,6 @@ class TermsLine(Value):
     trial: str
     """As `canary@eu-west-1`."""
     terms: AnalysisPlan
-
-
-class OpenedLine(Value):
-    """Whose evidence is read, window after window without a gap; of a test that reads it by itself."""
-
-    kind: Literal["opened"] = "opened"
-    stable: ArmKey
-    canary: ArmKey
-    since: float
-    """Unix time in seconds at which the first window begins."""
-    look_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """The length of each window."""
-    within_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """How long the test may take; None where nobody says."""
 
 
 class BatchLine(Value):
@@ -71,7 +57,7 @@ class VerdictsLine(Value):
     verdicts: tuple[Verdict, ...]
 
 
-Line = TermsLine | OpenedLine | BatchLine | RestartLine | VerdictsLine
+Line = TermsLine | BatchLine | RestartLine | VerdictsLine
 
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
@@ -134,7 +120,7 @@ class Replay:
         return self._trial
 
     def take(self, line: Line) -> list[ReplayDifference]:
-        """Do what the line says was done; a line of verdicts is compared, who was opened taken as read.
+        """Do what the line says was done; a line of verdicts is compared.
 
         Raises:
             SpecError: when the line cannot follow those before it.

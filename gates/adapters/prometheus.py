@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from gates.analyses.burn_rate import BurnRateGate, filled
 from gates.evidence.batch import ArmName, Batch, Events
@@ -44,8 +44,12 @@ class PrometheusApi(PrometheusClient):
         """
         # One more millisecond: newer versions leave the range's left end out.
         span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
-        selected = selector(match, like={NAME: "|".join(names), **(like or {})})
-        return [series_of(answer) for answer in self.query(f"{selected}[{span}ms]", until).series]
+        return [series_of(answer) for answer in self.query(f"{selected(names, match, like)}[{span}ms]", until).series]
+
+
+def selected(names: Iterable[str], match: Mapping[str, str], like: Mapping[str, str] | None) -> str:
+    """Series of these names with these labels, those in `like` by regular expressions."""
+    return selector(match, like={NAME: "|".join(names), **(like or {})})
 
 
 def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
@@ -205,6 +209,16 @@ class PrometheusSource:
             counting=names.requests,
             histograms=names.times,
         )
+
+    def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
+        """As `TrialEvidence`."""
+        found = self._series(self._names, arm, since, until)
+        times = {at for series in found for at in series.totals if since.timestamp() < at <= until.timestamp()}
+        return [datetime.fromtimestamp(at, UTC) for at in sorted(times)]
+
+    def selectors(self, arm: ArmKey) -> str:
+        """As `TrialEvidence`."""
+        return " or ".join(selected(read.names, read.match(arm), read.like) for read in self._names.reads)
 
     def _series(self, names: EvidenceNames, key: ArmKey, start: datetime, until: datetime) -> list[RawSeries]:
         return [

@@ -11,7 +11,7 @@ from datetime import timedelta
 import numpy as np
 
 from gates.adapters.prometheus import LOOKBACK, Address, PrometheusSource, api_of_region, number_in, series_of
-from gates.analyses.queries.asked import Window, filled
+from gates.analyses.queries.asked import PrometheusGate, QuerySource, Window, filled
 from gates.analyses.queries.reading import WithQueries, asking_prometheus
 from gates.evidence import counters
 from gates.evidence.batch import Buckets
@@ -20,16 +20,25 @@ from gates.evidence.counters import Counts, NotCounts, Origin, Sample
 from gates.evidence.selector import filled_places
 from gates.evidence.series import RawSeries, joined, without_replicas
 from gates.model import ArmKey, NoData
-from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
+from gates.trials import TrialEvidence
 from tidegate.core.errors import OutsideError
 from tidegate.core.metrics import MetricSource
 
 
-def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> EvidenceSource:
+class QueriedTrial(WithQueries):
+    """A `TrialEvidence` whose gates ask queries too."""
+
+    def __init__(self, source: PrometheusSource, queries: QuerySource, gates: Mapping[str, PrometheusGate]) -> None:
+        """As `WithQueries`."""
+        super().__init__(source, queries, gates)
+        self.sampled, self.selectors = source.sampled, source.selectors
+
+
+def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> TrialEvidence:
     """What both arms did, as a Prometheus has it, with what the gates of `terms` ask it besides; asks nothing yet."""
     source, asking = PrometheusSource(address, sources=sources), asking_prometheus(terms.settings)
-    return WithQueries(source, PrometheusQueries(address), asking) if asking else source
+    return QueriedTrial(source, PrometheusQueries(address), asking) if asking else source
 
 
 class PrometheusQueries:

@@ -48,7 +48,8 @@ def own_names(counting: RequestCounters, *, only: Mapping[str, str], pod: str, p
     """VLLM's times and these counters, under the labels that our own scrape configuration sets."""
 
     def match(key: ArmKey) -> Mapping[str, str]:
-        return {**only, **key.model_dump(), "role": counting.roles.get(key.role, key.role)}
+        own = key.labels or {"role": counting.roles.get(key.role, key.role), "version": key.version}
+        return {**only, "region": key.region, **own}
 
     read = SeriesRead(names=(*counting.names, *_series(BY_VLLM)), match=match, like={})
     return EvidenceNames(
@@ -90,7 +91,7 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
 
 def _read(source: MetricSource, names: Sequence[str], service: str) -> SeriesRead:
     def match(key: ArmKey) -> Mapping[str, str]:
-        return source.labels_of(service=service, region=key.region, role=key.role, version=key.version)
+        return source.labels_of(service=service, region=key.region, role=key.role, version=key.version, own=key.labels)
 
     return SeriesRead(names=tuple(names), match=match, like=source.matchers)
 

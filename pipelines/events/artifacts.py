@@ -21,7 +21,7 @@ from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.transcript import BatchLine, Line, OpenedLine, Replay, RestartLine, TermsLine, VerdictsLine, read, written
+from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps
 from pipelines.events.payloads import VerdictPayload
@@ -43,7 +43,7 @@ class RecordedTrial:
         """`lines` are what its transcript has so far, and `text` is all that is written of them."""
         self._trial = trial
         self._batches = sum(isinstance(line, BatchLine) for line in lines)
-        self._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine | OpenedLine)), "")
+        self._step = next((line.step for line in reversed(lines) if not isinstance(line, TermsLine)), "")
         self._digest, self._bytes = sha256(text.encode()), len(text.encode())
         self.terms = trial.plan
         self.path = path

@@ -9,46 +9,29 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gates.model import GateOutcome
-from gates.sessions.model import Name, SessionKey
+from gates.trials import Question
 from tidegate.core.errors import UsageError
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class CanaryQuestion(SessionKey):
-    """A key, and what else is known of the canary now."""
-
-    weight: Name = ""
-    """Of the canary; when it is another than before, a pass must be earned again."""
-
-    @property
-    def key(self) -> SessionKey:
-        """Without what may change."""
-        return SessionKey(**self.model_dump(include=set(SessionKey.model_fields)))
-
-
 class FlaggerPayload(BaseModel):
-    """What Flagger posts to every webhook (`CanaryWebhookPayload`); later versions may say more."""
+    """What Flagger posts to every webhook (`CanaryWebhookPayload`); it says more, and later versions may say more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
-    namespace: str
-    phase: str = ""
-    checksum: str = ""
-    """Of the Canary's tracked configuration and its last applied spec: tells one revision from the next."""
     metadata: Mapping[str, str] = {}
     """As the webhook of the Canary has it."""
 
     @property
-    def question(self) -> CanaryQuestion:
+    def question(self) -> Question:
         """Metadata may say everything but who it is.
 
         Raises:
             ValidationError: something is missing, or unknown.
         """
-        own = {"name": self.name, "namespace": self.namespace, "run": self.checksum}
-        return CanaryQuestion(**{**own, **self.metadata, "name": self.name, "namespace": self.namespace})
+        return Question(**{**self.metadata, "service": self.name})
 
 
 class FlaggerHook(StrEnum):
@@ -64,7 +47,7 @@ class FlaggerHook(StrEnum):
 
 Yes = Callable[[GateOutcome], bool]
 FLAGGER_YES: Mapping[FlaggerHook, Yes] = {
-    FlaggerHook.PRE_ROLLOUT: lambda _: True,
+    FlaggerHook.PRE_ROLLOUT: lambda outcome: outcome is not GateOutcome.ERROR,
     # Each no is a failed check, and so many of them take the canary back.
     FlaggerHook.ROLLOUT: lambda outcome: outcome in (GateOutcome.PASS, GateOutcome.RUNNING),
     # A no keeps it waiting.
@@ -72,8 +55,10 @@ FLAGGER_YES: Mapping[FlaggerHook, Yes] = {
     FlaggerHook.CONFIRM_PROMOTION: lambda outcome: outcome is GateOutcome.PASS,
     # A yes takes it back at once.
     FlaggerHook.ROLLBACK: lambda outcome: outcome is GateOutcome.FAIL,
+    # Nothing is kept that would have to be closed.
+    FlaggerHook.POST_ROLLOUT: lambda _: True,
 }
-"""When a hook is answered 200; `post-rollout` forgets the session instead of asking it."""
+"""When a hook is answered 200."""
 
 
 def read_body(kind: type[Body], text: bytes) -> Body:

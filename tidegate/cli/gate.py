@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,8 +28,7 @@ from tidegate.core.errors import ExitCode, OutsideError, UsageError
 if TYPE_CHECKING:
     from gates.comparison.comparison import EndpointComparison
     from gates.reports.check_report import CheckReport
-    from gates.sessions.model import SessionAnswer
-    from gates.sessions.registry import Sessions
+    from gates.trials import Answer, Judge, Question
     from pipelines.adapters.listeners import Listener
     from pipelines.judging.gate_sets import GateSet
     from tidegate.cli.ci import Reports
@@ -36,11 +37,36 @@ if TYPE_CHECKING:
 gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
 
 GatesFile = Annotated[Path, typer.Argument(metavar="GATES", help="A file of kind Gates, or a delivery.yaml.")]
-HALF_AN_HOUR = Duration(minutes=30)
-SWEEP_SECONDS = 60.0
-"""Between two looks for sessions that nobody asks any more."""
+A_DAY = Duration(hours=24)
 PLAIN_SECONDS = 15.0
 """Between two lines of progress in a log."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """Where evidence begins."""
+
+    begins: timedelta | datetime | None
+    """So far back; or at that time; None for when the canary's series began."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+HALF_AN_HOUR = Since(Duration(minutes=30), "30m")
+
+
+def _since(value: str | Since) -> Since:
+    """The parser of --since; a default is one already."""
+    if isinstance(value, Since):
+        return value
+    if value == "canary":
+        return Since(None, value)
+    with suppress(ValueError):
+        if (moment := datetime.fromisoformat(value)).tzinfo:
+            return Since(moment, value)
+    return Since(duration(value), value)
 
 
 @gate.command("check")
@@ -56,21 +82,28 @@ def check(
     ] = None,
     access: PrometheusAccessOption = None,
     region: Annotated[str, typer.Option(metavar="NAME", help="The label `region` in Prometheus.")] = "",
-    stable: Annotated[str, typer.Option(metavar="VERSION", help="The label `version` of the stable version.")] = "",
+    stable: Annotated[
+        str, typer.Option(metavar="VERSION", help="The label `version` of the stable version, or labels: a=b,c=d.")
+    ] = "",
     canary: Annotated[str, typer.Option(metavar="VERSION", help="The label `version` of the canary.")] = "",
-    since: Annotated[Duration, typer.Option(parser=duration, help="How far back, such as 30m.")] = HALF_AN_HOUR,
-    session: Annotated[Path | None, typer.Option(help="Continue where the last call with this file ended.")] = None,
+    since: Annotated[
+        Since,
+        typer.Option(
+            parser=_since,
+            metavar="WHEN",
+            help="How far back, such as 30m; or a time; or `canary`: since its series began.",
+        ),
+    ] = HALF_AN_HOUR,
     within: Annotated[
-        Duration | None,
-        typer.Option(parser=duration, help="With --session: how long it may take; then inconclusive."),
+        Duration | None, typer.Option(parser=duration, help="From --since until it is inconclusive (1d).")
     ] = None,
     ci: Ci = False,
     report: ReportFiles = None,
 ) -> int:
-    """Judge evidence from a file or from Prometheus, for CI. Changes nothing but the file of --session.
+    """Judge evidence from a file or from Prometheus, for CI. Changes nothing.
 
-    Each call is a test of its own, which spends the whole error budget. To ask again and again, give --session: calls
-    with the same FILE are one sequential test, which reads each stretch of time once, and a fail is final.
+    With a duration as --since each call is a test of its own, which spends the whole error budget. To ask again and
+    again, say a time or `canary`: then all calls are one sequential test, wherever they run, and a fail is final.
 
     Exit code: 0 every gate passed, 1 one failed, 2 the evidence or a spec is wrong, 3 too little evidence,
     4 Prometheus did not answer.
@@ -81,7 +114,7 @@ def check(
       tidegate gate check gates.yaml evidence.jsonl --report gate.xml
       tidegate gate check gates.yaml - --ci < evidence.jsonl
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
-      tidegate gate check gates.yaml --prometheus http://localhost:9090 --stable 6 --canary 7 --session canary-7.jsonl
+      tidegate gate check gates.yaml --prometheus http://localhost:9090 --stable 6 --canary 7 --since canary
     """
     from pipelines.judging.check import check_file, check_prometheus
     from tidegate.cli.ci import errors_told, reports_wanted
@@ -90,13 +123,14 @@ def check(
     with errors_told(reports):
         if evidence is not None and prometheus is None:
             only = {"region": region, "stable": stable, "canary": canary, "since": since != HALF_AN_HOUR}
-            only |= {"session": session, "within": within, "prometheus-access": access}
+            only |= {"within": within, "prometheus-access": access}
             if unused := [option for option, value in only.items() if value]:
                 raise UsageError(f"--{unused[0]} is of no use with EVIDENCE", hint="the batches of the file say it")
             judgement = check_file(gates, evidence, tell=given().note)
         elif evidence is None and prometheus is not None:
-            if within is not None and session is None:
-                raise UsageError("--within is of no use without --session", hint="one call judges what is there")
+            if within is not None and isinstance(since.begins, timedelta):
+                hint = "one call judges what is there; say a time, or `canary`"
+                raise UsageError(f"--within is of no use with --since {since}", hint=hint)
             judgement = check_prometheus(
                 gates,
                 prometheus,
@@ -104,9 +138,8 @@ def check(
                 region=region,
                 stable=stable,
                 canary=canary,
-                since=since,
-                session=session,
-                within=within,
+                since=since.begins,
+                within=within or A_DAY,
             )
         else:
             raise UsageError("the evidence is in a file or in Prometheus", hint="give either EVIDENCE or --prometheus")
@@ -255,19 +288,15 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate.")] = None,
-    sessions: Annotated[int, typer.Option(min=1, max=100_000, help="Sessions at once.")] = 1000,
     within: Annotated[
-        Duration, typer.Option(parser=duration, help="Time limit of a session, inconclusive after it.")
-    ] = Duration(hours=24),
-    expire: Annotated[
-        Duration, typer.Option(parser=duration, help="Forget a session after this time without a question.")
-    ] = Duration(hours=24),
+        Duration, typer.Option(parser=duration, help="Time limit of a trial, inconclusive after it.")
+    ] = A_DAY,
 ) -> int:
-    """Answer over HTTP whether a canary is worse, for Argo Rollouts, Flagger and CI. Moves no traffic.
+    """Answer over HTTP whether a canary is worse, for Argo Rollouts, Flagger and CI. Moves no traffic, keeps nothing.
 
-    Each canary has a session: a sequential test that reads each stretch of time from Prometheus once, so that its
-    verdict stays valid however often anybody asks. Sessions are files in --state, and survive a restart. Runs until
-    SIGTERM or Ctrl-C.
+    A trial begins with the canary's series. From there each stretch of time is read from Prometheus once and judged by
+    one sequential test, so that the verdict stays valid however often anybody asks, and whichever replica is asked.
+    Runs until SIGTERM or Ctrl-C.
 
     \b
     Examples:
@@ -275,69 +304,57 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
     from gates.adapters.prometheus_queries import evidence_at
-    from gates.sessions.journal import owned
-    from gates.sessions.model import SessionLimits
-    from gates.sessions.registry import Sessions, SessionTerms
+    from gates.trials import Judge
     from pipelines.adapters.listeners import ListenOptions, guarded_listener
     from pipelines.judging.gate_sets import read_gates
     from tidegate.core.access import endpoint_at
     from tidegate.core.clock import SystemClock
 
-    for option, value in (("--within", within), ("--expire", expire)):
-        if not timedelta(minutes=1) <= value <= timedelta(days=30):
-            raise UsageError(f"{option} {value}: expected 1m to 30d")
+    if not timedelta(minutes=1) <= within <= timedelta(days=30):
+        raise UsageError(f"--within {within}: expected 1m to 30d")
     listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
-    terms, folder = judged.terms("proxy"), given().state / "gate-sessions"
-    with owned(folder / "lock", f"--state {given().state}", "gate serve"), guarded_listener(listen) as listener:
-        kept = Sessions(
-            SessionTerms(terms, judged.look, judged.service),
-            evidence_at(at, judged.sources, terms),
-            folder,
-            SystemClock(),
-            limits=SessionLimits(sessions=sessions, within=within, expire=expire),
-            changed=_tell_data if given().output is Output.JSON else _tell,
-        )
-        with suppress(asyncio.CancelledError):
-            asyncio.run(_answer(judged, kept, listener, at))
+    terms = judged.terms("proxy")
+    judge = Judge(
+        terms,
+        judged.look,
+        evidence_at(at, judged.sources, terms),
+        SystemClock(),
+        service=judged.service,
+        within=within,
+        changed=_tell_data if given().output is Output.JSON else _tell,
+    )
+    with guarded_listener(listen) as listener, suppress(asyncio.CancelledError):
+        asyncio.run(_answer(judged, judge, listener, at))
     return 0
 
 
-async def _answer(judged: GateSet, sessions: Sessions, listener: Listener, prometheus: PrometheusEndpoint) -> None:
+async def _answer(judged: GateSet, judge: Judge, listener: Listener, prometheus: PrometheusEndpoint) -> None:
     from pipelines.judging.app import JudgeApp
     from tidegate.core.adapters.prometheus import PrometheusClient
     from tidegate.core.process import cancelled_by_signals
     from tidegate.core.threads import call_in_thread
 
     note, listen = given().note, listener.options
-    app = JudgeApp(sessions, retry_seconds=judged.look.total_seconds(), needs_region=judged.by_region, refused=note)
+    app = JudgeApp(judge, needs_region=judged.by_region, refused=note)
     async with listener.answering(app.behind_door(hosts=listen.names(None), password=listen.password)):
         note(f"listening on {listener.address} for {judged.name}: {', '.join(judged.terms('proxy').gates)}")
         for gate_name in judged.not_asked:
             note(f"gate {gate_name} is not asked here: it needs more than a Prometheus")
-        if standing := await call_in_thread(sessions.count):
-            note(f"{_sessions(standing)} of before")
-        async with cancelled_by_signals("no new requests; sessions are kept"):
+        async with cancelled_by_signals("no new requests"):
             try:
                 await call_in_thread(PrometheusClient(prometheus, timeout_seconds=5).query, "vector(1)")
             except OutsideError as error:
                 note(f"{error}; until it answers, verdicts are `error`")
-            while True:
-                await asyncio.sleep(SWEEP_SECONDS)
-                if gone := await call_in_thread(sessions.sweep):
-                    note(f"{_sessions(gone)} forgotten: nobody asked")
+            await asyncio.Event().wait()
 
 
-def _sessions(count: int) -> str:
-    return f"{count:,} {'session' if count == 1 else 'sessions'}"
+def _tell(question: Question, answer: Answer) -> None:
+    given().note(f"{question}: {answer.outcome}: {answer.gate}: {answer.sentence}")
 
 
-def _tell(answer: SessionAnswer) -> None:
-    given().note(f"{answer.key}: {answer.outcome}: {answer.reason}")
-
-
-def _tell_data(answer: SessionAnswer) -> None:
-    print(answer.model_dump_json(), flush=True)
+def _tell_data(question: Question, answer: Answer) -> None:
+    print(json.dumps({**question.model_dump(mode="json"), **answer.model_dump(mode="json")}), flush=True)
 
 
 def plan_gates(

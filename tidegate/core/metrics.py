@@ -241,14 +241,18 @@ class MetricSource(SourceNames):
         """Whether the signal is read under the name that vLLM gives it."""
         return self.preset is PresetName.VLLM and getattr(self, signal, None) is None
 
-    def labels_of(self, *, service: str, region: str, role: str, version: str) -> Mapping[str, str]:
+    def labels_of(
+        self, *, service: str, region: str, role: str, version: str, own: Mapping[str, str] | None = None
+    ) -> Mapping[str, str]:
         """By which an arm's series are selected, besides `matchers`; what is empty is not asked.
 
-        `version` may be a place to be filled later.
+        `version` may be a place to be filled later. Labels of its `own` are asked in place of it.
         """
         labels = {"service": service} if self.has_own_labels and service else {}
         if self.region_label and region:
             labels[self.region_label] = region
+        if own:
+            return {**labels, **own}
         if self.arms is None:
             # An engine does not know that what it answers are copies.
             return {**labels, "role": "canary" if role == "shadow" else role, "version": version}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from gates.evidence.batch import ArmName, Batch, PodEvidence
@@ -15,6 +15,8 @@ from tidegate.core.errors import OutsideError
 SPREAD = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.35, 1.6)
 """Of times around their middle: no engine takes equally long twice."""
 
+SCRAPE_SECONDS = 10
+
 
 @dataclass(frozen=True)
 class Load:
@@ -23,6 +25,12 @@ class Load:
     per_second: float
     failed: float
     ttft: float
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def lasts(self, at: datetime) -> bool:
+        """Whether it is there at that time."""
+        return (self.since is None or self.since <= at) and (self.until is None or at <= self.until)
 
 
 class FakeEvidence:
@@ -35,10 +43,36 @@ class FakeEvidence:
         self.loads: dict[tuple[str, str], Load] = {}
         self.gone = False
         self.windows: list[tuple[datetime, datetime]] = []
+        self.sought = 0
+        """How often samples were looked for."""
 
-    def serves(self, role: str, version: str, *, per_second: float = 20, failed: float = 0, ttft: float = 0.1) -> None:
-        """From now on that arm has so many requests a second, that share failed, times around that one."""
-        self.loads[role, version] = Load(per_second, failed, ttft)
+    def serves(
+        self,
+        role: str,
+        version: str,
+        *,
+        per_second: float = 20,
+        failed: float = 0,
+        ttft: float = 0.1,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """That arm has so many requests a second, that share failed, times around that one; always, or in that time."""
+        self.loads[role, version] = Load(per_second, failed, ttft, since, until)
+
+    def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
+        """A scrape each ten seconds."""
+        if self.gone:
+            raise OutsideError("Prometheus is not there")
+        self.sought += 1
+        load = self.loads.get((arm.role, arm.version))
+        first = math.floor(since.timestamp() / SCRAPE_SECONDS) + 1
+        last = math.floor(until.timestamp() / SCRAPE_SECONDS)
+        times = (datetime.fromtimestamp(each * SCRAPE_SECONDS, UTC) for each in range(first, last + 1))
+        return [each for each in times if load and load.lasts(each)]
+
+    def selectors(self, arm: ArmKey) -> str:
+        return f'{{role="{arm.role}",version="{arm.version}"}}'
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         if self.gone:

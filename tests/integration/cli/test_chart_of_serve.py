@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fakes.services.helm import HELM, helm, objects
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[3]
-HELM = ROOT / ".helm"
 SERVER = ROOT / "examples/helm/tidegate-serve"
+NAME = "tidegate-serve"
 VALUES = ROOT / "examples/helm/support-llm.yaml"
-
-_RUN_HELM = """
-import json, sys
-import helm_python as helm
-
-asked = json.load(sys.stdin)
-found = {"lint": helm.lint(asked["chart"], asked["values"])}
-with helm.Chart.load(asked["chart"]) as chart:
-    try:
-        chart.validate_schema(asked["values"])
-        found["files"] = chart.render(asked["values"], name=asked["name"], namespace="serving")
-    except helm.HelmError as error:
-        found["refused"] = str(error)
-print(json.dumps(found))
-"""
 
 needs_helm = pytest.mark.skipif(not (HELM / "helm_python").exists(), reason="`make test-tools` installs Helm")
 needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl has Kustomize")
 
 
-def helm(values: dict[str, Any], name: str = "tidegate-serve") -> dict[str, Any]:
-    """What Helm's own SDK says of the chart, in a process of its own: Go's runtime stays out of the tests'."""
-    asked = json.dumps({"chart": str(SERVER), "values": values, "name": name})
-    environment = {**os.environ, "PYTHONPATH": str(HELM)}
-    words = [sys.executable, "-c", _RUN_HELM]
-    done = subprocess.run(words, input=asked, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def objects(texts: dict[str, str]) -> list[Any]:
-    """Of all files but the notes."""
-    manifests = (text for path, text in sorted(texts.items()) if path.endswith(".yaml"))
-    return [body for text in manifests for body in yaml.safe_load_all(text) if body]
-
-
 @needs_helm
 def test_the_chart_of_the_server_is_the_example() -> None:
-    found = helm(yaml.safe_load(VALUES.read_text(encoding="utf-8")))
+    found = helm(SERVER, yaml.safe_load(VALUES.read_text(encoding="utf-8")), NAME)
     made = by_name(objects(found["files"]))
     for body in made.values():
         del body["metadata"]["labels"]
@@ -82,7 +48,7 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
         "podDisruptionBudget": None,
         "storage": {"size": "1Gi", "accessMode": "ReadWriteOnce", "existingClaim": "inbox"},
     }
-    made = by_name(objects(helm(values, "other")["files"]))
+    made = by_name(objects(helm(SERVER, values, "other")["files"]))
     template = made["Deployment other"]["spec"]["template"]
     pod = template["spec"]
     (container,) = pod["containers"]
@@ -98,7 +64,7 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
 @needs_helm
 def test_wrong_values_of_the_server_are_refused() -> None:
     wrong = {"image": "registry.example.com/tidegate:latest", "webhok": {}, "user": 0}
-    refused = helm(yaml.safe_load(VALUES.read_text(encoding="utf-8")) | wrong)["refused"]
+    refused = helm(SERVER, yaml.safe_load(VALUES.read_text(encoding="utf-8")) | wrong, NAME)["refused"]
     assert [each for each in ("/image", "webhok", "/user") if each not in refused] == []
 
 

@@ -12,13 +12,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from fakes.services.http import page
 from fakes.services.prometheus import prometheus
 from fakes.services.sockets import free_address, running
 
-from gates.transcript import read, replay
+from tidegate.core.model import Json
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("prometheus", "curl", "jq")), reason="needs Prometheus, curl, jq"
@@ -56,74 +57,70 @@ def exposition(began: float) -> str:
 def serving(folder: Path, url: str, address: str) -> Iterator[None]:
     (folder / "gates.yaml").write_text(GATES)
     (folder / "token").write_text(TOKEN)
-    command = [TIDEGATE, "gate", "serve", folder / "gates.yaml", "--prometheus", url, "--state", folder / "state"]
+    command = [TIDEGATE, "gate", "serve", folder / "gates.yaml", "--prometheus", url]
     options = ["--address", address, "--token", folder / "token", "--output", "json"]
-    with running([*map(str, command), *map(str, options)], ready=f"http://{address}/healthz", log=folder / "log"):
+    log = folder / f"{address}.log"
+    with running([*map(str, command), *map(str, options)], ready=f"http://{address}/healthz", log=log):
         yield
 
 
 def concluded(address: str, canary: str) -> tuple[int, str]:
     """How CI's step ends, and what it says."""
-    settings = {"GATE_URL": f"http://{address}", "GATE_TOKEN": TOKEN, "STABLE": "6", "CANARY": canary, "RUN": "1"}
-    said = subprocess.run(
-        [SCRIPT], env={**os.environ, **settings, "GATE_SECONDS": "240"}, capture_output=True, text=True, check=False
-    )
+    settings = {"JUDGE_URL": f"http://{address}", "JUDGE_TOKEN": TOKEN, "STABLE": "6", "CANARY": canary}
+    settings |= {"JUDGE_SECONDS": "240", "JUDGE_PAUSE": "1"}
+    said = subprocess.run([SCRIPT], env={**os.environ, **settings}, capture_output=True, text=True, check=False)
     return said.returncode, said.stdout + said.stderr
 
 
-def until_scraped(address: str) -> None:
-    """Prometheus has just begun: stable is refused until it has been scraped for a window that is settled."""
-    question = f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=8&run=0"
-    patient = ["curl", "--silent", "--fail", "--retry", "120", "--retry-delay", "1", "--retry-all-errors"]
-    subprocess.run([*patient, "--header", f"Authorization: Bearer {TOKEN}", question], check=True, capture_output=True)
+def asked(address: str, **question: str) -> Json:
+    place = f"http://{address}/v1/verdict?{urlencode({'service': 'support-llm', 'stable': '6', **question})}"
+    request = urllib.request.Request(place, headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: Json = json.load(answer)
+    return found
 
 
 @pytest.mark.slow(reason="what Prometheus has is settled ten seconds later")
-def test_ci_waits_for_a_verdict_that_survives_a_restart(tmp_path: Path) -> None:
+def test_two_replicas_agree_and_one_that_is_killed_has_nothing_to_lose(tmp_path: Path) -> None:
     began = time.time()
     with page(lambda: exposition(began)) as target:
         scraped = {"job_name": "engines", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
         (tmp_path / "prometheus").mkdir()
         with prometheus(tmp_path / "prometheus", {"scrape_configs": [scraped]}) as url:
-            address = free_address()
-            with serving(tmp_path, url, address):
-                until_scraped(address)
-                code, said = concluded(address, "8")
-                assert (code, said[:20]) == (1, "fail: errors: canary")
-                code, said = concluded(address, "7")
-                assert (code, said[:20]) == (0, "pass: errors: canary")
-                code, said = concluded(address, "6")
-                assert (code, said.splitlines()[-1]) == (
-                    22,
-                    "stable and canary: found '6' twice; expected two versions",
-                )
-            told = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
-            assert [(each["key"]["canary"], each["outcome"]) for each in told] == [
-                ("8", "running"),
-                ("8", "running"),
-                ("8", "fail"),
-                ("7", "running"),
-                ("7", "pass"),
-            ]
-            with serving(tmp_path, url, address):
-                question = urllib.request.Request(
-                    f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=8&run=1",
-                    headers={"Authorization": f"Bearer {TOKEN}"},
-                )
-                with urllib.request.urlopen(question, timeout=60) as answer:
-                    assert json.load(answer)["outcome"] == "fail"
-    for path in (tmp_path / "state/gate-sessions").glob("*.jsonl"):
-        with path.open() as lines:
-            assert replay(read(lines, file=str(path))) == []
+            one, other = free_address(), free_address()
+            with serving(tmp_path, url, other):
+                with serving(tmp_path, url, one):
+                    assert concluded(one, "8")[0] == 1
+                    missing = asked(one, canary="9")
+                    assert (missing["outcome"], missing["gate"]) == ("error", "evidence")
+                    assert 'version="9"' in missing["sentence"]
+                    code, said = concluded(one, "7")
+                    assert (code, said.startswith("pass: errors: canary failed 0 of ")) == (0, True), said
+                    failed = asked(one, canary="8")
+                    code, said = concluded(one, "6")
+                    refused = "stable and canary: found '6' twice; expected two versions"
+                    assert (code, said.splitlines()[-1]) == (22, refused)
+                again = asked(other, canary="8")
+                assert (again["outcome"], again["sentence"]) == ("fail", failed["sentence"])
+                assert again["evidence"]["since"] == failed["evidence"]["since"]
+                since = again["evidence"]["since"]
+                command = [TIDEGATE, "gate", "check", tmp_path / "gates.yaml", "--prometheus", url, "--stable", "6"]
+                command += ["--canary", "8", "-o", "json", "--since"]
+                for begins in (since, "canary"):
+                    checked = subprocess.run([*command, begins], capture_output=True, text=True, check=False)
+                    assert checked.returncode == 1, checked.stderr
+                    (verdict,) = json.loads(checked.stdout)["verdicts"]
+                    assert verdict["reason"] == failed["sentence"]
+    told = [json.loads(line) for line in (tmp_path / f"{one}.log").read_text().splitlines() if line.startswith("{")]
+    ends = {each["canary"]: each["outcome"] for each in told}
+    assert (ends["8"], ends["7"], ends["9"]) == ("fail", "pass", "error")
 
 
 def test_a_prometheus_that_is_away_is_told_at_once_and_no_verdict_is_running(tmp_path: Path) -> None:
     address = free_address()
     with serving(tmp_path, "http://127.0.0.1:9", address):
-        question = f"http://{address}/v1/verdict?name=support-llm&stable=6&canary=7"
-        asked = ["curl", "--silent", "--write-out", " %{http_code}", "--header", f"Authorization: Bearer {TOKEN}"]
-        said = subprocess.run([*asked, question], capture_output=True, text=True, check=True).stdout
-    assert said.endswith(" 503") and json.loads(said.removesuffix(" 503"))["outcome"] == "error"
-    log = (tmp_path / "log").read_text()
+        answer = asked(address, canary="7")
+    assert (answer["outcome"], answer["sentence"]) == ("error", "Prometheus at http://127.0.0.1:9 does not answer")
+    log = (tmp_path / f"{address}.log").read_text()
     assert "Prometheus at http://127.0.0.1:9 does not answer" in log
     assert "until it answers, verdicts are `error`" in log

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,22 +16,21 @@ from fakes.services.flagger import Canary
 from starlette.testclient import TestClient
 
 from gates.reports.gate_file import GateFile
-from gates.sessions.model import SessionLimits
-from gates.sessions.registry import Sessions, SessionTerms
+from gates.trials import Judge
 from pipelines.judging.app import MOST_BYTES, JudgeApp
 from tidegate.core.spec import load_spec
 from tidegate.testing import FakeClock, FakeEvidence
 
 EXAMPLES = Path(__file__).parents[4] / "examples/gates"
 TOKEN = "0f" * 32
-ANSWERS = {"name": "support-llm", "stable": "6", "canary": "7"}
-ARGS = {"name": "support-llm", "namespace": "serving", "stable": "6", "canary": "7", "run": "12", "token": TOKEN}
+ASKED = {"service": "support-llm", "stable": "6", "canary": "7"}
+ARGS = {**ASKED, "token": TOKEN}
 
 
 class Ground:
     """A server that reads the example's gates, and the world that it looks at."""
 
-    def __init__(self, folder: Path, example: str = "argo-rollouts", **limits: object) -> None:
+    def __init__(self, example: str = "argo-rollouts", **limits: Any) -> None:
         spec = load_spec(EXAMPLES / example / "gates.yaml", GateFile)
         self.clock, self.evidence = FakeClock(), FakeEvidence()
         for stable in ("6", "support-llm-primary"):
@@ -38,27 +39,19 @@ class Ground:
         assert look is not None
         # Of requests alone: how times are judged, others test.
         terms = spec.model_copy(update={"gates": spec.gates.model_copy(update={"latency": None})})
-        self.sessions = Sessions(
-            SessionTerms(terms.terms(counted_by="proxy"), look),
-            self.evidence,
-            folder,
-            self.clock,
-            limits=SessionLimits.model_validate(limits),
-        )
+        judge = Judge(terms.terms(counted_by="proxy"), look, self.evidence, self.clock, **limits)
         self.refused: list[str] = []
-        app = JudgeApp(
-            self.sessions, retry_seconds=look.total_seconds(), needs_region=False, refused=self.refused.append
-        )
-        hosts = {"tidegate-gate.tidegate.svc"}
+        app = JudgeApp(judge, needs_region=False, refused=self.refused.append)
+        hosts = {"tidegate-judge.tidegate.svc"}
         self.client = TestClient(
             app.behind_door(hosts=hosts, password=TOKEN),
-            base_url="http://tidegate-gate.tidegate.svc:8095",
+            base_url="http://tidegate-judge.tidegate.svc:8095",
             headers={"Authorization": f"Bearer {TOKEN}"},
         )
 
-    def serve(self, *, failed: float, stable: str = "6", canary: str = "7") -> None:
-        self.evidence.serves("stable", stable)
-        self.evidence.serves("canary", canary, failed=failed)
+    def serve(self, *, failed: float, canary: str = "7", per_second: float = 2) -> None:
+        """From now on."""
+        self.evidence.serves("canary", canary, failed=failed, per_second=per_second, since=self.clock.now())
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """As a controller sends it, without what the client of the test would add."""
@@ -91,78 +84,51 @@ def run_of(ground: Ground, name: str, **more: str) -> AnalysisRun:
     return AnalysisRun(template(name), {**ARGS, **more}, ground.send)
 
 
-def test_argo_rollouts_takes_back_what_is_worse(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+@pytest.mark.parametrize("name", ["tidegate-watch", "tidegate-pass"])
+def test_argo_rollouts_takes_back_what_is_worse(name: str) -> None:
+    ground = Ground()
     ground.serve(failed=0.3)
-    run = run_of(ground, "tidegate-watch")
+    run = run_of(ground, name)
     assert run.measure() == "Running"
     assert ground.minutes(10, run.measure, until="Failed") == "Failed"
-    assert run.values[-1] == '"fail"'
+    assert json.loads(run.values[-1])["sentence"].startswith("canary failed"), "kubectl describe shows why"
 
 
-def test_argo_rollouts_lets_a_good_canary_go_on_until_its_last_step(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+def test_argo_rollouts_lets_a_good_canary_go_on_until_its_last_step() -> None:
+    ground = Ground()
     ground.serve(failed=0)
-    run = run_of(ground, "tidegate-watch")
-    assert ground.minutes(60, run.measure, until="Failed") == "Running"
-    assert (run.values[0], run.values[-1], run.terminate()) == ('"running"', '"pass"', "Successful")
+    watch, step = run_of(ground, "tidegate-watch"), run_of(ground, "tidegate-pass")
+    assert (watch.measure(), step.measure(), step.counts["Inconclusive"]) == ("Running", "Running", 1)
+    assert ground.minutes(60, step.measure, until="Successful") == "Successful"
+    assert (watch.measure(), watch.terminate()) == ("Running", "Successful")
 
 
-def test_a_step_of_argo_rollouts_waits_for_the_verdict(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
-    ground.serve(failed=0)
-    run = run_of(ground, "tidegate-pass", weight="5")
-    assert run.measure() == "Running"
-    assert run.values == ["received non 2xx response code: 503"]
-    assert ground.minutes(60, run.measure, until="Successful") == "Successful"
-    bad = run_of(ground, "tidegate-pass", weight="5", canary="8")
-    ground.serve(failed=0.3, canary="8")
-    assert ground.minutes(60, bad.measure, until="Failed") == "Failed"
+def test_a_step_without_a_verdict_pauses_the_rollout_and_never_succeeds() -> None:
+    slow, nobody = Ground(within=timedelta(minutes=2)), Ground()
+    slow.serve(failed=0, per_second=0.01)
+    for ground, told in ((slow, "inconclusive"), (nobody, "no series of canary version 7")):
+        step = run_of(ground, "tidegate-pass")
+        assert ground.minutes(100, step.measure, until="Inconclusive") == "Inconclusive"
+        assert (step.counts, told in step.values[-1]) == ({"Inconclusive": 61}, True)
+        assert ground.minutes(20, run_of(ground, "tidegate-watch").measure, until="Failed") == "Running"
 
 
-def test_a_step_without_a_verdict_never_succeeds(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
-    ground.evidence.serves("stable", "6")
-    assert ground.minutes(100, run_of(ground, "tidegate-pass", weight="5").measure, until="Error") == "Error"
-
-
-def test_argo_rollouts_pauses_when_time_is_over(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, within=120)
-    ground.evidence.serves("stable", "6")
-    for name, more in (("tidegate-watch", {}), ("tidegate-pass", {"weight": "5"})):
-        run = run_of(ground, name, **more)
-        assert ground.minutes(10, run.measure, until="Inconclusive") == "Inconclusive"
-
-
-def test_argo_rollouts_endures_a_prometheus_that_is_away_for_a_while(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
-    ground.serve(failed=0)
+def test_argo_rollouts_endures_a_judge_or_a_prometheus_that_is_away_for_a_while() -> None:
+    ground = Ground()
+    ground.serve(failed=0.3)
     run = run_of(ground, "tidegate-watch")
     run.measure()
     ground.evidence.gone = True
-    assert ground.minutes(9, run.measure, until="Error") == "Running"
+    assert ground.minutes(30, run.measure, until="Failed") == "Running"
+    assert json.loads(run.values[-1])["sentence"] == "Prometheus is not there"
     ground.evidence.gone = False
-    assert run.measure() == "Running"
-    assert run.counts["Error"] == 9
-    ground.evidence.gone = True
-    assert ground.minutes(20, run.measure, until="Error") == "Error"
+    assert run.measure() == "Failed", "what was missed is read later"
+    refused = run_of(ground, "tidegate-watch", canary="6")
+    assert ground.minutes(20, refused.measure, until="Error") == "Error"
+    assert ground.refused[-1] == "/v1/verdict: 400: stable and canary: found '6' twice; expected two versions"
 
 
-def test_argo_rollouts_counts_a_canary_without_series_as_an_error(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
-    run = run_of(ground, "tidegate-watch")
-    assert ground.minutes(11, run.measure, until="Error") == "Running"
-    ground.evidence.serves("canary", "7")
-    ground.clock.elapsed += 60
-    assert (run.measure(), run.counts["Error"]) == ("Running", 10)
-    other = run_of(ground, "tidegate-watch", stable="5")
-    assert ground.minutes(11, other.measure, until="Error") == "Error"
-    assert ground.refused[-1] == (
-        "/v1/verdict: 400: errors: nothing of stable version 5; check `metrics.sources` of the gates, and `stable`"
-    )
-
-
-def test_both_templates_are_asked_with_what_the_strategy_gives(tmp_path: Path) -> None:
+def test_both_templates_are_asked_with_what_the_strategy_gives() -> None:
     strategy = yaml.safe_load((EXAMPLES / "argo-rollouts/strategy.yaml").read_text())["strategy"]["canary"]
     asked = [strategy["analysis"], *(step["analysis"] for step in strategy["steps"] if "analysis" in step)]
     for analysis in asked:
@@ -171,55 +137,75 @@ def test_both_templates_are_asked_with_what_the_strategy_gives(tmp_path: Path) -
         assert {arg["name"] for arg in analysis["args"]} == wanted
 
 
-def test_flagger_promotes_what_is_proven_and_ends_its_session(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, "flagger")
-    ground.serve(failed=0, stable="support-llm-primary", canary="support-llm")
+def test_flagger_promotes_what_is_proven() -> None:
+    ground = Ground("flagger")
+    ground.serve(failed=0, canary="support-llm")
     trial = canary(ground)
     assert trial.advance() == "Progressing"
     assert trial.advance() == "WaitingPromotion"
     assert ground.minutes(60, trial.advance, until="Succeeded") == "Succeeded"
-    assert trial.failed_checks == 0
-    assert trial.asked[-2:] == [("confirm-promotion", 200), ("post-rollout", 200)]
-    assert ground.sessions.count() == 0
+    assert (trial.failed_checks, trial.asked[-1]) == (0, ("confirm-promotion", 200))
 
 
-def test_flagger_takes_back_what_is_worse_at_once(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, "flagger")
-    ground.serve(failed=0.3, stable="support-llm-primary", canary="support-llm")
+def test_flagger_takes_back_what_is_worse_at_once() -> None:
+    ground = Ground("flagger")
+    ground.serve(failed=0.3, canary="support-llm")
     trial = canary(ground)
     assert ground.minutes(20, trial.advance, until="Failed") == "Failed"
     assert ("rollback", 200) in trial.asked
     assert trial.failed_checks < 5
 
 
-def test_flagger_takes_back_what_has_no_verdict_in_time(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, "flagger", within=120)
-    ground.evidence.serves("stable", "support-llm-primary")
+def test_flagger_takes_back_what_cannot_be_judged() -> None:
+    ground = Ground("flagger")
     trial = canary(ground)
     assert ground.minutes(20, trial.advance, until="Failed") == "Failed"
     assert trial.failed_checks == 5
     assert ("rollback", 200) not in trial.asked
 
 
-def test_another_revision_of_a_flagger_canary_is_another_session(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, "flagger")
-    for checksum in ("a", "b"):
-        trial = canary(ground)
-        trial.checksum = checksum
-        trial.advance()
-    assert ground.sessions.count() == 2
+@pytest.mark.parametrize(
+    ("hook", "yes"),
+    [
+        ("pre-rollout", {"pass", "running", "inconclusive", "fail"}),
+        ("rollout", {"pass", "running"}),
+        ("confirm-traffic-increase", {"pass"}),
+        ("confirm-promotion", {"pass"}),
+        ("rollback", {"fail"}),
+        ("post-rollout", {"pass", "running", "inconclusive", "error", "fail"}),
+    ],
+)
+def test_each_hook_of_flagger_has_its_own_yes(hook: str, yes: set[str]) -> None:
+    said = set()
+    for failed, seconds, per_second in ((0, 1200, 2), (0, 60, 0.1), (0, 1500, 0.0001), (0.5, 1200, 2), (0, 0, 0)):
+        ground = Ground(within=timedelta(minutes=20))
+        if per_second:
+            ground.serve(failed=failed, per_second=per_second)
+        ground.clock.elapsed += seconds
+        payload = {"name": "support-llm", "namespace": "b", "metadata": {"stable": "6", "canary": "7"}}
+        answer = ground.client.post(f"/v1/flagger/{hook}", json=payload)
+        assert answer.status_code in (200, 412)
+        if answer.status_code == 200:
+            said.add(answer.json()["outcome"])
+    assert said == yes
 
 
-def test_ci_asks_again_until_there_is_a_conclusion(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+def test_ci_asks_until_there_is_a_verdict() -> None:
+    ground = Ground()
     ground.serve(failed=0)
-    first = ground.client.post("/v1/conclusion", json=ANSWERS)
-    assert (first.status_code, first.headers["Retry-After"], first.json()["outcome"]) == (503, "60", "running")
+    ground.clock.elapsed += 60
+    first = ground.client.post("/v1/verdict", json=ASKED)
+    assert (first.status_code, first.json()["outcome"], first.json()["gates"]) == (
+        200,
+        "running",
+        {"errors": "running"},
+    )
+    assert set(first.json()) == {"outcome", "gate", "sentence", "evidence", "needs", "gates"}
     ground.clock.elapsed += 3600
-    last = ground.client.get("/v1/conclusion", params=ANSWERS)
-    assert (last.status_code, last.json()["outcome"], last.json()["batches"]) == (200, "pass", 60)
-    assert [each["key"]["canary"] for each in ground.client.get("/v1/sessions").json()] == ["7"]
-    assert ground.client.post("/v1/close", json=ANSWERS).json() == {"closed": True}
+    last = ground.client.get("/v1/verdict", params={**ASKED, "since": "2026-01-01T00:00:00Z"})
+    assert (last.json()["outcome"], last.json()["evidence"]["windows"]) == ("pass", 61)
+    labels = {**ASKED, "stable": {"version": "6"}, "canary": {"version": "7"}}
+    assert "version=6" in ground.client.post("/v1/verdict", json=labels).json()["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -227,47 +213,38 @@ def test_ci_asks_again_until_there_is_a_conclusion(tmp_path: Path) -> None:
     [
         (b"no json", 400, "body: invalid json"),
         (b"[]", 400, "body: "),
-        (b"{}", 400, "name: field required"),
-        (b'{"name": "a", "stable": "1", "canary": "2", "kanary": "3"}', 400, "kanary: "),
-        (b'{"name": "a\\nb", "stable": "1", "canary": "2"}', 400, "name: "),
-        (b'{"name": "", "stable": "1", "canary": "2"}', 400, "name: "),
+        (b"{}", 400, "service: field required"),
+        (b'{"service": "a", "stable": "1", "canary": "2", "kanary": "3"}', 400, "kanary: "),
+        (b'{"service": "a\\nb", "stable": "1", "canary": "2"}', 400, "service: "),
+        (b'{"service": "a", "stable": "b=\\"c", "canary": "2", "since": "soon"}', 400, "since: "),
+        (b'{"service": "", "stable": "1", "canary": "2"}', 400, "service: "),
         (b'{"name": "' + b"a" * MOST_BYTES + b'"}', 413, "a body of more than 16,384 bytes"),
     ],
 )
-def test_nonsense_is_told_and_hurts_nobody(tmp_path: Path, body: bytes, status: int, problem: str) -> None:
-    ground = Ground(tmp_path)
+def test_nonsense_is_told_and_hurts_nobody(body: bytes, status: int, problem: str) -> None:
+    ground = Ground()
     answer = ground.client.post("/v1/verdict", content=body)
     assert answer.status_code == status
     assert answer.json()["problem"].startswith(problem)
     assert answer.json()["outcome"] == "error"
-    assert ground.sessions.count() == 0
-    assert ground.client.post("/v1/verdict", json=ANSWERS).json()["outcome"] == "running"
+    text = ground.client.get("/metrics").text
+    assert 'outcome="bad request",path="/v1/verdict"' in text or status == 413
+    ground.serve(failed=0)
+    ground.client.post("/v1/verdict", json=ASKED)
+    assert 'answers_total{outcome="running",path="/v1/verdict"} 1.0' in ground.client.get("/metrics").text
 
 
-def test_an_unknown_hook_and_a_canary_without_arms_are_told(tmp_path: Path) -> None:
-    client = Ground(tmp_path).client
+def test_an_unknown_hook_and_a_canary_without_arms_are_told() -> None:
+    client = Ground().client
     payload = {"name": "a", "namespace": "b", "phase": "Progressing", "checksum": "c", "metadata": {"stable": "1"}}
     assert "known: pre-rollout" in client.post("/v1/flagger/event", json=payload).json()["hint"]
     answer = client.post("/v1/flagger/rollout", json=payload)
     assert (answer.status_code, answer.json()["problem"][:33]) == (400, "metadata: canary: field required;")
 
 
-def test_who_does_not_know_the_token_learns_nothing(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+def test_who_does_not_know_the_token_learns_nothing() -> None:
+    ground = Ground()
     unknown = TestClient(ground.client.app, base_url="http://127.0.0.1:8095")
-    for path in ("/v1/verdict", "/v1/sessions", "/metrics"):
-        assert unknown.get(path, params=ANSWERS).status_code == 401
+    for path in ("/v1/verdict", "/metrics"):
+        assert unknown.get(path, params=ASKED).status_code == 401
     assert unknown.get("/healthz").json() == {"status": "ok"}
-    assert ground.sessions.count() == 0
-
-
-def test_numbers_say_what_was_answered(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, sessions=1)
-    ground.client.post("/v1/verdict", json=ANSWERS)
-    refused = ground.client.post("/v1/verdict", json={**ANSWERS, "run": "2"})
-    assert (refused.status_code, refused.json()["problem"]) == (429, "1 sessions are open already")
-    text = ground.client.get("/metrics").text
-    assert 'answers_total{outcome="running",path="/v1/verdict"} 1.0' in text
-    assert 'answers_total{outcome="too many requests",path="/v1/verdict"} 1.0' in text
-    assert "tidegate_gate_serve_sessions 1.0" in text
-    assert 'tidegate_gate_serve_outcomes{outcome="running"} 1.0' in text

@@ -1,0 +1,140 @@
+"""A team keeps its Rollout, and its AnalysisRuns ask the judge that the chart brings: two pods, and one of them dies.
+
+The simulated controller passes over analyses; here the stand-in of its `web` metric measures, and what a Rollout does
+with the phase of a run (goes on, is aborted) is done by kubectl.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import yaml
+from cluster.bed import Bed
+from cluster.delivered_model import DeliveredModel
+from cluster.others import kubectl
+from cluster.quickstart_story import NAME, their_rollout
+from cluster.stories import BACK_SECONDS, Told
+from cluster.their_rollout import PODS_OF_THEIRS, watched
+from cluster.users import told
+from e2e.machine import until
+from fakes.argo.web_metric import AnalysisRun
+from fakes.services.helm import helm, objects
+
+from tidegate.core.model import Json
+
+JUDGE = "tidegate-judge"
+CHART = Path(__file__).parents[2] / "examples/helm/tidegate-judge"
+GATES = {"budget": {"poll_interval": "15s"}, "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "50%"}}
+INTERVAL_SECONDS = 10
+PROMOTED, ABORTED = '{"status": {"promoteFull": true}}', '{"status": {"abort": true}}'
+
+
+class Judged:
+    """The chart's objects in a region, and runs that ask them as a controller in the cluster would."""
+
+    def __init__(self, bed: Bed, region: str) -> None:
+        self.bed, self.region = bed, region
+        there = bed.around.clusters[region]
+        own = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["gates"]
+        values = {"image": bed.toolchain, "prometheus": there.prometheus_inside, "gates": {**own, "gates": GATES}}
+        made = objects(helm(CHART, values, JUDGE, namespace=bed.namespace)["files"])
+        self.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": made}))
+        self.templates = {each["metadata"]["name"]: each for each in made if each["kind"] == "ClusterAnalysisTemplate"}
+        (secret,) = (each for each in made if each["kind"] == "Secret")
+        self.token = self.kubectl(
+            "get", "secret", secret["metadata"]["name"], "-o", "go-template={{.data.token | base64decode}}"
+        )
+        self.kubectl("rollout", "status", f"deployment/{JUDGE}", "--timeout=240s")
+        self.address = bed.forward(region, JUDGE)
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        return kubectl(self.bed, self.region, *words, given=given)
+
+    def run(self, kind: str, **arms: str) -> AnalysisRun:
+        return AnalysisRun(self.templates[f"{JUDGE}-{kind}"], {"service": NAME, "token": self.token, **arms}, self.send)
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        """By the name that the template has, at the address by which this machine reaches it."""
+        parts = urlsplit(url)
+        asked = Request(f"{self.address}{parts.path}", body, {**headers, "Host": parts.netloc}, method=method)
+        try:
+            with urlopen(asked, timeout=20) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            return error.code, error.read()
+
+    def arms(self) -> dict[str, str]:
+        """The pod template hashes, as the strategy's arguments have them."""
+        status = self.rollout()["status"]
+        return {"stable": status["stableRS"], "canary": status["currentPodHash"]}
+
+    def rollout(self) -> Json:
+        found: Json = json.loads(self.kubectl("get", f"rollout/{NAME}", "-o", "json"))
+        return found
+
+    def until_canary(self) -> dict[str, str]:
+        until("the canary has users", lambda: self.rollout()["status"].get("currentStepIndex") == 1)
+        return self.arms()
+
+
+def ended(run: AnalysisRun) -> str:
+    """Its phase, measured at the controller's interval until it is over, ten minutes at most."""
+    for _ in range(60):
+        if run.measure() != "Running":
+            break
+        time.sleep(INTERVAL_SECONDS)
+    return run.phase
+
+
+def judged(bed: Bed) -> Told:
+    """A good version passes by what either pod says, a late one fails; a wrong label is told at the first question."""
+    region = next(iter(bed.around.clusters))
+    with bed.apart("judged") as regions:
+        model = DeliveredModel(regions, NAME, [[region]])
+        with their_rollout(regions, region, model) as theirs:
+            judge = Judged(regions, region)
+            with watched(regions, region, NAME) as reached, model.users(rate=20):
+                theirs.apply("2")
+                arms = judge.until_canary()
+                wrong = judge.run("pass", **{**arms, "stable": "nobody"})
+                assert wrong.measure() == "Running"
+                assert 'rollouts_pod_template_hash="nobody"' in wrong.values[0], wrong.values
+                step, watch = judge.run("pass", **arms), judge.run("watch", **arms)
+                assert (ended(step), watch.measure()) == ("Successful", "Running"), step.values[-1]
+                one, *_ = judge.kubectl("get", "pods", "-l", f"app={JUDGE}", "-o", "name").split()
+                judge.kubectl("delete", one, "--grace-period=0", "--force")
+                judge.kubectl("rollout", "status", f"deployment/{JUDGE}", "--timeout=240s")
+                since = json.loads(step.values[-1])["evidence"]["since"]
+                for _ in range(6):
+                    again = judge.run("pass", **arms)
+                    again.measure()
+                    said = json.loads(again.values[-1])
+                    assert (said["outcome"], said["evidence"]["since"]) == ("pass", since), said
+                judge.kubectl("patch", f"rollout/{NAME}", "--subresource=status", "--type=merge", "-p", PROMOTED)
+                until("it is stable", lambda: judge.arms()["stable"] == arms["canary"])
+                theirs.apply("3")
+                arms = judge.until_canary()
+                late = judge.run("watch", **arms)
+                assert ended(late) == "Failed", late.values[-1]
+                verdict = model.now()
+                judge.kubectl("patch", f"rollout/{NAME}", "--subresource=status", "--type=merge", "-p", ABORTED)
+                until("users are back", lambda: judge.rollout()["status"].get("phase") == "Degraded")
+                seconds = max((one.started for one in model.asked() if one.version == "3"), default=verdict) - verdict
+                assert seconds <= BACK_SECONDS, seconds
+            asked = model.asked()
+            assert not any(each.failed for each in asked), told(asked)
+            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+    sentence = json.loads(late.values[-1])["sentence"]
+    note = (
+        f"passed at look {len(step.values)}, failed at look {len(late.values)}: {sentence}; last user {seconds:+.2f} s"
+    )
+    return Told(ending="passed, failed", users=told(asked), note=note)
+
+
+ALONE = {"judged": judged}
