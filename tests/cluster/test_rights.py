@@ -70,9 +70,20 @@ def test_an_account_may_do_what_its_page_says_and_nothing_else(regions: Bed, kin
 
 async def granted(client: KubeClient, namespace: str, things: tuple[str, ...]) -> set[str]:
     """Of all kinds and of the named objects, what that account may: `verb thing`, with its namespace if another."""
+    # Everybody may ask what they may; and what is created has no name yet.
+    plurals = {each.plural for each in RESOURCES if each is not ACCESS_REVIEWS}
+    named = {thing for thing in things if "/" in thing} | {
+        "pods/any/exec",
+        "pods/any/proxy",
+        f"deployments/{NAME}/scale",
+    }
     asked = {
-        *product(VERBS, (namespace, "default"), {each.plural for each in RESOURCES} | set(things)),
-        *product(VERBS, (namespace,), {"pods/any/exec", "pods/any/proxy", f"deployments/{NAME}/scale"}),
+        *product(VERBS, (namespace, "default"), plurals),
+        *(
+            (verb, where, thing)
+            for verb, where, thing in product(VERBS, (namespace, "default"), named)
+            if verb != "create"
+        ),
     }
 
     async def one(verb: str, where: str, thing: str) -> str:
