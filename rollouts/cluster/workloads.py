@@ -62,7 +62,12 @@ def what_is_missing(workload: Json, theirs: WorkloadSpec) -> str:
 def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
     status, name = workload.get("status") or {}, f"{theirs.kind} {theirs.name}"
     if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
-        yield f"the controller of {name} has not seen what was asked"
+        silent = status and status.get("observedGeneration") is None
+        yield (
+            f"{name} has no status.observedGeneration, by which its controller says what it has seen: a newer one does"
+            if silent
+            else f"the controller of {name} has not seen what was asked"
+        )
     if theirs.kind is WorkloadKind.LLM_INFERENCE_SERVICE:
         ready = condition(workload, "Ready") or {}
         if ready.get("status") != "True":

@@ -7,6 +7,7 @@ import copy
 import json
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,10 @@ from cluster.quickstart_story import NAME, their_rollout
 from cluster.stories import BACK_SECONDS, Told
 from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, TheirPools, watched
 from cluster.users import told
+from cluster.worker_sets import ENGINE, TheirSets, groups_made
 from e2e.machine import Command, until
 
+from rollouts.kube.resources import DEPLOYMENTS, LEADER_WORKER_SETS
 from rollouts.manifests.conventions import driver
 from tidegate.core.model import Json
 
@@ -34,14 +37,14 @@ def by_reference(workload: str) -> Json:
     return {"kind": "argo", "rollout": rollout | {"set": {"args": {"--model": f"/models/{NAME}/{{version}}"}}}}
 
 
-def two_backends() -> Json:
-    """Of one HTTPRoute, with a Deployment each."""
-    weights = {"/spec/template/spec/containers/0/args/0": f"--model=/models/{NAME}/{{version}}"}
+def two_backends(engine: str = "/spec/template/spec/containers/0", kind: str = DEPLOYMENTS.kind) -> Json:
+    """Of one HTTPRoute, with a workload each, which has its container at that pointer."""
+    weights = {f"{engine}/args/0": f"--model=/models/{NAME}/{{version}}"}
     peers = {
         peer: {
             "backend": f"{NAME}-{peer}",
             "series": f"{NAME}-{peer}",
-            "workload": {"name": f"{NAME}-{peer}", "set": weights},
+            "workload": {"kind": kind, "name": f"{NAME}-{peer}", "set": weights},
         }
         for peer in ("blue", "green")
     }
@@ -160,13 +163,20 @@ def written_back(model: DeliveredModel, region: str, write: Callable[[], None], 
     assert told in (model.delivery().reason or ""), model.delivery().reason
 
 
-def routed(bed: Bed) -> Told:
-    """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand."""
+def routed(bed: Bed, *, sets: bool = False) -> Told:
+    """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand.
+
+    Engines are of Deployments, or of LeaderWorkerSets.
+    """
     region = next(iter(bed.around.clusters))
-    with bed.apart("routed", ledger=True) as regions:
+    kind, fleet = TheirBackends, two_backends()
+    with bed.apart("sets" if sets else "routed", ledger=True) as regions, ExitStack() as stack:
+        if sets:
+            kind, fleet = TheirSets, two_backends(ENGINE, LEADER_WORKER_SETS.kind)
+            stack.enter_context(groups_made(regions, region))
         model = DeliveredModel(regions, NAME, [[region]])
-        with their_rollout(regions, region, model, kind=TheirBackends) as theirs:
-            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, two_backends())))
+        with their_rollout(regions, region, model, kind=kind) as theirs:
+            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, fleet)))
             registered(model, 1, "champion")
             registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
@@ -218,6 +228,7 @@ def pooled(bed: Bed) -> Told:
 
 ALONE = {
     "routed": routed,
+    "sets": partial(routed, sets=True),
     "pooled": pooled,
     "referenced": referenced,
     "workload": partial(referenced, workload=f"{NAME}-engines"),

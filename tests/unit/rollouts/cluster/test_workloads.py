@@ -39,6 +39,12 @@ def test_fields_and_the_number_of_engines_are_asked_for_and_given_back() -> None
     [
         (SET, UP, ""),
         (SET, UP | {"observedGeneration": 2}, "the controller of LeaderWorkerSet big has not seen what was asked"),
+        (
+            SET,
+            UP | {"observedGeneration": None},
+            f"{SET} big has no status.observedGeneration, by which its controller says "
+            "what it has seen: a newer one does",
+        ),
         (SET, UP | {"updatedReplicas": 1}, "LeaderWorkerSet big: 1 of 2 engines are updated"),
         (SET, UP | {"readyReplicas": 0}, "LeaderWorkerSet big: 0 of 2 engines are ready"),
         (SET, UP | {"replicas": 3}, "LeaderWorkerSet big: 3 engines, and 2 are wanted"),
