@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
-from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
+from rollouts.manifests.routers import ROUTERS
 from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
@@ -73,7 +73,7 @@ def _written(fleet: TheirsFleetSpec) -> Iterator[tuple[Resource, str, tuple[str,
     theirs = fleet.rollout
     asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
     yield *asked_by, ("/spec/template/spec/containers",)
-    yield fleet.route_kind, theirs.route, ("/spec/http" if fleet.traffic is TrafficRouter.ISTIO else "/spec/rules",)
+    yield fleet.route_kind, theirs.route, (ROUTERS[fleet.traffic].rules,)
 
 
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:

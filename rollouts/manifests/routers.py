@@ -32,6 +32,8 @@ class RouteKind(ABC):
 
     resource: ClassVar[Resource]
     """What it is for the API server."""
+    rules: ClassVar[str]
+    """The field, as a JSON pointer, in which its weights are."""
     stable: str
     """The Service of the stable's users."""
     canary: str
@@ -106,7 +108,7 @@ def _weighed(target: Json, weights: Mapping[str, int | None], name: str) -> Json
 class HttpRoutes(RouteKind):
     """In every rule that sends users to the stable, as Argo Rollouts' plugin has it."""
 
-    resource = HTTP_ROUTES
+    resource, rules = HTTP_ROUTES, "/spec/rules"
 
     @staticmethod
     def rendered(entrance: InsideSpec, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:  # noqa: ARG004
@@ -197,7 +199,7 @@ class HttpRoutes(RouteKind):
 class VirtualServices(RouteKind):
     """In the one route that has both Services."""
 
-    resource = VIRTUAL_SERVICES
+    resource, rules = VIRTUAL_SERVICES, "/spec/http"
 
     @staticmethod
     def rendered(entrance: InsideSpec, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
@@ -282,5 +284,8 @@ def _service(destination: Json | None) -> str:
     return str((destination or {}).get("host", "")).partition(".")[0]
 
 
-ROUTERS = {TrafficRouter.GATEWAY_API: HttpRoutes, TrafficRouter.ISTIO: VirtualServices}
+ROUTERS: Mapping[TrafficRouter, type[HttpRoutes] | type[VirtualServices]] = {
+    TrafficRouter.GATEWAY_API: HttpRoutes,
+    TrafficRouter.ISTIO: VirtualServices,
+}
 """The kind of each, which is made with the Services of stable and canary."""

@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 11140,
-    "gates": 14432,
-    "pipelines": 21835,
+    "engine_images": 9_557,
+    "gates": 14_108,
+    "pipelines": 19_463,
     "registry": 3717,
-    "rollouts": 17_133,
-    "slo": 4376,
-    "tidegate": 11_319,
-    "tests": 80_202,
+    "rollouts": 15_626,
+    "slo": 3_662,
+    "tidegate": 10_935,
+    "tests": 71_912,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
