@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from rollouts.kube.model import Resource
 from rollouts.kube.objects import at
@@ -22,8 +22,16 @@ from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, SERVICE_PORT, USERS, TrafficRouter
 from tidegate.core.model import Json, Value
 
-if TYPE_CHECKING:
-    from rollouts.manifests.spec import InsideSpec
+
+class Entrance(Protocol):
+    """Where users come in: a Gateway."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def listener(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class RouteKind(ABC):
 
     @staticmethod
     @abstractmethod
-    def rendered(entrance: InsideSpec, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
+    def rendered(entrance: Entrance, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
         """Its spec: that rule for users who come through the entrance under these hosts."""
 
     @staticmethod
@@ -111,7 +119,7 @@ class HttpRoutes(RouteKind):
     resource, rules = HTTP_ROUTES, "/spec/rules"
 
     @staticmethod
-    def rendered(entrance: InsideSpec, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:  # noqa: ARG004
+    def rendered(entrance: Entrance, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:  # noqa: ARG004
         parent = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
         matches = [
             {"path": {"type": "PathPrefix", "value": rule.path}},
@@ -202,7 +210,7 @@ class VirtualServices(RouteKind):
     resource, rules = VIRTUAL_SERVICES, "/spec/http"
 
     @staticmethod
-    def rendered(entrance: InsideSpec, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
+    def rendered(entrance: Entrance, namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
         http = {
             "name": USERS,
             # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.

@@ -65,7 +65,7 @@ LINES = {
     "gates": 14_108,
     "pipelines": 19_463,
     "registry": 3717,
-    "rollouts": 15_626,
+    "rollouts": 15_634,
     "slo": 3_662,
     "tidegate": 10_935,
     "tests": 71_912,
