@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -52,6 +53,7 @@ class Judged:
         )
         self.kubectl("rollout", "status", f"deployment/{JUDGE}", "--timeout=240s")
         self.address = bed.forward(region, JUDGE)
+        until("the judge can be reached", self.answers)
 
     def kubectl(self, *words: str, given: str = "") -> str:
         return kubectl(self.bed, self.region, *words, given=given)
@@ -62,12 +64,18 @@ class Judged:
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """By the name that the template has, at the address by which this machine reaches it."""
         parts = urlsplit(url)
-        asked = Request(f"{self.address}{parts.path}", body, {**headers, "Host": parts.netloc}, method=method)
+        asked = Request(f"{self.address}{parts.path}", body or None, {**headers, "Host": parts.netloc}, method=method)
         try:
             with urlopen(asked, timeout=20) as answer:
                 return answer.status, answer.read()
         except HTTPError as error:
             return error.code, error.read()
+
+    def answers(self) -> bool:
+        """Not at once: the addresses of a Service follow its pods."""
+        with suppress(OSError):
+            return self.send("GET", f"http://{JUDGE}/healthz", {}, b"")[0] == 200
+        return False
 
     def arms(self) -> dict[str, str]:
         """The pod template hashes, as the strategy's arguments have them."""

@@ -55,7 +55,10 @@ KINDS: Mapping[str, tuple[Json, Mapping[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LONG = ("workloadRef", "pools of LeaderWorkerSets")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(each, marks=pytest.mark.long if each in LONG else ()) for each in KINDS])
 def test_an_account_may_do_what_its_page_says_and_nothing_else(regions: Bed, kind: str) -> None:
     fleet, wanted = KINDS[kind]
     region = next(iter(regions.around.clusters))

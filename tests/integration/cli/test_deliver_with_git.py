@@ -21,7 +21,7 @@ from fakes.services.git_repository import TeamRepository
 from fakes.services.git_servers import basic, over_http
 from fakes.terminal import Tidegate
 
-from rollouts.kube.resources import APPLICATIONS
+from rollouts.kube.resources import APPLICATIONS, ROLLOUTS
 
 REGIONS = ("eu-west-1", "us-east-1")
 ARGO_CD = "argocd"
@@ -62,6 +62,8 @@ class Place:
         for region in REGIONS:
             documents = yaml.safe_load_all(self.team.text(path(region)))
             (template,) = [each["spec"]["template"] for each in documents if each["kind"] == "Rollout"]
+            live = partial(self.clusters.servers.api(region).cluster.get, ROLLOUTS, "support-llm")
+            assert self.clusters.servers.do(live)["spec"]["template"]["spec"] == template["spec"], "Argo CD writes"
             version = template["metadata"]["labels"]["tidegate.dev/version"]
             found.append(f"{version} {template['spec']['containers'][0]['image'][-2:]}")
         return found
@@ -73,6 +75,7 @@ def place(
 ) -> Iterator[Place]:
     """The objects of version 1 are in Git as `tidegate rollout render` prints them, below a comment."""
     served = on_clusters(*REGIONS)
+    served.serve("1")
     monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", SECRET)
     texts = {}
     for region in REGIONS:
