@@ -264,6 +264,8 @@ class Judge:
         now = self._clock.now() - self._source.settles_within
         stable, canary = question.arms
         begins = question.since or self._begins(canary, now, known)
+        # Whole seconds, as an answer says it and a question may repeat it.
+        begins = begins.replace(microsecond=0) if begins else None
         trial = known.trial
         if trial is None or trial.begins != begins:
             # Stable serves, so it has series; the canary may have begun just now.

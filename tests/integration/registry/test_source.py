@@ -22,7 +22,7 @@ def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(
     source = registry.source(version)
 
     assert source.startswith(f"{server}/api/2.0/mlflow-artifacts/artifacts/")
-    pulled = ensure(tmp_path / "weights", version.digest, version.files, Source(source), EventLog(as_json=False))
+    pulled = ensure(tmp_path / "weights", version.digest, version.files, [Source(source)], EventLog(as_json=False))
     digests = {path: hashlib.sha256((pulled / path).read_bytes()).hexdigest() for path in version.files}
     assert digests == dict(version.files)
 
