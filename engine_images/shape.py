@@ -21,7 +21,6 @@ LENGTH_KEYS = (
 """Where configurations write the longest input they know; vLLM takes the smallest that is there."""
 
 _KV_HEAD_KEYS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups")
-_EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 _STATE_LAYERS = frozenset({"linear_attention", "mamba", "mamba2", "recurrent", "conv"})
 """Kinds of layers that keep one state for an answer and nothing for each token."""
 
@@ -37,9 +36,7 @@ class ModelShape(Value):
     kv_heads: int
     head_size: int
     hidden: int
-    intermediate: int
     vocabulary: int
-    experts: int = 0
     latent: int | None = None
     """With multi-head latent attention: elements for a token and a layer, for all heads together."""
     window: int | None = None
@@ -73,9 +70,7 @@ def shape_of(config: JsonObject) -> ModelShape:
         kv_heads=_number(text, *_KV_HEAD_KEYS) or heads,
         head_size=_number(text, "head_dim") or (hidden // heads if heads else 0),
         hidden=hidden,
-        intermediate=_number(text, "intermediate_size", "n_inner", "ffn_dim") or 4 * hidden,
         vocabulary=_number(text, "vocab_size"),
-        experts=_number(text, *_EXPERT_KEYS),
         latent=_latent(text),
         window=_number(text, "sliding_window") or None,
         window_layers=kinds.count("sliding_attention"),

@@ -9,10 +9,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, a
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from pipelines.adapters.fleets import running_host
 from pipelines.adapters.metrics_server import served_metrics
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
@@ -40,7 +38,7 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import lend
 from tidegate.connect import Carried, Play, connect
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.core.errors import Refused, TidegateError
+from tidegate.core.errors import TidegateError
 from tidegate.core.process import note, process_name
 from tidegate.core.threads import call_in_thread
 from tidegate.reports import leave_report
@@ -63,9 +61,7 @@ class DeliveryDisplay(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Listening:
@@ -83,10 +79,7 @@ class Listening:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+    def __exit__(self, *_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -315,16 +308,6 @@ def attach(
     bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
     carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=key or "")
     return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
-
-
-async def require_fleet(carried: Carried) -> None:
-    """A fleet on this machine must be up already: one that a step starts would end with the step.
-
-    Raises:
-        Refused: none is.
-    """
-    if isinstance(carried.spec.fleet, LocalFleet) and await running_host(carried.at.root) is None:
-        raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
 
 
 def take_over(

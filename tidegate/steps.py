@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.adapters.fleets import CarriedFleet
+from pipelines.adapters.fleets import CarriedFleet, running_host
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import read_delivery
 from pipelines.authority.answering import Hearing, Speaker
@@ -30,7 +31,16 @@ from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.carrying import Carrying, DeliveryDisplay, Listening, attach, carry, open_ledger, require_fleet, take_over
+from tidegate.carrying import (
+    Carrying,
+    DeliveryDisplay,
+    Done,
+    Listening,
+    attach,
+    carry,
+    open_ledger,
+    take_over,
+)
 from tidegate.connect import Carried, Lies, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
@@ -38,7 +48,7 @@ from tidegate.core.process import cancelled_by_signals, note, process_name, unin
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
 from tidegate.planning import plan_for, settle
-from tidegate.surroundings import Surroundings
+from tidegate.surroundings import RETREAT, Surroundings
 
 
 def open_steps(
@@ -154,8 +164,14 @@ async def _report_lost_steps(carried: Carried) -> None:
         await context.journal.say("delivery", StepProgress(), "carried on step by step")
         await say_what_is_lost(context)
 
-    await require_fleet(carried)
-    await carry(carried, Carrying(Listening(), uninterrupted, report=False), say)
+    await _carry_on(carried, Carrying(Listening(), uninterrupted, report=False), say)
+
+
+async def _carry_on(carried: Carried, how: Carrying, work: Callable[[Context], Awaitable[Done]]) -> Done:
+    # One that a step starts would end with the step.
+    if isinstance(carried.spec.fleet, LocalFleet) and await running_host(carried.at.root) is None:
+        raise Refused("no fleet runs here", hint="start it with `tidegate fleet up --detach`")
+    return await carry(carried, how, work)
 
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"
@@ -214,7 +230,7 @@ def run_one_step(
     display.story = state_of(events)
     how = Carrying(display, partial(cancelled_by_signals, AFTERWARDS), report=False)
     try:
-        return asyncio.run(_run_step(carried, step.id, how))
+        return asyncio.run(_carry_on(carried, how, partial(take_step, wanted=step.id)))
     except asyncio.CancelledError:
         return _stopped(ledger, step)
 
@@ -227,11 +243,6 @@ def _stopped(ledger: MlflowLedger, step: PlanStep) -> StepResult:
     asked = asked_to_stop(ledger.recorded())
     code = ExitCode.INTERRUPTED if asked else ExitCode.OUTSIDE
     return StepResult(step=step.id, done=False, reason=asked or "asked to stop before it began", exit_code=code)
-
-
-async def _run_step(carried: Carried, step: str, how: Carrying) -> StepResult:
-    await require_fleet(carried)
-    return await carry(carried, how, partial(take_step, wanted=step))
 
 
 def close_steps(
@@ -270,7 +281,7 @@ def close_steps(
     carried = attach(at, deliveries, ledger, patience=patience, key=summary.key)
     display.story = state_of(ledger.recorded())
     try:
-        result = asyncio.run(_close(carried, Carrying(display, cancelled_by_signals, closes=True)))
+        result = asyncio.run(_carry_on(carried, Carrying(display, cancelled_by_signals, closes=True), close))
     except asyncio.CancelledError:
         # Before the rollback began: nothing was changed, and the command can be repeated.
         raise KeyboardInterrupt from None
@@ -289,15 +300,6 @@ def _named_delivery(deliveries: MlflowDeliveries, spec_path: Path, delivery: str
     return next((each.id for each in deliveries.deliveries(model) if each.key == key), None)
 
 
-async def _close(carried: Carried, how: Carrying) -> Result:
-    await require_fleet(carried)
-    return await carry(carried, how, close)
-
-
-PATIENCE = timedelta(seconds=30)
-"""For a region that does not answer, before the records are read; then it has the spec's own."""
-
-
 async def _end_trials(spec: Delivery, at: Surroundings, key: str) -> None:
     """Take back what processes of the delivery with that key have on trial; a successor's, and nobody's, stays.
 
@@ -308,7 +310,7 @@ async def _end_trials(spec: Delivery, at: Surroundings, key: str) -> None:
     carrier = Carrier(
         token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
-    async with at.fleets(spec, patience=PATIENCE, carrier=carrier) as fleets:
+    async with at.fleets(spec, patience=RETREAT, carrier=carrier) as fleets:
         await asyncio.gather(*(_end_trial(region, fleet, key) for region, fleet in fleets.items()))
 
 

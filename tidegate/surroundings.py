@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from registry.versions import MlflowRegistry
     from rollouts.cluster.carrier import Carrier
 
+RETREAT = timedelta(seconds=30)
+"""Patience with a region that does not answer, while users go back: a person waits, and may run it again."""
+
 
 @dataclass(frozen=True)
 class Surroundings:

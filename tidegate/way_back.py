@@ -11,7 +11,6 @@ import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
@@ -37,15 +36,13 @@ from rollouts.model import Engine, RegionState
 from tidegate.core.clock import WATCH_SECONDS, Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError
 from tidegate.core.process import note, process_name
-from tidegate.surroundings import Surroundings
+from tidegate.surroundings import RETREAT, Surroundings
 
 LOOK_SECONDS = 0.2
 ENDS_WITHIN_SECONDS = 120.0
 """For a delivery that was told to end: its next sign of life, and its own way back."""
 AGAIN_SECONDS = 1.0
 """Until a delivery that could not be closed, or a region that goes back, is looked at again."""
-PATIENCE = timedelta(seconds=30)
-"""For a region that does not answer: a person waits, and may run it again."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +89,12 @@ async def take_back(
         raise UsageError(f"there is no region {unknown[0]}", hint=f"one of: {', '.join(spec.regions.names)}")
     async with AsyncExitStack() as stack:
         carrier = rollback_carrier(spec)
-        running = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE, carrier=carrier))
+        running = await stack.enter_async_context(at.fleets(spec, patience=RETREAT, carrier=carrier))
         if not running:
             raise OutsideError(
                 "no fleet runs here, so there is nothing to roll back", hint="--state names the folder of another fleet"
             )
-        watched = await stack.enter_async_context(at.fleets(spec, patience=PATIENCE))
+        watched = await stack.enter_async_context(at.fleets(spec, patience=RETREAT))
         fleets = {region: running[region] for region in regions or spec.regions.names}
         limit = spec.patience.call.total_seconds()
         ledger = RollbackLedger(spec.model.name, at.root, at.tracking_uri, spec.model.serving, limit)
@@ -221,7 +218,7 @@ async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> 
             state = await rollback.fleets[region].rollback(None)
         except NotTheCarrier:
             note(f"{region}: somebody else is taking it back at this moment")
-            state = await rollback.watched[region].observe()
+            state = await _once(rollback, region, is_back)
     except FleetError as error:
         note(f"{region}: could not be taken back: {error}")
         return error
@@ -239,6 +236,14 @@ async def _tell_once_back(rollback: Rollback, region: str, to: str | None) -> No
             state = await rollback.watched[region].observe()
             if state.stable and is_back(state) and not state.problem:
                 return rollback.say(region, state_text(state, to))
+
+
+async def _once(rollback: Rollback, region: str, holds: Callable[[RegionState], bool]) -> RegionState:
+    """The region once another rollback has done what this one wanted; as it is, when that takes too long."""
+    deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
+    while not holds(state := await rollback.watched[region].observe()) and rollback.clock.monotonic() < deadline:
+        await rollback.clock.sleep(LOOK_SECONDS)
+    return state
 
 
 def _observed(found: Mapping[str, RegionState | TidegateError]) -> dict[str, RegionState]:
@@ -324,12 +329,14 @@ async def move_region(rollback: Rollback, region: str, to: str, *, by_image: boo
         TidegateError: it could not be done; users stay where they are.
     """
     fleet = rollback.fleets[region]
+
+    def there(state: RegionState) -> bool:
+        return is_back(state) and state.stable is not None and state.stable.version == to
+
     try:
         await fleet.rollback(to)
     except NotTheCarrier:
-        # Another rollback has the region: what it made of it is looked at once.
-        state = await rollback.watched[region].observe()
-        if not is_back(state) or state.stable is None or state.stable.version != to:
+        if not there(await _once(rollback, region, there)):
             raise
     except NotPossible:
         note(f"{region}: version {to} is no longer warm and is started again")

@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 9_557,
+    "engine_images": 9_552,
     "gates": 14_110,
     "pipelines": 19_463,
     "registry": 3717,
     "rollouts": 15_634,
     "slo": 3_662,
-    "tidegate": 10_935,
-    "tests": 71_926,
+    "tidegate": 10_930,
+    "tests": 71_925,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -9,10 +9,8 @@ from pathlib import Path
 import yaml
 from fakes.clock import SimulatedTime
 from fakes.clusters.region import ClusterRegion, a_fleet, an_image
-from fakes.delivery.ledger import FakeLedger
 from fakes.delivery.world import World
 
-from pipelines.model import Result
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from registry.model import EngineRecord, ModelVersion
@@ -73,13 +71,6 @@ class ClusterWorld(World):
         self.chat = FakeChat({url: right for region in REGIONS for url in (stable_url(region), canary_url(region))})
         self.engines, self.loads, self.scratch = Images(), None, None  # type: ignore[assignment]
         self.folder, self.disk = DEMO, folder / self.ledger.delivery
-        self._disks = folder
-
-    async def deliver_again(self) -> Result:
-        """The next delivery of the same version."""
-        self.ledger = FakeLedger(self.time, f"{self.ledger.delivery}-again")
-        self.disk = self._disks / self.ledger.delivery
-        return await self.deliver()
 
     def stable_versions(self) -> dict[str, str | None]:
         return {name: region.versions()[0] for name, region in self.regions.items()}

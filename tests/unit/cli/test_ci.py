@@ -60,6 +60,5 @@ def test_an_error_is_told_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_changes_no_ending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="tidegate")
     Reports(junit=tmp_path).tell(DeliveryState(), "")
     assert caplog.messages[0].startswith("a report could not be written: ")

@@ -11,11 +11,6 @@ from tidegate import carrying
 from tidegate.carrying import heartbeat
 
 
-@pytest.fixture(autouse=True)
-def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="tidegate")
-
-
 async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(caplog: pytest.LogCaptureFixture) -> None:
     async def say() -> None:
         raise StopAsked("asked to stop by ann")

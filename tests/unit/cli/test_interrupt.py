@@ -18,11 +18,6 @@ def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-@pytest.fixture(autouse=True)
-def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="tidegate")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 async def test_a_signal_is_one_cancellation(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     # Tests that a shell has started in the background ignore some of them.

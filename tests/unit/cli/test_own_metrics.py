@@ -49,7 +49,6 @@ async def test_it_is_scraped_while_it_runs() -> None:
 
 
 async def test_a_delivery_goes_on_when_nobody_can_watch_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="tidegate")
     watched = Watched(away=True)
     await run(watched)
     assert watched.asked == ["delivered"]

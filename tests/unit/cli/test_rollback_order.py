@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fakes.delivery.world import a_spec
 from pipelines.adapters.rollback_records import RollbackLedger
 from pipelines.ports import Fleet
 from pipelines.state import StateFolder
-from rollouts.errors import EngineDidNotStart
+from rollouts.errors import EngineDidNotStart, NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.testing import FakeFleet, an_engine
 from tidegate.way_back import Rollback, move_region
@@ -41,11 +42,6 @@ async def fleet() -> FakeFleet:
         await fleet.deploy(an_engine(version))
     await fleet.promote()
     return fleet
-
-
-@pytest.fixture(autouse=True)
-def notes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="tidegate")
 
 
 async def test_a_region_that_serves_it_already_only_loses_its_trial(fleet: FakeFleet) -> None:
@@ -128,3 +124,23 @@ async def test_on_the_way_to_another_version_it_says_where_users_go(
         "eu-west-1: goes from version 2 to version 1",
         "eu-west-1: all users are on version 1",
     ]
+
+
+class TakenByAnother(FakeFleet):
+    """Another rollback holds its Lease."""
+
+    async def rollback(self, to: str | None) -> RegionState:
+        raise NotTheCarrier(f"it is carried by ann now, not to {to}")
+
+
+@pytest.mark.parametrize("to", [None, "2"])
+async def test_the_second_of_two_people_waits_for_what_the_first_one_does(fleet: FakeFleet, to: str | None) -> None:
+    await fleet.deploy(an_engine("3"))
+    await fleet.shift(50)
+    second = replace(rollback_of(fleet), fleets={fleet.region: TakenByAnother()})
+    waiting = asyncio.ensure_future(move_region(second, fleet.region, to) if to else second.now())
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    assert not done
+    await fleet.rollback(to)
+    async with asyncio.timeout(10):
+        await waiting

@@ -47,10 +47,6 @@ def another_image(region: ClusterRegion) -> Json:
     return {"spec": {"template": {"spec": {"containers": containers}}}}
 
 
-def weights_of(region: ClusterRegion) -> list[int]:
-    return [weight for weight, _ in region.splits]
-
-
 async def test_a_version_that_is_on_trial_is_not_served_from_another_image(region: ClusterRegion) -> None:
     await on_trial(region)
     other = an_image("2").model_copy(update={"image": "evil.example/miner@sha256:" + "6" * 64})
