@@ -36,7 +36,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to, write_golden_set
 from fakes.services.chat_servers import engines
-from fakes.services.mlflow_server import MODEL, TriggerGround
+from fakes.services.mlflow_server import TriggerGround
+from fakes.services.shared import begin_sharing, end_sharing
+
+MODEL = "support-llm"
 
 
 def main() -> None:
@@ -69,8 +72,9 @@ def take(challengers: Iterator[int], count: int) -> list[int]:
 @contextmanager
 def ready(folder: Path, versions: int) -> Iterator[TriggerGround]:
     """MLflow with a champion and its successors, and a spec for a region that is simulated."""
-    ground = TriggerGround(folder)
-    with ground.mlflow():
+    begin_sharing()
+    try:
+        ground = TriggerGround(folder, MODEL)
         with redirect_stdout(sys.stderr):
             ground.prepare(versions=versions)
         write_golden_set(folder)
@@ -80,6 +84,8 @@ def ready(folder: Path, versions: int) -> Iterator[TriggerGround]:
             with clusters(spec, folder) as there:
                 ground.environment["KUBECONFIG"] = str(there.servers.kubeconfig)
                 yield ground
+    finally:
+        end_sharing()
 
 
 def by_webhook(ground: TriggerGround, versions: Sequence[int]) -> list[dict[str, float]]:

@@ -28,9 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to
 from fakes.services.chat_servers import engines
-from fakes.services.mlflow_server import MODEL
 from figures import machine
-from step_overhead import REGION, Place, file, prepare, server
+from step_overhead import MODEL, REGION, Place, file, prepare, server
 from trees import ROOT, archived
 
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tidegate.cli import main; sys.exit(main())"

@@ -31,14 +31,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
 from fakes.services.chat_servers import engines
-from fakes.services.mlflow_server import MODEL, TIDEGATE, mlflow_server
+from fakes.services.mlflow_server import TIDEGATE, mlflow_server
 
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 
-REGION = "eu-west-1"
+MODEL, REGION = "support-llm", "eu-west-1"
 
 
 def main() -> None:
