@@ -34,10 +34,12 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fakes.clusters.served import clusters, delivery_to, write_golden_set
+from fakes.clusters.served import clusters, delivery_to, mark_images, write_golden_set
 from fakes.services.chat_servers import engines
 from fakes.services.mlflow_server import TriggerGround
 from fakes.services.shared import begin_sharing, end_sharing
+
+from registry.versions import MlflowRegistry
 
 MODEL = "support-llm"
 
@@ -77,6 +79,7 @@ def ready(folder: Path, versions: int) -> Iterator[TriggerGround]:
         ground = TriggerGround(folder, MODEL)
         with redirect_stdout(sys.stderr):
             ground.prepare(versions=versions)
+            mark_images(MlflowRegistry(ground.uri), MODEL)
         write_golden_set(folder)
         with engines(ground.version_folder(1) / "model") as served:
             spec = delivery_to([["eu-west-1"]], name=MODEL, engine=served.url)
@@ -116,7 +119,7 @@ def one(ground: TriggerGround, version: int, *, heard: bool = True) -> dict[str,
     process = time.time()
     ground.until(lambda: len(ground.summaries()) > before and ground.summaries()[0].ended)
     events = ground.deliveries.events(ground.summaries()[0].id)
-    opened, begun_step = [event.at.timestamp() for event in events if event.kind == "started"]
+    opened, begun_step, *_ = [event.at.timestamp() for event in events if event.kind == "started"]
     options = json.loads(ground.fetched("/requests"))[0]
     moments = {"heard": datetime.fromisoformat(options["since"]).timestamp()} if heard else {}
     moments |= {"process": process, "open": opened, "step": begun_step}

@@ -52,7 +52,9 @@ class Judged:
             "get", "secret", secret["metadata"]["name"], "-o", "go-template={{.data.token | base64decode}}"
         )
         self.kubectl("rollout", "status", f"deployment/{JUDGE}", "--timeout=240s")
-        self.address = bed.forward(region, JUDGE)
+        # Surroundings forward to port 80 of a Service.
+        self.kubectl("expose", f"deployment/{JUDGE}", "--name", f"{JUDGE}-here", "--port=80", "--target-port=8095")
+        self.address = bed.forward(region, f"{JUDGE}-here")
         until("the judge can be reached", self.answers)
 
     def kubectl(self, *words: str, given: str = "") -> str:
@@ -112,7 +114,7 @@ def judged(bed: Bed) -> Told:
                 arms = judge.until_canary()
                 wrong = judge.run("pass", **{**arms, "stable": "nobody"})
                 assert wrong.measure() == "Running"
-                assert 'rollouts_pod_template_hash="nobody"' in wrong.values[0], wrong.values
+                assert "no series of stable version nobody" in json.loads(wrong.values[0])["sentence"], wrong.values
                 step, watch = judge.run("pass", **arms), judge.run("watch", **arms)
                 assert (ended(step), watch.measure()) == ("Successful", "Running"), step.values[-1]
                 one, *_ = judge.kubectl("get", "pods", "-l", f"app={JUDGE}", "-o", "name").split()
