@@ -218,7 +218,7 @@ class PrometheusSource:
 
     def selectors(self, arm: ArmKey) -> str:
         """As `TrialEvidence`."""
-        return " or ".join(selected(read.names, read.match(arm), read.like) for read in self._names.reads)
+        return " or ".join(f"{read.names[0]}{selector(read.match(arm), like=read.like)}" for read in self._names.reads)
 
     def _series(self, names: EvidenceNames, key: ArmKey, start: datetime, until: datetime) -> list[RawSeries]:
         return [
