@@ -44,12 +44,8 @@ class PrometheusApi(PrometheusClient):
         """
         # One more millisecond: newer versions leave the range's left end out.
         span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
-        return [series_of(answer) for answer in self.query(f"{selected(names, match, like)}[{span}ms]", until).series]
-
-
-def selected(names: Iterable[str], match: Mapping[str, str], like: Mapping[str, str] | None) -> str:
-    """Series of these names with these labels, those in `like` by regular expressions."""
-    return selector(match, like={NAME: "|".join(names), **(like or {})})
+        wanted = selector(match, like={NAME: "|".join(names), **(like or {})})
+        return [series_of(answer) for answer in self.query(f"{wanted}[{span}ms]", until).series]
 
 
 def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
-from pipelines.triggers.access import is_ip_address
+from pipelines.spec.policy import is_loopback
 from pipelines.triggers.webhooks import weakness
 from tidegate.core.errors import UsageError
 from tidegate.core.process import host_and_port
@@ -38,7 +37,7 @@ class ListenOptions:
     @property
     def is_local(self) -> bool:
         """Whether `address` is reached from this machine alone."""
-        return _is_loopback(host_and_port(self.address)[0])
+        return is_loopback(host_and_port(self.address)[0])
 
     @property
     def tls(self) -> Tls | None:
@@ -92,7 +91,7 @@ def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
         OutsideError: nobody can listen there.
     """
     host, port = host_and_port(listen.address)
-    if not _is_loopback(host) and listen.password is None:
+    if not is_loopback(host) and listen.password is None:
         raise UsageError(
             f"{listen.address} would be open to anyone who can reach it",
             hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
@@ -110,8 +109,8 @@ def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listene
         OutsideError: nobody can listen there.
     """
     host, port = host_and_port(listen.address)
-    page = host_and_port(listen.page) if listen.page else (host, port) if _is_loopback(host) else _next_port(port)
-    if not _is_loopback(page[0]) and listen.password is None:
+    page = host_and_port(listen.page) if listen.page else (host, port) if is_loopback(host) else _next_port(port)
+    if not is_loopback(page[0]) and listen.password is None:
         raise UsageError(
             f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
             hint="give --page-token FILE, or --page 127.0.0.1:PORT with a proxy next to it that people log in at",
@@ -123,10 +122,6 @@ def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listene
 
 def _next_port(port: int) -> tuple[str, int]:
     return LOOPBACK, port + 1 if 0 < port < 65535 else 0
-
-
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
 
 
 def _token(path: Path | None, option: str) -> str | None:

@@ -124,10 +124,11 @@ def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:
     host = urlsplit(address).hostname or ""
     named = {host, host_of(address)} & set(trust.endpoints)
-    return bool(named) or _is_loopback(host) or host.endswith(CLUSTER)
+    return bool(named) or is_loopback(host) or host.endswith(CLUSTER)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host, a name or an IP address without brackets, is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
