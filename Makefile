@@ -60,7 +60,7 @@ unit: $(VENV)/installed ## The tests that need nothing but Python.
 	@$(call timed,unit) $(BIN)/pytest -n logical -m "not long" tests/unit
 
 integration: setup test-tools ## The tests against real engines, proxies and servers, and whole deliveries (minutes).
-	@$(call timed,integration) $(BIN)/pytest -n 6 $(SIDE_BY_SIDE) -m "not long" tests/integration tests/e2e || $(again)
+	@$(call timed,integration) $(BIN)/pytest -n 6 $(SIDE_BY_SIDE) -m "not long" tests/integration tests/e2e
 
 e2e: setup ## Whole deliveries with the real commands and real engines, and what kills them (minutes).
 	@$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) tests/e2e
@@ -161,13 +161,6 @@ $(BIN)/python:
 # Says at its end how long a part took; `python benchmarks/ci.py` makes a table of these lines.
 define timed
 begun=$$(date +%s); trap 'echo "part: $(1): $$(($$(date +%s) - begun)) s" >&2' EXIT;
-endef
-
-# Until three runs on a busy machine were green, what failed among others is run once more, alone, and named if it passes.
-define again
-{ status=$$?; [ "$$status" = 1 ] || exit "$$status"; echo "once more, alone, what failed among others:" >&2; \
-$(BIN)/pytest --last-failed --exitfirst -rA --show-capture=no -m "not long" tests/integration tests/e2e && \
-echo "what passed just now failed among others: find out why, load is no excuse" >&2; }
 endef
 
 define on_clusters
