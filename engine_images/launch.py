@@ -111,14 +111,14 @@ class ModelPlace(Value):
         return self.model.startswith("/")
 
 
-ENDS_ITS_ANSWERS = (0, 32)
-"""The first vLLM of which it is known here that `--shutdown-timeout` lets it finish its answers."""
+FIRST_KNOWN = (0, 32)
+"""The first vLLM of which it is known here what it does when it is told to stop, and which edges it takes."""
 
 
-def ends_its_answers(vllm: VllmSpec) -> bool:
-    """Whether this vLLM is known to finish its answers when it is told to stop, and how it is told to."""
+def is_known(vllm: VllmSpec) -> bool:
+    """Whether this vLLM finishes its answers by `--shutdown-timeout`, and takes `--custom-histogram-buckets`."""
     found = re.match(r"(\d+)\.(\d+)", vllm.version)
-    return found is not None and (int(found[1]), int(found[2])) >= ENDS_ITS_ANSWERS
+    return found is not None and (int(found[1]), int(found[2])) >= FIRST_KNOWN
 
 
 def prebuilt_arguments(
@@ -135,7 +135,7 @@ def prebuilt_arguments(
         *("--model", place.model, "--served-model-name", name, "--port", str(port)),
         *(("--revision", place.revision) if place.revision else ()),
         *(("--load-format", str(loader)) if loader else ()),
-        *(("--shutdown-timeout", str(drain_seconds)) if ends_its_answers(vllm) else ()),
+        *(("--shutdown-timeout", str(drain_seconds)) if is_known(vllm) else ()),
         *(("--enforce-eager",) if settings.compile.mode is CompileMode.NONE else ()),
         *command_line(args),
     )

@@ -111,11 +111,13 @@ def _failed(counted_by: CountedBy, sources: Sequence[MetricSource]) -> EventSli:
 
 
 def _slower(threshold: Threshold, scope: Scope) -> EventSli:
-    """Events beyond the edge. An engine without this bucket has no series, and so no share of bad events."""
+    """Events beyond the edge. Engines without this bucket have no series, and are not counted."""
     name = threshold.histogram.name
     of_users = [matcher(*each) for each in threshold.series.match.items()] if threshold.series else []
-    everything = scope.rate(f"{name}_count", *of_users)
-    fast = scope.rate(f"{name}_bucket", threshold.at_edge, *of_users)
+    bucket = (f"{name}_bucket", threshold.at_edge, *of_users)
+    # Where the edge is the spec's own, the engines of a version before it do not have it.
+    everything = scope.rate(f"{name}_count", *of_users, beside=bucket if threshold.is_added else ())
+    fast = scope.rate(*bucket)
     return EventSli(error_query=f"{everything} - {fast}", total_query=nonzero(everything))
 
 

@@ -36,6 +36,8 @@ class PrometheusMetric(Value):
     """All that its series have once they are scraped and relabelled; `le` of a histogram is left out."""
     edges: tuple[float, ...] = ()
     """Upper ends of a histogram's buckets, without +Inf; none where they depend on the model."""
+    family: str = ""
+    """Under which vLLM takes other edges for it (`custom-histogram-buckets`); empty where it takes none."""
     only_with: str = ""
     """What must be there for it to be exported, such as a GPU; empty when it always is."""
 
@@ -56,8 +58,8 @@ def _gauge(name: str, *labels: str, only_with: str = "") -> PrometheusMetric:
     return PrometheusMetric(name=name, kind=MetricKind.GAUGE, labels=labels, only_with=only_with)
 
 
-def _histogram(name: str, edges: tuple[float, ...]) -> PrometheusMetric:
-    return PrometheusMetric(name=f"vllm:{name}", kind=MetricKind.HISTOGRAM, labels=_ENGINE, edges=edges)
+def _histogram(name: str, edges: tuple[float, ...], family: str = "") -> PrometheusMetric:
+    return PrometheusMetric(name=f"vllm:{name}", kind=MetricKind.HISTOGRAM, labels=_ENGINE, edges=edges, family=family)
 
 
 _ENGINE = ("engine", "model_name", *TARGET)
@@ -73,14 +75,14 @@ _BETWEEN_TOKENS = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 )
 # fmt: on
-TTFT = _histogram("time_to_first_token_seconds", _FIRST_TOKEN)
-ITL = _histogram("inter_token_latency_seconds", _BETWEEN_TOKENS)
+TTFT = _histogram("time_to_first_token_seconds", _FIRST_TOKEN, "time_to_first_token")
+ITL = _histogram("inter_token_latency_seconds", _BETWEEN_TOKENS, "inter_token_latency")
 """Of each token after a request's first."""
-TIME_PER_OUTPUT_TOKEN = _histogram("request_time_per_output_token_seconds", _BETWEEN_TOKENS)
+TIME_PER_OUTPUT_TOKEN = _histogram("request_time_per_output_token_seconds", _BETWEEN_TOKENS, "inter_token_latency")
 """Of each request, its mean."""
-E2E = _histogram("e2e_request_latency_seconds", _LATENCY)
-QUEUE_TIME = _histogram("request_queue_time_seconds", _LATENCY)
-DECODE_TIME = _histogram("request_decode_time_seconds", _LATENCY)
+E2E = _histogram("e2e_request_latency_seconds", _LATENCY, "request_latency")
+QUEUE_TIME = _histogram("request_queue_time_seconds", _LATENCY, "request_latency")
+DECODE_TIME = _histogram("request_decode_time_seconds", _LATENCY, "request_latency")
 OUTPUT_TOKENS = _histogram("request_generation_tokens", ())
 
 KV_CACHE_USAGE = _gauge("vllm:kv_cache_usage_perc", *_ENGINE)
@@ -114,8 +116,10 @@ VLLM = (
     ),
     *(DRAFT_TOKENS, ACCEPTED_TOKENS, HTTP_REQUESTS, PROCESS_START),
 )
-ALTERED_BY = ("custom-histogram-buckets", "disable-log-stats")
-"""Arguments of vLLM under which it exports other edges, or nothing of its own."""
+BUCKETS = "custom-histogram-buckets"
+"""vLLM's argument for edges in place of its own, family by family."""
+WITHOUT_METRICS = "disable-log-stats"
+"""vLLM's argument under which it exports nothing of its own."""
 
 ENGINE_START = _gauge("tidegate_engine_start_seconds", "compile_cache", *TARGET, only_with="our entrypoint")
 """From the start of the container's process 1 until users may ask; there is no series before."""

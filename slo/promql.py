@@ -37,10 +37,14 @@ class Scope(Value):
     source: MetricSource | None = None
     """Whose labels the series have; those of our own scrape configuration when absent."""
 
-    def rate(self, series: str, *matchers: str, per: str | None = None) -> str:
-        """Events a second; with `per`, one series for each value of that label too."""
+    def rate(self, series: str, *matchers: str, per: str | None = None, beside: tuple[str, ...] = ()) -> str:
+        """Events a second; with `per`, one series for each value of that label too.
+
+        With `beside` (a bucket and its matchers), of those engines alone that have it.
+        """
         by = self.labels if per is None else (*self.labels, per)
-        return sum_by(self._named(f"rate({self._selector(series, *matchers)}[{self.window}])"), by)
+        vectors = [f"rate({self._selector(*each)}[{self.window}])" for each in ((series, *matchers), beside) if each]
+        return sum_by(self._named(" and ignoring (le) ".join(vectors)), by)
 
     def level(self, series: str, *matchers: str) -> str:
         """The values of a gauge."""

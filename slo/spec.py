@@ -1,6 +1,7 @@
 """SLOs as one line each in `delivery.yaml`, and what an engine costs.
 
-The threshold of a time has to lie on the edge of a histogram's bucket: between two edges nobody counted.
+The threshold of a time has to lie on the edge of a histogram's bucket: between two edges nobody counted. Engines that
+tidegate starts get an edge at each (`added_edges`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,18 @@ class Threshold(Value):
 
     @property
     def edge(self) -> float | None:
-        """The edge in seconds; None when none is there."""
+        """The edge in seconds: one that is there, or that vLLM can be given; None when there is neither."""
+        if not self.histogram.family or self._usual is not None:
+            return self._usual
+        return round(1 / self.asked if self.per_second else self.asked, 9)
+
+    @property
+    def is_added(self) -> bool:
+        """Whether only engines that were told so have the edge."""
+        return self._usual is None and self.edge is not None
+
+    @property
+    def _usual(self) -> float | None:
         tolerance = _ROUNDING if self.per_second else 0
         return next(
             (e for e in self.histogram.edges if math.isclose(self._told(e), self.asked, rel_tol=tolerance)), None
@@ -219,8 +231,11 @@ class SloSpec(SpecModel):
             if label in SET_BY_RULES or label.startswith("sloth_"):
                 yield SpecConflict(("labels", label), label, "another name: the rules set this label themselves")
 
-    def unmeasured(self, sources: Sequence[MetricSource]) -> Iterator[SpecConflict]:
-        """What its promise rests on, and nobody tells: a signal that no source has, a threshold between two buckets."""
+    def unmeasured(self, sources: Sequence[MetricSource], *, told: bool = False) -> Iterator[SpecConflict]:
+        """What its promise rests on, and nobody counts: a signal that no source has, a threshold between two buckets.
+
+        `told` says whether engines get `added_edges`.
+        """
         if self.signal and sources:
             missing = list(untold(sources, self.signal, (self.kind,)))
             if self.errors and self.errors.counted_by:
@@ -233,12 +248,21 @@ class SloSpec(SpecModel):
         if threshold and not threshold.histogram.edges:
             found = f"{threshold.histogram.name}, whose buckets nobody has said"
             yield SpecConflict((self.kind,), found, f"its edges at metrics.sources, key {self.signal}.edges")
-        elif threshold and threshold.edge is None:
+        elif threshold and (threshold.edge is None or (threshold.is_added and not told)):
             key = "at_least" if threshold.per_second else "below"
             nearest = " and ".join(threshold.nearest)
             one_over = "one over " if threshold.per_second else ""
             expected = f"{one_over}an edge of {threshold.histogram.name}'s buckets; the nearest: {nearest}"
             yield SpecConflict((self.kind, key), threshold.text(threshold.asked), expected)
+
+
+def added_edges(slos: Iterable[SloSpec], sources: Sequence[MetricSource]) -> dict[str, list[float]]:
+    """What engines need of `custom-histogram-buckets`: vLLM's own edges and those of thresholds between them."""
+    found: dict[str, set[float]] = {}
+    for threshold in (slo.threshold_in(sources) for slo in slos):
+        if threshold and threshold.is_added and threshold.edge is not None:
+            found.setdefault(threshold.histogram.family, {*threshold.histogram.edges}).add(threshold.edge)
+    return {family: sorted(edges) for family, edges in found.items()}
 
 
 class CostSpec(SpecModel):

@@ -21,6 +21,7 @@ from pathlib import Path
 NEUTRAL_ARGUMENTS = frozenset(
     {
         "--api-key",
+        "--custom-histogram-buckets",
         "--disable-access-log-for-endpoints",
         "--enable-prefix-caching",
         "--enable-tokenizer-info-endpoint",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine_images.arguments.image import WeightsSpec
 from engine_images.launch import (
     ModelPlace,
-    ends_its_answers,
+    is_known,
     prebuilt_arguments,
     prebuilt_environment,
 )
@@ -42,7 +42,7 @@ def image_launch(
     return ImageLaunch(
         arguments=prebuilt_arguments(settings, place, name=spec.metadata.name, port=PORT, drain_seconds=drain),
         environment=prebuilt_environment(place),
-        ends_its_answers=ends_its_answers(settings.vllm),
+        ends_its_answers=is_known(settings.vllm),
         claim=settings.weights_place.claim or "",
         pull=_pull(spec, settings.weights_place, version=version, digest=digest),
         accelerators=settings.accelerator_count,
@@ -96,7 +96,7 @@ def engine_notes(spec: Delivery) -> Iterator[str]:
     if not settings.weights_place.from_registry:
         place = _told(settings.weights_place)
         yield f"its weights come from {place}: nobody proves them against the registry's digests"
-    if not ends_its_answers(settings.vllm):
+    if not is_known(settings.vllm):
         drain = format_duration(spec.fleet.pod.drain)
         yield f"every engine that goes takes all of fleet.pod.drain ({drain}) for it, with open answers or without"
 

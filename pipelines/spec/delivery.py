@@ -6,7 +6,7 @@ here they become one document whose parts must fit each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from engine_images.launch import is_known
 from engine_images.spec import EngineSettings
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
@@ -55,7 +56,8 @@ from rollouts.manifests.nodes_spec import more_than_a_node_has
 from rollouts.manifests.reference_spec import TheirsFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
-from slo.spec import CostSpec, CountedBy, SloSpec, named_twice
+from slo.metrics import BUCKETS
+from slo.spec import CostSpec, CountedBy, SloSpec, added_edges, named_twice
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSignal, MetricSource, source_of
 from tidegate.core.model import Loc, SpecConflict, SpecModel, below
@@ -226,6 +228,16 @@ class Delivery(SpecModel):
             raise ValueError(f"each stage at most once, in the order {', '.join(ORDER)}")
         return stages
 
+    @model_validator(mode="after")
+    def _with_edges(self) -> Delivery:
+        """Engines that are started by this spec count at the thresholds of its SLOs."""
+        vllm, edges = self.engine.vllm, added_edges(self.slos, self.sources)
+        given = vllm.args.get(BUCKETS, {})
+        if not self._tells_edges or not edges or not isinstance(given, Mapping):
+            return self
+        vllm = vllm.model_copy(update={"args": {**vllm.args, BUCKETS: {**edges, **given}}})
+        return self.model_copy(update={"engine": self.engine.model_copy(update={"vllm": vllm})})
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """What is missing for a stage, a stage that ends too soon, a fleet for other regions, a name of two SLOs."""
         for index, stage in enumerate(self.stages):
@@ -331,11 +343,18 @@ class Delivery(SpecModel):
             copies=self.shadow is not None,
         )
 
+    @property
+    def _tells_edges(self) -> bool:
+        """Whether engines can be told at which times to count."""
+        return not isinstance(self.fleet, TheirsFleetSpec) and is_known(self.engine.vllm)
+
     def _around_slos(self) -> Iterator[SpecConflict]:
         """A name that two of them have, an engine without the metrics that they are written on, a gate without one."""
         yield from named_twice(self.slos)
         for index, slo in enumerate(self.slos):
-            yield from below(("slos", index), slo.unmeasured(self.sources))
+            yield from below(
+                ("slos", index), slo.unmeasured(self.sources, told=not isinstance(self.fleet, TheirsFleetSpec))
+            )
         args = self.engine.vllm.args
         yield from untold_by_engine(self.slos, args, prebuilt=self.engine.image is not None)
         for gate, burn in self.gates.of(BurnRateGate).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
-from slo.metrics import ALTERED_BY
+from slo.metrics import BUCKETS, WITHOUT_METRICS
 from slo.spec import LEAST_OBJECTIVE, SloSpec
 from slo.windows import windows_for
 from tidegate.core.model import SpecConflict
@@ -52,11 +52,17 @@ def untold_by_engine(slos: Sequence[SloSpec], args: Mapping[str, object], *, pre
 
     Some arguments have vLLM export other metrics, and how a start went is known by tidegate's entrypoint alone.
     """
-    for argument in ALTERED_BY:
-        if slos and args.get(argument):
-            found = "metrics that the SLOs are not written on"
-            yield SpecConflict(("engine", "vllm", "args", argument), found, "vLLM's own metrics, or no `slos`")
+    if slos and args.get(WITHOUT_METRICS):
+        found = "metrics that the SLOs are not written on"
+        yield SpecConflict(("engine", "vllm", "args", WITHOUT_METRICS), found, "vLLM's own metrics, or no `slos`")
+    buckets = args.get(BUCKETS)
     for index, slo in enumerate(slos):
+        threshold = slo.threshold
+        listed = buckets.get(threshold.histogram.family) if threshold and isinstance(buckets, Mapping) else None
+        if threshold and isinstance(listed, list | tuple) and threshold.edge not in listed:
+            found = f"no edge at {threshold.text(threshold.asked)} in {threshold.histogram.family}"
+            expected = f"{threshold.edge:g} in its list, or no list: an edge at each threshold comes by itself"
+            yield SpecConflict(("engine", "vllm", "args", BUCKETS), found, expected)
         if slo.start and prebuilt:
             expected = "an engine that `tidegate engine build` makes: its entrypoint tells how it started"
             yield SpecConflict(("slos", index, "start"), "an SLO on starts with `engine.image`", expected)

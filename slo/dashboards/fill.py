@@ -286,12 +286,13 @@ def _buckets(line: float | None) -> Values:
     Grafana draws no line across a heat map. An SLO's threshold is the edge of a bucket, so there are two maps: what is
     beyond the line, in red, stands on what is within it, in blue; where they meet is the line.
     """
-    shown = [edge for edge in TTFT.edges if edge <= _LONGEST_TTFT]
+    known = sorted({*TTFT.edges, *([] if line is None else [line])})
+    shown = [edge for edge in known if edge <= _LONGEST_TTFT]
     edges: dict[str, str | None] = {"ttft_edges": _any_of([*shown, None])}
     if line is not None:
         edges["ttft_edge"] = edge_label(line)
         edges["ttft_edges_beyond"] = _any_of([*(edge for edge in shown if edge > line), None])
-        edges["ttft_edges_within"] = _any_of([edge for edge in TTFT.edges if edge <= line])
+        edges["ttft_edges_within"] = _any_of([edge for edge in known if edge <= line])
     return edges
 
 

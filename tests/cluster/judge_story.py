@@ -1,16 +1,17 @@
-"""A team keeps its Rollout, and its AnalysisRuns ask the judge that the chart brings: two pods, and one of them dies.
+"""A team keeps its Rollout as the page says, and its AnalysisRuns ask the judge: two pods, and one of them dies.
 
-The simulated controller passes over analyses; here the stand-in of its `web` metric measures, and what a Rollout does
-with the phase of a run (goes on, is aborted) is done by kubectl.
+The page's four steps are read off the page: the values of `helm install`, the PodMonitor, the strategy. The simulated
+controller begins no analysis: a step that asks is a pause here, the stand-in of its `web` metric measures, and what a
+Rollout does with the phase of a run (goes on, is aborted) is done by kubectl. Flagger's six hooks ask beside it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -19,21 +20,43 @@ import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
-from cluster.quickstart_story import NAME, their_rollout
+from cluster.quickstart import merged
+from cluster.quickstart_story import NAME, ROOT, their_rollout
 from cluster.stories import BACK_SECONDS, Told
-from cluster.their_rollout import PODS_OF_THEIRS, watched
+from cluster.their_rollout import PODS_OF_THEIRS, TheirRollout, watched
 from cluster.users import told
 from e2e.machine import until
 from fakes.argo.web_metric import AnalysisRun
+from fakes.services.flagger import Canary
 from fakes.services.helm import helm, objects
 
 from tidegate.core.model import Json
 
 JUDGE = "tidegate-judge"
-CHART = Path(__file__).parents[2] / "examples/helm/tidegate-judge"
+CHART = ROOT / "examples/helm/tidegate-judge"
+PAGE = (ROOT / "docs/start/keep-your-rollout.md").read_text(encoding="utf-8")
+MONITOR, STRATEGY = (
+    yaml.safe_load(body) for body in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+)
+CANARY = STRATEGY["strategy"]["canary"]
+WATCH, PASS = (each["templates"][0]["templateName"] for each in (CANARY["analysis"], CANARY["steps"][1]["analysis"]))
+HOOKS = ("pre-rollout", "rollback", "rollout", "confirm-traffic-increase", "confirm-promotion", "post-rollout")
 GATES = {"budget": {"poll_interval": "15s"}, "latency": {"metric": "ttft", "quantile": 0.5, "max_increase": "50%"}}
 INTERVAL_SECONDS = 10
 PROMOTED, ABORTED = '{"status": {"promoteFull": true}}', '{"status": {"abort": true}}'
+
+
+class TheirJudgedRollout(TheirRollout):
+    """What the page adds to it."""
+
+    def _monitor(self, label: str) -> Json:
+        found: Json = merged(super()._monitor(label), MONITOR)
+        return found
+
+    def _rollout(self, version: str) -> Json:
+        steps = [{"pause": {}} if "analysis" in each else each for each in CANARY["steps"]]
+        found: Json = merged(super()._rollout(version), {"strategy": {"canary": {**CANARY, "steps": steps}}})
+        return found
 
 
 class Judged:
@@ -43,7 +66,8 @@ class Judged:
         self.bed, self.region = bed, region
         there = bed.around.clusters[region]
         own = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["gates"]
-        values = {"image": bed.toolchain, "prometheus": there.prometheus_inside, "gates": {**own, "gates": GATES}}
+        places = {"image": bed.toolchain, "prometheus": there.prometheus_inside}
+        values = {name: places[name] for name in re.findall(r"--set (\w+)=", PAGE)} | {"gates": {**own, "gates": GATES}}
         made = objects(helm(CHART, values, JUDGE, namespace=bed.namespace)["files"])
         self.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": made}))
         self.templates = {each["metadata"]["name"]: each for each in made if each["kind"] == "ClusterAnalysisTemplate"}
@@ -60,8 +84,19 @@ class Judged:
     def kubectl(self, *words: str, given: str = "") -> str:
         return kubectl(self.bed, self.region, *words, given=given)
 
-    def run(self, kind: str, **arms: str) -> AnalysisRun:
-        return AnalysisRun(self.templates[f"{JUDGE}-{kind}"], {"service": NAME, "token": self.token, **arms}, self.send)
+    def run(self, template: str, arms: Mapping[str, str]) -> AnalysisRun:
+        return AnalysisRun(self.templates[template], {"token": self.token, **arms}, self.send)
+
+    def yes(self, arms: Mapping[str, str]) -> set[str]:
+        """The hooks that Flagger takes for a yes."""
+        both = {name: arms[name] for name in ("stable", "canary")}
+        url = f"http://flagger:{self.token}@{JUDGE}/v1/flagger/"
+        webhooks = [{"type": hook, "url": f"{url}{hook}", "metadata": both} for hook in HOOKS]
+        metadata = {"name": arms["service"], "namespace": self.bed.namespace}
+        canary = Canary({"metadata": metadata, "spec": {"analysis": {"webhooks": webhooks}}}, "", self.send)
+        for hook in HOOKS:
+            canary.ask(hook)
+        return {hook for hook, status in canary.asked if status == 200}
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """By the name that the template has, at the address by which this machine reaches it."""
@@ -80,9 +115,11 @@ class Judged:
         return False
 
     def arms(self) -> dict[str, str]:
-        """The pod template hashes, as the strategy's arguments have them."""
+        """The strategy's arguments, which the controller gives the pod template hashes."""
         status = self.rollout()["status"]
-        return {"stable": status["stableRS"], "canary": status["currentPodHash"]}
+        hashes = {"Stable": status["stableRS"], "Latest": status["currentPodHash"]}
+        args = CANARY["analysis"]["args"]
+        return {each["name"]: each.get("value") or hashes[each["valueFrom"]["podTemplateHashValue"]] for each in args}
 
     def rollout(self) -> Json:
         found: Json = json.loads(self.kubectl("get", f"rollout/{NAME}", "-o", "json"))
@@ -107,22 +144,24 @@ def judged(bed: Bed) -> Told:
     region = next(iter(bed.around.clusters))
     with bed.apart("judged") as regions:
         model = DeliveredModel(regions, NAME, [[region]])
-        with their_rollout(regions, region, model) as theirs:
+        with their_rollout(regions, region, model, kind=TheirJudgedRollout) as theirs:
             judge = Judged(regions, region)
             with watched(regions, region, NAME) as reached, model.users(rate=20):
                 theirs.apply("2")
                 arms = judge.until_canary()
-                wrong = judge.run("pass", **{**arms, "stable": "nobody"})
+                wrong = judge.run(PASS, nobody := {**arms, "stable": "nobody"})
                 assert wrong.measure() == "Running"
+                assert judge.yes(nobody) == {"post-rollout"}
                 assert "no series of stable version nobody" in json.loads(wrong.values[0])["sentence"], wrong.values
-                step, watch = judge.run("pass", **arms), judge.run("watch", **arms)
+                step, watch = judge.run(PASS, arms), judge.run(WATCH, arms)
                 assert (ended(step), watch.measure()) == ("Successful", "Running"), step.values[-1]
+                assert judge.yes(arms) == {*HOOKS} - {"rollback"}
                 one, *_ = judge.kubectl("get", "pods", "-l", f"app={JUDGE}", "-o", "name").split()
                 judge.kubectl("delete", one, "--grace-period=0", "--force")
                 judge.kubectl("rollout", "status", f"deployment/{JUDGE}", "--timeout=240s")
                 since = json.loads(step.values[-1])["evidence"]["since"]
                 for _ in range(6):
-                    again = judge.run("pass", **arms)
+                    again = judge.run(PASS, arms)
                     again.measure()
                     said = json.loads(again.values[-1])
                     assert (said["outcome"], said["evidence"]["since"]) == ("pass", since), said
@@ -130,8 +169,9 @@ def judged(bed: Bed) -> Told:
                 until("it is stable", lambda: judge.arms()["stable"] == arms["canary"])
                 theirs.apply("3")
                 arms = judge.until_canary()
-                late = judge.run("watch", **arms)
+                late = judge.run(WATCH, arms)
                 assert ended(late) == "Failed", late.values[-1]
+                assert judge.yes(arms) == {"pre-rollout", "rollback", "post-rollout"}
                 verdict = model.now()
                 judge.kubectl("patch", f"rollout/{NAME}", "--subresource=status", "--type=merge", "-p", ABORTED)
                 until("users are back", lambda: judge.rollout()["status"].get("phase") == "Degraded")

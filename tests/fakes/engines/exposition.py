@@ -177,7 +177,7 @@ def exported(text: str) -> dict[str, Exported]:
     """
     found: dict[str, Exported] = {}
     for name, kind, samples in _FAMILY.findall(re.sub(r"^# HELP.*\n", "", text, flags=re.MULTILINE)):
-        if name.endswith("_created") or name == NEVER_ASKED:
+        if name.endswith("_created") or name == NEVER_ASKED or kind == "summary":  # of which nobody asks one
             continue
         labels = _LABEL.findall(samples)
         edges = {float(value) for label, value in labels if label == "le" and value != "+Inf"}

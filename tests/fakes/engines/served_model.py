@@ -60,9 +60,9 @@ class Model:
 class ServedModel:
     """The part of vLLM's interface that is asked for."""
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: Model, name: str, buckets: Mapping[str, Sequence[float]]) -> None:
         self._model, self._name = model, name
-        self._metrics = StandInMetrics(name, registry=REGISTRY)
+        self._metrics = StandInMetrics(name, registry=REGISTRY, buckets=buckets)
 
     def app(self, middleware: Sequence[str]) -> Starlette:
         routes = [
@@ -185,8 +185,9 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--middleware", action="append", default=[])
+    parser.add_argument("--custom-histogram-buckets", type=json.loads, default={})
     asked, _ = parser.parse_known_args()
-    served = ServedModel(Model(asked.model), asked.served_model_name)
+    served = ServedModel(Model(asked.model), asked.served_model_name, asked.custom_histogram_buckets)
     uvicorn.run(served.app(asked.middleware), host=asked.host, port=asked.port, log_level="warning")
 
 

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,8 +34,14 @@ ENGINE = "0"
 class StandInMetrics:
     """Counters, gauges and histograms of one engine."""
 
-    def __init__(self, model: str, registry: CollectorRegistry | None = None) -> None:
-        """A `registry` that is given has the process' own numbers."""
+    def __init__(
+        self,
+        model: str,
+        registry: CollectorRegistry | None = None,
+        buckets: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        """A `registry` that is given has the process' own numbers; `buckets` are edges by family."""
+        self._buckets = buckets or {}
         self._registry = registry or CollectorRegistry()
         self._values = {"model_name": model, "engine": ENGINE, "finished_reason": "stop"}
         if registry is None:
@@ -98,7 +104,8 @@ class StandInMetrics:
         return generate_latest(self._registry)
 
     def _histogram(self, metric: PrometheusMetric) -> Histogram:
-        made = Histogram(*_named(metric), labelnames=_labels(metric), buckets=metric.edges, registry=self._registry)
+        edges = self._buckets.get(metric.family, metric.edges)
+        made = Histogram(*_named(metric), labelnames=_labels(metric), buckets=edges, registry=self._registry)
         return made.labels(**self._of(metric))
 
     def _gauge(self, metric: PrometheusMetric) -> Gauge:

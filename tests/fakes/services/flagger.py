@@ -32,14 +32,14 @@ class Canary:
         """`advanceCanary`, once an interval: the phase after it."""
         if self.phase in ("Succeeded", "Failed"):
             return self.phase
-        if any(self._hooks("rollback")) or self.failed_checks >= self.spec["spec"]["analysis"]["threshold"]:
+        if any(self.ask("rollback")) or self.failed_checks >= self.spec["spec"]["analysis"]["threshold"]:
             return self._ended("Failed")
         if not self.begun:
-            self.begun = all(self._hooks("pre-rollout"))
+            self.begun = all(self.ask("pre-rollout"))
             self.failed_checks += not self.begun
-        elif not all(self._hooks("rollout")):
+        elif not all(self.ask("rollout")):
             self.failed_checks += 1
-        elif all(self._hooks("confirm-promotion")):
+        elif all(self.ask("confirm-promotion")):
             return self._ended("Succeeded")
         else:
             self.phase = "WaitingPromotion"
@@ -47,10 +47,11 @@ class Canary:
 
     def _ended(self, phase: str) -> str:
         self.phase = phase
-        list(self._hooks("post-rollout"))
+        list(self.ask("post-rollout"))
         return phase
 
-    def _hooks(self, kind: str) -> list[bool]:
+    def ask(self, kind: str) -> list[bool]:
+        """What the webhooks of a type say."""
         webhooks = self.spec["spec"]["analysis"]["webhooks"]
         return [self._call(webhook) for webhook in webhooks if webhook["type"] == kind]
 

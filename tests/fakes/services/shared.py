@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ _BEGUN: list[subprocess.Popen[bytes]] = []
 
 def shared(name: str, start: Callable[[Path], tuple[subprocess.Popen[bytes], str]]) -> str:
     """The address of the server of that name; `start` it in a folder, with a process that leads its group."""
-    folder = Path(os.environ[FOLDER])
+    folder = _folder()
     note = folder / f"{name}.json"
     with file_lock(folder / f"{name}.lock"):
         if not note.exists():
@@ -37,12 +38,19 @@ def shared(name: str, start: Callable[[Path], tuple[subprocess.Popen[bytes], str
 
 def shared_file(name: str, make: Callable[[Path], object]) -> Path:
     """The file of that name, which nobody changes; `make` it once for a run."""
-    folder = Path(os.environ[FOLDER])
+    folder = _folder()
     with file_lock(folder / f"{name}.lock"):
         if not (folder / name).exists():
             make(folder / f"new-{name}")
             (folder / f"new-{name}").rename(folder / name)
         return folder / name
+
+
+def _folder() -> Path:
+    if FOLDER not in os.environ:  # a program of its own uses a fake
+        begin_sharing()
+        atexit.register(end_sharing)
+    return Path(os.environ[FOLDER])
 
 
 def begin_sharing() -> None:

@@ -125,6 +125,15 @@ def test_times_are_bad_beyond_their_edge(tmp_path: Path, kind: str, name: str, e
     assert judged(tmp_path, rules(slo_spec(kind)), tests) == ""
 
 
+def test_engines_from_before_a_threshold_of_the_spec_s_own_are_not_counted(tmp_path: Path) -> None:
+    name = "vllm:time_to_first_token_seconds"
+    stable = histogram(name, within=60, of=60, edge="0.25")
+    told = histogram(name, within=54, of=60, edge="0.2")
+    canary = {series.replace('"stable",version="6"', '"canary",version="7"'): seen for series, seen in told.items()}
+    tests = [tells("none has it", stable, {BAD: {}}), tells("the canary has", {**stable, **canary}, {BAD: {EU: 0.1}})]
+    assert judged(tmp_path, rules(slo_spec("ttft", below="200ms")), tests) == ""
+
+
 @pytest.mark.long
 def test_levels_are_bad_for_a_share_of_the_time_of_all_engines(tmp_path: Path) -> None:
     kv = [

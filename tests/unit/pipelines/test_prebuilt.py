@@ -11,7 +11,7 @@ from fakes.clusters.admission import Refusing
 from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
 
-from engine_images.launch import ends_its_answers
+from engine_images.launch import is_known
 from pipelines.adapters.engines import engine_provider
 from pipelines.plan.prebuilt import engine_notes, image_launch
 from pipelines.plan.region_objects import rendering
@@ -200,7 +200,7 @@ def test_a_plan_says_what_is_given_up() -> None:
     ("version", "ends"), [("0.31.2", False), ("0.32.1", True), ("1.0.0rc1", True), ("nightly", False)]
 )
 def test_a_vllm_of_which_nothing_is_known_is_not_told_to_end_its_answers(version: str, ends: bool) -> None:
-    assert ends_its_answers(spec_of({"vllm": {"version": version}}).engine.vllm) is ends
+    assert is_known(spec_of({"vllm": {"version": version}}).engine.vllm) is ends
 
 
 @pytest.mark.parametrize("way", WAYS)

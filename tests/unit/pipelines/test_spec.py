@@ -308,6 +308,11 @@ def test_a_route_with_two_backends_is_read() -> None:
     assert (fleet.reference.other("blue"), fleet.runs_images) == ("green", False)
 
 
+def test_engines_of_others_count_at_the_times_that_they_have() -> None:
+    (told,) = problems(SPEC + PEERS + "slos: [{name: ttft, objective: 99, ttft: {below: 200ms}}]\n")
+    assert told.endswith("seconds's buckets; the nearest: 100ms and 250ms")
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "problem"),
     [
