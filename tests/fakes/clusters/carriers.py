@@ -48,10 +48,10 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.carrying import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
+from tidegate.delivering import carrier_of, heartbeat
 from tidegate.testing import FakeChat, FakeTokenizer, MemoryStore
 from tidegate.way_back import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 

@@ -22,8 +22,8 @@ from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
 from registry.model import Event
-from tidegate.carrying import take_over
 from tidegate.core.spec import load_spec
+from tidegate.delivering import take_over
 from tidegate.surroundings import Surroundings
 
 pytestmark = pytest.mark.slow(reason="a process for each approval and each step")
