@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from rollouts.local.watchdog import end_lease, lend
 from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
-from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
+from tidegate.core.process import cancelled_by_signals, note, process_name
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
 from tidegate.delivering import Done, Listening, attach, carry, open_ledger, take_over
@@ -78,7 +79,8 @@ def open_steps(
             ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
             carried = attach(at, deliveries, ledger, patience=patience, key=key, hands_on=True)
             # What the regions no longer show is not done, whatever the ledger said before.
-            asyncio.run(_carry_on(carried, Carrying(Listening(), uninterrupted, report=False), _say_what_is_lost))
+            how = Carrying(Listening(), lambda: nullcontext(asyncio.Event()), report=False)
+            asyncio.run(_carry_on(carried, how, _say_what_is_lost))
         return delivery, plan_of(ledger.recorded())
     spec = read_delivery(spec_path)
     refuse_unkeepable(spec)

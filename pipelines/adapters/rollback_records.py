@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note, user_name
 from tidegate.core.text import failure_line
-from tidegate.core.threads import call_in_thread, call_with_timeout
+from tidegate.core.threads import call_in_thread
 
 if TYPE_CHECKING:
     from pipelines.ports import EngineProvider, Fleet
@@ -82,7 +83,13 @@ class RollbackLedger:
             except Exception as error:
                 raise OutsideError(f"what MLflow has cannot be read: {failure_line(error)}") from error
 
-        return await call_with_timeout(self.limit_seconds + LOAD_SECONDS + more_seconds, asked, what="MLflow")
+        seconds = self.limit_seconds + LOAD_SECONDS + more_seconds
+        try:
+            # The thread of a call that hangs is left behind.
+            return await asyncio.wait_for(call_in_thread(asked), seconds)
+        except TimeoutError:
+            message = f"MLflow did not answer in {seconds:g} s"
+            raise OutsideError(message, hint="check that it runs and can be reached, and retry") from None
 
     def known(self) -> LastDelivery:
         """The last delivery, and whether somebody carries it."""
