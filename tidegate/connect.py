@@ -140,11 +140,7 @@ async def connect(
 ) -> AsyncIterator[Context]:
     """What the steps of a delivery are given, for as long as they run.
 
-    Args:
-        carried: the delivery.
-        how: it is carried.
-        journal: where everything that happens is written down.
-        impatient: set when a person waits no longer for regions that do not let themselves be taken back.
+    `impatient` is set when a person waits no longer for regions that do not let themselves be taken back.
 
     Raises:
         TidegateError: a fleet cannot be opened.
@@ -305,13 +301,8 @@ def preconditions_here(
 ) -> Iterator[Reason]:
     """Why a delivery could not begin on this machine, before anything outside it is asked.
 
-    Memory, cores and ports of this machine are left to the engines' start.
-
-    Args:
-        at: where it would be carried.
-        spec: the delivery's.
-        users: whether users are to be played.
-        asker: proves who asks for it.
+    Memory, cores and ports of this machine are left to the engines' start. `users` are those that it would play,
+    `asker` proves who asks for it.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
@@ -331,13 +322,8 @@ def preconditions_of(
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin: each reason with its place and remedy.
 
-    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`.
-
-    Args:
-        at: where it would be carried.
-        spec: the delivery's.
-        plan: what it would do.
-        tell: hears what would be committed to the repository that the spec names; None where nobody asks.
+    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. `tell` hears what
+    would be committed to the repository that the spec names.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
 

@@ -75,13 +75,8 @@ async def deliver(
 ) -> DeliveryOutcome:
     """Deliver a version to every region, or take it back; whoever interrupts it has it taken back too.
 
-    Args:
-        at: where it is carried.
-        spec: the delivery's.
-        how: it is carried, and who follows it.
-        plan: that was made before; None for one of what the aliases point at now.
-        version: without a plan: the version's number; None for the one that the alias points at.
-        asker: proves who asks for it.
+    By a `plan` that was made before, or by one for the `version` with that number, else for the one that the alias
+    points at. `asker` proves who asks for it.
 
     Raises:
         TidegateError: nothing was begun: every reason of its preconditions, or MLflow is away.
@@ -126,12 +121,8 @@ async def resume(
 ) -> DeliveryOutcome:
     """Carry a delivery whose process died to its end, here; finished steps are skipped.
 
-    Args:
-        at: where it is carried.
-        delivery: its id, or the first characters of it.
-        how: it is carried, and who follows it.
-        by: who carries it on, where the spec says that a name is enough.
-        prover: proves who does.
+    `delivery` is its id, or the first characters of it; `by` says who carries it on, where the spec says that a name is
+    enough, and `prover` proves it.
 
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller is not entitled.
@@ -179,13 +170,7 @@ async def carry(
     """What `work` returns with the delivery's context.
 
     Nobody waits for the report, which comes last, and what the store does not take outlives this process where the
-    state folder does.
-
-    Args:
-        carried: the delivery.
-        how: it is carried.
-        work: to be done.
-        unbegun: of a delivery that this process has opened: ends it when `work` could not begin.
+    state folder does. `unbegun`, of a delivery that this process has opened, ends it when `work` could not begin.
     """
     at, ledger, spec = carried.at, carried.ledger, carried.spec
     events = EventFile(carried.folder / "events.jsonl")

@@ -74,11 +74,7 @@ def plan_for(spec: Delivery, registry: MlflowRegistry, *, version: str | None = 
 def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adopts: bool = True) -> Plan:
     """The plan of a delivery, with all that is settled when it is opened, and never looked up again.
 
-    Args:
-        at: where it is carried.
-        spec: the delivery's.
-        version: the version's number; None for the one that the alias points at.
-        adopts: whether versions that were logged by others get digests first.
+    Versions that were logged by others get digests first, if it `adopts` them.
 
     Raises:
         UnfitModel: a version cannot be served.

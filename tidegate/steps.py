@@ -52,20 +52,12 @@ def open_steps(
     key: str | None = None,
     patience: timedelta = timedelta(minutes=15),
 ) -> tuple[str, Plan]:
-    """Open a delivery, or carry on the one that is named. Changes no region and no alias.
+    """Open a delivery of a version, by its number or by the alias; returns its id and its plan.
 
-    Args:
-        at: where.
-        spec_path: of the delivery's spec.
-        carries_on: the delivery of another process, instead of a new one.
-        by: who carries it on, where the spec says that a name is enough.
-        prover: proves who does, or who asks for a new one.
-        version: the version's number; None for the one that the alias points at.
-        key: opening again with the same key finds the same delivery.
-        patience: how long the next step may take to start before the delivery counts as dead.
-
-    Returns:
-        Its id, and its plan.
+    Changes no region and no alias. With `carries_on` it is that of another process, which died; `by` says who carries
+    it on, where the spec says that a name is enough. `prover` proves who does, or who asks for a new one. Opening again
+    with the same `key` finds the same delivery. It counts as dead when the next step takes longer to start than
+    `patience`.
 
     Raises:
         Refused: another delivery of the model runs.
@@ -153,12 +145,7 @@ def run_one_step(
 ) -> StepResult:
     """Run one step of a delivery that `open_steps` opened; a finished step is skipped.
 
-    Args:
-        at: where.
-        delivery: its id, or the first characters of it.
-        step_name: the step's id.
-        display: follows it.
-        key: of the one who opened or carried on the delivery; None says nothing of it.
+    `delivery` is its id, or the first characters of it, `key` that of the one who opened it or carried it on, if any.
 
     Raises:
         Refused: the delivery is over, or others carry it.
@@ -207,14 +194,8 @@ def close_steps(
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
     With a key users come first: whatever the delivery has on trial is taken back by what the regions say, before
-    anything is read in MLflow, which may be away, or not what was written there.
-
-    Args:
-        at: where.
-        spec_path: with a key: the delivery's spec.
-        display: follows it.
-        delivery: its id, or the first characters of it.
-        key: in place of the id: that with which it was opened.
+    anything is read in MLflow, which may be away, or not what was written there. It is named by its id or the first
+    characters of it, or by the key with which it was opened and its spec.
 
     Returns:
         How it ended; None when nothing was opened with the key.
