@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
-from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger, engine_before
+from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger
 from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
 from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.rollback_target import (
@@ -96,10 +96,8 @@ async def take_back(
             )
         watched = await stack.enter_async_context(at.fleets(spec, patience=RETREAT))
         fleets = {region: running[region] for region in regions or spec.regions.names}
-        limit = spec.patience.call.total_seconds()
-        ledger = RollbackLedger(spec.model.name, at.root, at.tracking_uri, spec.model.serving, limit)
-        engines = at.own.engines if at.own else None
-        before = partial(engine_before, spec=spec, state=at.state, records=ledger, engines=engines)
+        ledger = RollbackLedger(spec, at.root, at.tracking_uri)
+        before = partial(ledger.engine_before, engines=at.own.engines if at.own else None)
         rollback = Rollback(spec, at.state, fleets, watched, ledger, before, end_own=end_own)
         wrong = await (roll_back_to(rollback, to, start, confirm) if to else roll_back(rollback))
         return outcome_of(wrong, await observe_regions(rollback))
@@ -273,20 +271,19 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     Raises:
         TidegateError: MLflow does not answer, or the delivery does not end (`HasNotEnded`).
     """
-    known = await rollback.records.ask(RollbackLedger.known)
-    if known.last is None or known.last.ended is not None:
-        return known.last
-    where = f"process {known.last.pid} on {known.last.host}"
-    if known.alive:
-        note(f"stopping delivery {known.last.id[:8]}, {where}: it hears of it within seconds")
+    last, alive = await rollback.records.ask(RollbackLedger.last)
+    if last is None or last.ended is not None:
+        return last
+    told, where = last.id, f"process {last.pid} on {last.host}"
+    if alive:
+        note(f"stopping delivery {told[:8]}, {where}: it hears of it within seconds")
     # One that seems to be gone is told too: it may only have been held up.
-    last = known.last.id
-    await rollback.records.ask(lambda it: it.stop(last))
+    await rollback.records.ask(lambda it: it.stop(told))
     deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
     while rollback.clock.monotonic() < deadline:
-        known = await rollback.records.ask(RollbackLedger.known)
-        if known.last is None or known.last.ended is not None or not known.alive:
-            return known.last
+        last, alive = await rollback.records.ask(RollbackLedger.last)
+        if last is None or last.ended is not None or not alive:
+            return last
         await rollback.clock.sleep(1.0)
     raise HasNotEnded(
         f"the delivery of {where} was told to end and has not; it may still move users",

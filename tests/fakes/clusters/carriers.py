@@ -371,7 +371,7 @@ class _Records(RollbackLedger):
     """MLflow as that process reaches it."""
 
     def __init__(self, place: Place, life: Life, state: Path, tracking_uri: str | None) -> None:
-        super().__init__(NAME, state, tracking_uri)
+        super().__init__(place.spec, state, tracking_uri)
         self.__dict__.update(place=place, life=life)
 
     def _ledgers(self) -> MlflowDeliveries:
