@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.downloaded_engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
-from pipelines.adapters.stores import NotedAdoption, open_registry
+from pipelines.adapters.stores import NotedAdoption
 from pipelines.adapters.this_machine import host_of
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
@@ -29,11 +29,10 @@ from pipelines.spec.sections import LocalFleet as LocalFleetSpec
 from pipelines.statements import Prover
 from pipelines.views.status import StatusReport
 from registry.model import Event, ModelVersion
-from tidegate.carrying import Carrying, Listening
-from tidegate.connect import Play, file_tokenizer, refuse_unlike
+from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
-from tidegate.delivering import DeliveryOutcome
+from tidegate.delivering import DeliveryOutcome, Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
 from tidegate.planning import settle
@@ -43,8 +42,6 @@ from tidegate.way_back import RollbackOutcome, take_back
 
 Listener = Callable[[Event], object]
 """Hears each event of a delivery, in order, in a thread of its own."""
-
-Done = TypeVar("Done")
 
 
 def load_spec(path: str | Path) -> Delivery:
@@ -75,7 +72,7 @@ def register(
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
     """
-    registry = open_registry(_state(state), _tracking(tracking_uri))
+    registry = _surroundings(state, tracking_uri).registry
     return registry.register(name, Path(folder), description=description, alias=alias)
 
 
@@ -97,8 +94,7 @@ def adopt(
     Raises:
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
-    registry = open_registry(_state(state), _tracking(tracking_uri))
-    return registry.adopt(name, version, progress=NotedAdoption())
+    return _surroundings(state, tracking_uri).registry.adopt(name, version, progress=NotedAdoption())
 
 
 def plan(
@@ -113,8 +109,7 @@ def plan(
     Raises:
         PlanRefused: a gate could not decide in the time of its stage.
     """
-    at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
-    return settle(at, spec, version=version, adopts=False)
+    return settle(_surroundings(state, tracking_uri, spec), spec, version=version, adopts=False)
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ async def connect(
     Raises:
         UsageError: a region has no fleet, fleets come without evidence, or the spec asks samples of their engines.
     """
-    at = Surroundings(_state(state), _tracking(tracking_uri), spec.path.parent)
+    at = _surroundings(state, tracking_uri, spec)
     async with AsyncExitStack() as stack:
         if fleets is not None:
             if evidence is None:
@@ -207,9 +202,10 @@ async def deliver(
         PlanOutdated: the spec, a file that it names, the champion or a version's files have changed since.
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
-    scope = _CancelScope()
-    how = Carrying(Listening(listeners), scope.interrupts, Play(users=backends.users))
-    return await scope.run(backends, run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester))
+    impatient = asyncio.Event()
+    how = Carrying(Listening(listeners), lambda: nullcontext(impatient), users=backends.users)
+    carried = run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester)
+    return await _run(backends, carried, impatient)
 
 
 async def resume(
@@ -232,9 +228,9 @@ async def resume(
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
     """
-    scope = _CancelScope()
-    how = Carrying(Listening(listeners), scope.interrupts)
-    return await scope.run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover))
+    impatient = asyncio.Event()
+    how = Carrying(Listening(listeners), lambda: nullcontext(impatient))
+    return await _run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover), impatient)
 
 
 async def rollback(
@@ -260,40 +256,28 @@ async def status(backends: Connection) -> StatusReport:
     return await read_status(backends.at, backends.spec)
 
 
-class _CancelScope:
-    """Runs a delivery in a task of its own: a caller that is cancelled waits until every region is back."""
-
-    def __init__(self) -> None:
-        self._impatient = asyncio.Event()
-
-    @asynccontextmanager
-    async def interrupts(self) -> AsyncIterator[asyncio.Event]:
-        """As a delivery wants them; the cancellations come from `run`."""
-        yield self._impatient
-
-    async def run(self, backends: Connection, work: Coroutine[Any, Any, DeliveryOutcome]) -> Result:
-        """How the delivery ended."""
-        task = asyncio.create_task(work)
-        backends.running.add(task)
-        cancelled = False
-        try:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:
-                    self._impatient.set() if cancelled else task.cancel()
-                    cancelled = True
-        finally:
-            backends.running.discard(task)
-        if cancelled:
-            task.cancelled() or task.exception()
-            raise asyncio.CancelledError
-        return task.result().result
+async def _run(backends: Connection, carried: Coroutine[Any, Any, DeliveryOutcome], impatient: asyncio.Event) -> Result:
+    """A delivery in a task of its own: a caller that is cancelled waits until every region is back."""
+    task, cancelled = asyncio.create_task(carried), False
+    backends.running.add(task)
+    try:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                impatient.set() if cancelled else task.cancel()
+                cancelled = True
+    finally:
+        backends.running.discard(task)
+    if cancelled:
+        task.cancelled() or task.exception()
+        raise asyncio.CancelledError
+    return task.result().result
 
 
-def _state(state: str | Path | None) -> Path:
-    return Path(state or os.environ.get("TIDEGATE_STATE") or ".tidegate")
-
-
-def _tracking(tracking_uri: str | None) -> str | None:
-    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+def _surroundings(state: str | Path | None, tracking_uri: str | None, spec: Delivery | None = None) -> Surroundings:
+    return Surroundings(
+        Path(state or os.environ.get("TIDEGATE_STATE") or ".tidegate"),
+        tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None,
+        spec.path.parent if spec else None,
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
+from typing import Protocol, Self
 
 from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
@@ -27,17 +28,18 @@ from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.git import git_access_for
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.load.scratch import ScratchProcesses
+from pipelines.adapters.metrics_server import served_metrics
 from pipelines.adapters.samples import LocalSamples
 from pipelines.adapters.series import BySeries
 from pipelines.adapters.services import readers_for
 from pipelines.adapters.stores import require_clients
 from pipelines.adapters.this_machine import (
+    ON_THIS_MACHINE,
     SCRAPE_TIMEOUT,
     fleet_heartbeat,
     host_of,
     is_being_written,
     prometheus_target,
-    require_local_fleet,
     require_regions,
     start_users,
 )
@@ -46,20 +48,19 @@ from pipelines.authority.verification import refuse_unanswerable
 from pipelines.delivery_lock import refuse_second
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
+from pipelines.events.state import DeliveryState
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
 from pipelines.plan.places import engines_of
-from pipelines.ports import (
-    Fleet,
-    Tokenizer,
-)
+from pipelines.ports import Fleet, Tokenizer
 from pipelines.run.context import Backends, Commands, Context
 from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
-from pipelines.state import StateFolder
 from pipelines.statements import Prover
+from pipelines.views.metrics import families
 from registry.ledger import MlflowLedger
+from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
@@ -100,40 +101,61 @@ class Carried:
         return self.at.state.delivery(self.ledger.delivery)
 
 
-@dataclass(frozen=True)
-class Play:
-    """What a process does on this machine besides carrying a delivery."""
+class DeliveryDisplay(Protocol):
+    """Follows one delivery, event by event; entered while it runs."""
 
+    story: DeliveryState
+
+    def on_event(self, event: Event) -> None:
+        """Take the event in and show what it changed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class Carrying:
+    """How a process carries a delivery, who follows it, and what else it does on this machine meanwhile."""
+
+    display: DeliveryDisplay
+    interrupts: Callable[[], AbstractAsyncContextManager[asyncio.Event]]
+    """Who may cancel what runs within the context; the event is set when they wait no longer for its end."""
     users: bool = False
-    """Play the users that the spec describes."""
+    """It plays the users that the spec describes."""
     keep_fleet: bool = False
-    """Leave up a fleet that is started for this."""
+    """It leaves up a fleet that is started for this."""
     metrics: tuple[str, int] | None = None
     """Host and port at which the delivery's own numbers are served; None for nowhere."""
+    closes: bool = False
+    """It ends the delivery, and is not kept from that by being asked to."""
+    report: bool = True
+    """It leaves a report behind."""
 
 
 @asynccontextmanager
 async def connect(
-    carried: Carried,
-    journal: Journal,
-    impatient: asyncio.Event,
-    play: Play = Play(),
-    metrics: str | None = None,
+    carried: Carried, how: Carrying, journal: Journal, impatient: asyncio.Event
 ) -> AsyncIterator[Context]:
     """What the steps of a delivery are given, for as long as they run.
 
-    Args:
-        carried: the delivery.
-        journal: where everything that happens is written down.
-        impatient: set when a person waits no longer for regions that do not let themselves be taken back.
-        play: what else is done on this machine.
-        metrics: where the delivery's own numbers are, for a Prometheus of ours to read.
+    `impatient` is set when a person waits no longer for regions that do not let themselves be taken back.
 
     Raises:
         TidegateError: a fleet cannot be opened.
     """
-    at, spec, folder = carried.at, carried.spec, carried.spec.path.parent
-    async with _backends(carried, play, metrics) as ground:
+    at, spec, folder, ground = carried.at, carried.spec, carried.spec.path.parent, carried.at.own
+    async with AsyncExitStack() as stack:
+        address: str | None = None
+        if how.metrics is not None:
+            served = served_metrics(lambda: families(how.display.story, delivery=carried.ledger.delivery), *how.metrics)
+            address = await stack.enter_async_context(served)
+        # The fleets of a program are closed by it.
+        if ground is None and isinstance(spec.fleet, ClusterFleetSpec):
+            ground = await stack.enter_async_context(_clusters(carried, spec.fleet))
+        elif ground is None:
+            ground = await stack.enter_async_context(_this_machine(carried, how, address))
         yield Context(
             **vars(ground),
             spec=spec,
@@ -152,14 +174,6 @@ async def connect(
             spec_file=carried.spec_file,
             impatient=impatient,
         )
-
-
-def _backends(carried: Carried, play: Play, metrics: str | None) -> AbstractAsyncContextManager[Backends]:
-    if carried.at.own is not None:
-        # The program's own Prometheus reads the delivery's numbers, if any does; the program closes its fleets.
-        return nullcontext(carried.at.own)
-    fleet = carried.spec.fleet
-    return _clusters(carried, fleet) if isinstance(fleet, ClusterFleetSpec) else _this_machine(carried, play, metrics)
 
 
 @asynccontextmanager
@@ -209,14 +223,14 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _this_machine(carried: Carried, play: Play, metrics: str | None) -> AsyncIterator[Backends]:
+async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) -> AsyncIterator[Backends]:
     """The fleet that runs here, or one of our own."""
     at, spec = carried.at, carried.spec
     # First, because without the engine environment there is nothing to start a fleet for.
     engines = engine_provider(spec, at.state, at.registry)
-    async with host_of(spec, at.state, keep=play.keep_fleet) as host, fleet_heartbeat(host, carried.carrier):
+    async with host_of(spec, at.state, keep=how.keep_fleet) as host, fleet_heartbeat(host, carried.carrier):
         await host.load_rules(rules_of(spec))
-        users = start_users(spec, spec.path.parent, at.state, host) if play.users else None
+        users = start_users(spec, spec.path.parent, at.state, host) if how.users else None
         written = at.state.traffic / f"{spec.metadata.name}.jsonl"
         records = RecordSource([written]) if is_being_written(written) else None
         try:
@@ -287,19 +301,17 @@ def preconditions_here(
 ) -> Iterator[Reason]:
     """Why a delivery could not begin on this machine, before anything outside it is asked.
 
-    Memory, cores and ports of this machine are left to the engines' start.
-
-    Args:
-        at: where it would be carried.
-        spec: the delivery's.
-        users: whether users are to be played.
-        asker: proves who asks for it.
+    Memory, cores and ports of this machine are left to the engines' start. `users` are those that it would play,
+    `asker` proves who asks for it.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
     if at.own is None:
-        yield from here(partial(_require_packages, spec))
-        yield from here(partial(_refuse_users_of_clusters, spec, users=users))
+        local = () if isinstance(spec.fleet, ClusterFleetSpec) else ON_THIS_MACHINE
+        yield from here(partial(require, *local, "openai", "tokenizers"))
+        if users and not local:
+            hint = "leave it out: a cluster's gateway does not say which version answered"
+            yield Reason(UsageError("--users generates load for a fleet on this machine only", hint=hint), Lies.HERE)
         yield from here(partial(require_contexts, spec, every=True))
         yield from there(partial(require_gpus_here, spec))
     yield from here(partial(refuse_second, at.state.lock))
@@ -310,18 +322,19 @@ def preconditions_of(
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin: each reason with its place and remedy.
 
-    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`.
-
-    Args:
-        at: where it would be carried.
-        spec: the delivery's.
-        plan: what it would do.
-        tell: hears what would be committed to the repository that the spec names; None where nobody asks.
+    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. `tell` hears what
+    would be committed to the repository that the spec names.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
+
+    async def ready_machine() -> None:
+        require_engine_environment(spec.engine)
+        if host := await running_host(at.root):
+            require_regions(host, spec.regions.names)
+
     clusters = isinstance(spec.fleet, ClusterFleetSpec)
     if at.own is None and not clusters:
-        yield from here(lambda: asyncio.run(_refuse_unready_machine(spec, at.state)))
+        yield from here(lambda: asyncio.run(ready_machine()))
     yield from here(lambda: at.deliveries(leftovers=False).refuse_live(spec.model.name))
     if not clusters:
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
@@ -341,26 +354,6 @@ def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:
         check()
     except TidegateError as error:
         yield Reason(error, lies)
-
-
-def _require_packages(spec: Delivery) -> None:
-    if not isinstance(spec.fleet, ClusterFleetSpec):
-        require_local_fleet()
-    require("openai", "tokenizers")
-
-
-def _refuse_users_of_clusters(spec: Delivery, *, users: bool) -> None:
-    if users and isinstance(spec.fleet, ClusterFleetSpec):
-        raise UsageError(
-            "--users generates load for a fleet on this machine only",
-            hint="leave it out: a cluster's gateway does not say which version answered",
-        )
-
-
-async def _refuse_unready_machine(spec: Delivery, state: StateFolder) -> None:
-    require_engine_environment(spec.engine)
-    if host := await running_host(state.root):
-        require_regions(host, spec.regions.names)
 
 
 def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:

@@ -1,29 +1,59 @@
-"""A delivery from its plan to its report, and one that is carried to its end after its process died."""
+"""A process that carries a delivery: it begins one, or takes over what another opened, and says that it lives.
+
+`deliver` goes from the plan to the report, `resume` from where a process died; `carry` is what is around both, and
+around the single steps of a workflow.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, Self, TypeVar
 
-from pipelines.authority.answering import Speaker
+from pipelines.adapters.services import notified_of
+from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
+from pipelines.authority.answering import Hearing, Speaker
 from pipelines.delivery_lock import delivery_lock
-from pipelines.events.artifacts import keep_spec
+from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, owed, vouched
+from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
-from pipelines.events.state import state_of
+from pipelines.events.listeners import EventFile, QueuedListener
+from pipelines.events.spool import Spool, passes
+from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.writer import limits_of
 from pipelines.model import Ending, Plan, Result
+from pipelines.plan.planner import refuse_other_plan
+from pipelines.ports import Listener
+from pipelines.run.context import Context
 from pipelines.run.engine import deliver as run_plan
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import golden_input, golden_set
+from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
-from rollouts.local.watchdog import end_lease
-from tidegate.carrying import Carrying, attach, carrier_of, carry, open_ledger, take_over, uncancelled
-from tidegate.connect import Carried, preconditions_here, preconditions_of, refuse
+from registry.deliveries import MlflowDeliveries
+from registry.errors import StopAsked
+from registry.ledger import MlflowLedger
+from registry.model import DeliverySummary, Event
+from rollouts.cluster.carrier import Carrier
+from rollouts.local.watchdog import end_lease, lend
+from tidegate.connect import Carried, Carrying, connect, preconditions_here, preconditions_of, refuse
+from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
-from tidegate.core.process import note
+from tidegate.core.process import note, process_name
 from tidegate.core.threads import call_in_thread
 from tidegate.planning import plan_for, refuse_outdated, settle
-from tidegate.reports import report_path
+from tidegate.standing import leave_report, report_path
 from tidegate.surroundings import Surroundings
+
+Done = TypeVar("Done")
+BEAT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -45,13 +75,8 @@ async def deliver(
 ) -> DeliveryOutcome:
     """Deliver a version to every region, or take it back; whoever interrupts it has it taken back too.
 
-    Args:
-        at: where it is carried.
-        spec: the delivery's.
-        how: it is carried, and who follows it.
-        plan: that was made before; None for one of what the aliases point at now.
-        version: without a plan: the version's number; None for the one that the alias points at.
-        asker: proves who asks for it.
+    By a `plan` that was made before, or by one for the `version` with that number, else for the one that the alias
+    points at. `asker` proves who asks for it.
 
     Raises:
         TidegateError: nothing was begun: every reason of its preconditions, or MLflow is away.
@@ -59,35 +84,30 @@ async def deliver(
         DeliveryRuns: another one is under way.
     """
     # What this machine lacks is said at once; the rest takes a plan, which takes MLflow.
-    await call_in_thread(lambda: refuse(preconditions_here(at, spec, users=how.play.users, asker=asker)))
+    await call_in_thread(lambda: refuse(preconditions_here(at, spec, users=how.users, asker=asker)))
     preview = plan
     if preview is None:
-        folder = spec.path.parent
-        preview = await call_in_thread(plan_for, spec, folder, at.registry, version=version, preview=True)
+        preview = await call_in_thread(plan_for, spec, at.registry, version=version, preview=True)
     await call_in_thread(lambda: refuse(preconditions_of(at, spec, preview)))
+
+    def settled() -> Plan:
+        if plan is None:
+            return settle(at, spec, version=version)
+        refuse_outdated(plan, spec, at.registry)
+        return plan
+
+    def opened(plan: Plan) -> Carried:
+        ledger, spec_file = open_ledger(at.deliveries(), spec, plan), None
+        try:
+            spec_file = keep_spec(ledger, spec.path, spec)
+        except TidegateError as error:
+            note(f"the spec is not kept, so that `tidegate resume` will not be possible: {error}")
+        return Carried(at, ledger, plan, spec, spec_file, carrier_of(ledger, spec), asker)
+
     with delivery_lock(at.state.lock):
-        settled = await call_in_thread(_settled, at, spec, plan, version)
-        carried = await uncancelled(call_in_thread(_opened, at, spec, settled, asker))
+        carried = await uncancelled(call_in_thread(opened, await call_in_thread(settled)))
         result = await carry(carried, how, run_plan, _closed_unbegun)
     return DeliveryOutcome(result, report_path(at.state, result.delivery))
-
-
-def _settled(at: Surroundings, spec: Delivery, plan: Plan | None, version: str | None) -> Plan:
-    """The plan, with all that is settled when the delivery is opened."""
-    if plan is None:
-        return settle(at, spec, version=version)
-    refuse_outdated(plan, spec, spec.path, at.registry)
-    return plan
-
-
-def _opened(at: Surroundings, spec: Delivery, plan: Plan, asker: Prover | None) -> Carried:
-    ledger = open_ledger(at.deliveries(), spec, plan)
-    spec_file: str | None = None
-    try:
-        spec_file = keep_spec(ledger, spec.path, spec)
-    except TidegateError as error:
-        note(f"the spec is not kept, so that `tidegate resume` will not be possible: {error}")
-    return Carried(at, ledger, plan, spec, spec_file, carrier_of(ledger, spec), asker)
 
 
 async def _closed_unbegun(journal: Journal, error: BaseException) -> Result:
@@ -101,29 +121,248 @@ async def resume(
 ) -> DeliveryOutcome:
     """Carry a delivery whose process died to its end, here; finished steps are skipped.
 
-    Args:
-        at: where it is carried.
-        delivery: its id, or the first characters of it.
-        how: it is carried, and who follows it.
-        by: who carries it on, where the spec says that a name is enough.
-        prover: proves who does.
+    `delivery` is its id, or the first characters of it; `by` says who carries it on, where the spec says that a name is
+    enough, and `prover` proves it.
 
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller is not entitled.
     """
     speaker = Speaker(by, prover)
+
+    def taken_over() -> Carried:
+        deliveries = at.deliveries()
+        whole = deliveries.whole_id(delivery)
+        ledger = take_over(at, deliveries, whole, speaker)
+        carried = attach(at, deliveries, ledger, deliveries.summary(whole), hands_on=False)
+        # The lock is the sign of life from here on: without it no other may be kept from the delivery.
+        end_lease(at.root)
+        how.display.story = state_of(carried.ledger.recorded())
+        return carried
+
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(_taken_over, at, delivery, speaker))
-        how.display.story = state_of(await uncancelled(call_in_thread(carried.ledger.recorded)))
+        carried = await uncancelled(call_in_thread(taken_over))
         result = await carry(carried, how, resume_plan)
     return DeliveryOutcome(result, report_path(at.state, carried.ledger.delivery))
 
 
-def _taken_over(at: Surroundings, delivery: str, speaker: Speaker) -> Carried:
-    """Carried by this process from here on, which holds the lock: without it no other may be kept from it."""
-    deliveries = at.deliveries()
-    whole = deliveries.whole_id(delivery)
-    carried = attach(at, deliveries, take_over(at, deliveries, whole, speaker))
-    # The lock is the sign of life from here on.
-    end_lease(at.root)
-    return carried
+class Listening:
+    """A `DeliveryDisplay` that shows nothing, and passes events on to those who listen."""
+
+    def __init__(self, listeners: Sequence[Callable[[Event], object]] = ()) -> None:
+        self.story = DeliveryState()
+        self._listeners = tuple(listeners)
+
+    def on_event(self, event: Event) -> None:
+        self.story = self.story.apply(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+async def carry(
+    carried: Carried,
+    how: Carrying,
+    work: Callable[[Context], Awaitable[Done]],
+    unbegun: Callable[[Journal, BaseException], Awaitable[Done]] | None = None,
+) -> Done:
+    """What `work` returns with the delivery's context.
+
+    Nobody waits for the report, which comes last, and what the store does not take outlives this process where the
+    state folder does. `unbegun`, of a delivery that this process has opened, ends it when `work` could not begin.
+    """
+    at, ledger, spec = carried.at, carried.ledger, carried.spec
+    events = EventFile(carried.folder / "events.jsonl")
+    # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
+    kept: list[Listener] = [events] if unbegun or events.path.exists() else []
+    limits = limits_of(spec.patience)
+    with ExitStack() as last:
+        with (
+            notified_of(spec.notify, carried.plan, ledger) as told,
+            how.display as display,
+            QueuedListener([*kept, display]) as displays,
+        ):
+            journal = Journal(
+                ledger,
+                SystemClock(),
+                [displays, *told],
+                registry=at.registry,
+                spool=Spool(at.state.unwritten, ledger.delivery),
+                # A process of many may lose its disk with its end: what it could not write it must wait for.
+                limits=replace(limits, end=limits.patience) if carried.patience else limits,
+            )
+            last.callback(journal.end)
+
+            async def beat() -> None:
+                # First: the fleet on this machine must hear of it also while MLflow is away.
+                if carried.patience and isinstance(spec.fleet, LocalFleet):
+                    lend(at.root, SystemClock().now() + carried.patience)
+                with suppress(*((StopAsked,) if how.closes else ())):
+                    await journal.beat()
+
+            result: Done | None = None
+            async with how.interrupts() as impatient, heartbeat(beat):
+                try:
+                    async with connect(carried, how, journal, impatient) as context:
+                        result = await work(context)
+                except (TidegateError, asyncio.CancelledError) as error:
+                    if result is not None:
+                        what = str(error) or "it was asked to stop"
+                        note(f"the delivery is over, but what it started did not end well: {what}")
+                    elif unbegun:
+                        result = await unbegun(journal, error)
+                    else:
+                        raise
+        if how.report:
+            target = await call_in_thread(leave_report, spec, at.state, ledger, events if kept else None)
+            if target is not None:
+                journal.attach(target)
+            await journal.settle()
+    assert result is not None, "a delivery ends with a result or with an error"
+    return result
+
+
+@asynccontextmanager
+async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = None) -> AsyncIterator[None]:
+    """Say every few seconds that this process lives; one that is asked there to stop is cancelled."""
+    carrying, clock = asyncio.current_task(), clock or SystemClock()
+    assert carrying is not None, "only a task can be cancelled"
+
+    async def beat() -> None:
+        while True:
+            try:
+                await say()
+            except StopAsked as asked:
+                note(f"stopping: {asked}; every region goes back first")
+                carrying.cancel()
+                return
+            except TidegateError as error:
+                # The next event fails too when it is for good, and ends the delivery in good order; of a store that
+                # is silent the journal tells.
+                if not passes(error):
+                    note(f"no heartbeat: {error}")
+            await clock.sleep(BEAT_SECONDS)
+
+    task = asyncio.create_task(beat(), name=f"heartbeat of process {os.getpid()}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
+    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
+    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
+    assert current is not None, "only a task can be cancelled"
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+            current.uncancel()
+    if cancelled:
+        current.cancel()
+    return task.result()
+
+
+def open_ledger(
+    deliveries: MlflowDeliveries,
+    spec: Delivery,
+    plan: Plan,
+    *,
+    patience: timedelta = timedelta(0),
+    key: str | None = None,
+) -> MlflowLedger:
+    """Begin a delivery by that plan; one that the same key has opened is joined instead.
+
+    Raises:
+        DeliveryRuns: another one of the model is under way.
+    """
+    return deliveries.open_delivery(
+        plan.version,
+        plan.champion,
+        spec_digest=sha256(spec.path.read_bytes()).hexdigest(),
+        patience=patience,
+        key=key,
+        engines=plan.engine_names,
+        golden=golden_input(spec, spec.path.parent),
+    )
+
+
+def carrier_of(
+    ledger: MlflowLedger,
+    spec: Delivery,
+    *,
+    patience: timedelta = timedelta(0),
+    hands_on: bool = False,
+    continues: bool = False,
+    key: str = "",
+) -> Carrier:
+    """Name this process as who carries the delivery: alone, or as one of several.
+
+    `hands_on` says that others go on afterwards, `continues` that others carried it before as the same owner, `key`
+    with which it was opened. A trial goes on unattended at least as long as `patience`, the silence between two steps.
+    """
+    return Carrier(
+        token=ledger.owner,
+        who=process_name(),
+        over=ledger.over,
+        hands_on=hands_on,
+        continues=continues,
+        unattended_seconds=max(spec.fleet.unattended, patience).total_seconds(),
+        key=key,
+    )
+
+
+def attach(
+    at: Surroundings, deliveries: MlflowDeliveries, ledger: MlflowLedger, known: DeliverySummary, *, hands_on: bool
+) -> Carried:
+    """A delivery that another process opened: its plan, with the spec and the evidence that it kept.
+
+    `known` is as it is carried now; `hands_on` says that other processes go on after this one.
+
+    Raises:
+        UsageError: they were not kept.
+        NotAsPlanned: they are not those with which the delivery was opened.
+    """
+    events = ledger.recorded()
+    plan, own = plan_of(events), at.state.delivery(ledger.delivery)
+    spec_file, path = bring_kept(deliveries, ledger.delivery, events, own)
+    spec = read_delivery(path, kept_below=own / SPEC)
+    refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    patience = timedelta(seconds=known.patience_seconds)
+    carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=known.key or "")
+    return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
+
+
+def take_over(
+    at: Surroundings,
+    deliveries: MlflowDeliveries,
+    delivery: str,
+    speaker: Speaker,
+    *,
+    patience: timedelta = timedelta(0),
+    key: str | None = None,
+) -> MlflowLedger:
+    """Make this process the one who carries the delivery, and write who says so, where somebody does.
+
+    Raises:
+        UsageError: they may not, by what the spec says and by who has asked for the delivery.
+        Refused: the delivery is over, or a process carries it.
+    """
+    events = list(deliveries.events(delivery))
+    hearing = Hearing(kept_spec(deliveries, delivery, events), delivery, events, at.identities, SystemClock())
+    said = hearing.resumption(speaker)
+    ledger = deliveries.take_over(delivery, patience=patience, key=key)
+    # It speaks of all that has happened: where something came in between, it is signed again.
+    while said is not None and (now := list(ledger.recorded())) != hearing.events:
+        hearing = replace(hearing, events=now)
+        said = hearing.resumption(speaker)
+    if said is not None:
+        ledger.append(said)
+    return ledger

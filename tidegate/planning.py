@@ -54,9 +54,7 @@ def _champion_first(spec: Delivery) -> Iterator[None]:
         ) from error
 
 
-def plan_for(
-    spec: Delivery, folder: Path, registry: MlflowRegistry, *, version: str | None = None, preview: bool = False
-) -> Plan:
+def plan_for(spec: Delivery, registry: MlflowRegistry, *, version: str | None = None, preview: bool = False) -> Plan:
     """The plan for what the aliases point at now, or for the version with that number.
 
     Raises:
@@ -69,18 +67,14 @@ def plan_for(
     wanted = find(spec.model.name, version or spec.model.origin)
     tags = {each.version: registry.tags(each) for each in (wanted, champion)}
     engine, serving = planned_engines(spec, wanted, champion, tags)
-    plan = make_plan(spec, wanted, champion, prompts=len(golden_set(spec, folder)))
+    plan = make_plan(spec, wanted, champion, prompts=len(golden_set(spec, spec.path.parent)))
     return plan.model_copy(update={"engine": engine, "champion_engine": serving})
 
 
 def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adopts: bool = True) -> Plan:
     """The plan of a delivery, with all that is settled when it is opened, and never looked up again.
 
-    Args:
-        at: where it is carried.
-        spec: the delivery's.
-        version: the version's number; None for the one that the alias points at.
-        adopts: whether versions that were logged by others get digests first.
+    Versions that were logged by others get digests first, if it `adopts` them.
 
     Raises:
         UnfitModel: a version cannot be served.
@@ -89,36 +83,36 @@ def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adop
     """
     if adopts:
         adopt_versions(spec, at.registry, version=version)
-    plan = plan_for(spec, spec.path.parent, at.registry, version=version)
+    plan = plan_for(spec, at.registry, version=version)
     resolved = Resolved(
         spec=sha256(spec.path.read_bytes()).hexdigest(),
         gates=settings_digest(spec),
-        files=_kept_digests(spec.path, spec),
+        files=_kept_digests(spec),
         images=images_of(plan, spec, at.registry, at.images),
         requested_by=who_asks(os.environ, user=user_name(), host=socket.gethostname()),
     )
     return plan.model_copy(update={"resolved": resolved})
 
 
-def refuse_outdated(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> None:
+def refuse_outdated(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> None:
     """Compare what a plan rests on with what is there now; the images that it settled were proven and stay.
 
     Raises:
         PlanOutdated: the spec, a file that it names or a model version is another one.
     """
-    for difference in _changes_since(plan, spec, spec_path, registry):
+    for difference in _changes_since(plan, spec, registry):
         raise PlanOutdated(f"the plan is outdated: {difference}", hint="make it again")
 
 
-def _changes_since(plan: Plan, spec: Delivery, spec_path: Path, registry: MlflowRegistry) -> Iterator[str]:
+def _changes_since(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> Iterator[str]:
     if plan.resolved is None:
         yield "nothing was settled when it was made"
         return
-    if plan.resolved.spec != sha256(spec_path.read_bytes()).hexdigest():
-        yield f"{spec_path} has changed since"
-    if changed := compare(plan.resolved.files, _kept_digests(spec_path, spec)):
-        yield f"the files of {spec_path} have changed since: {changed}"
-    yield from other_than_planned(plan, plan.resolved, spec, len(golden_set(spec, spec_path.parent)))
+    if plan.resolved.spec != sha256(spec.path.read_bytes()).hexdigest():
+        yield f"{spec.path} has changed since"
+    if changed := compare(plan.resolved.files, _kept_digests(spec)):
+        yield f"the files of {spec.path} have changed since: {changed}"
+    yield from other_than_planned(plan, plan.resolved, spec, len(golden_set(spec, spec.path.parent)))
     champion = registry.resolve(spec.model.name, spec.model.target)
     if champion.version != plan.champion.version:
         yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"
@@ -136,26 +130,28 @@ def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: Tru
     Raises:
         NoImage, UntrustedImage: as `settle`.
     """
-    versions = (plan.version, plan.champion) if isinstance(spec.fleet, ClusterFleetSpec) else ()
-    if isinstance(spec.fleet, ClusterFleetSpec) and not spec.fleet.runs_images:
-        return dict.fromkeys((plan.in_production, plan.on_trial), NOT_OURS_TO_START)
+    if not isinstance(spec.fleet, ClusterFleetSpec):
+        return {}
+    versions = {plan.on_trial: plan.version, plan.in_production: plan.champion}
+    if not spec.fleet.runs_images:
+        return dict.fromkeys(versions, NOT_OURS_TO_START)
     own = spec.engine.image.reference if spec.engine.image else ""
     recorded = {plan.in_production: plan.champion_engine.image} if plan.champion_engine else {}
-    named = zip((plan.on_trial, plan.in_production), versions, strict=False)
     images = {
-        name: recorded.get(name) or own or pinned_image(version, registry.tags(version)) for name, version in named
+        name: recorded.get(name) or own or pinned_image(version, registry.tags(version))
+        for name, version in versions.items()
     }
     if trusted:
-        for image, version in zip(images.values(), versions, strict=True):
-            trusted.prove(version, image)
+        for name, image in images.items():
+            trusted.prove(versions[name], image)
     # The spec is kept with the delivery, and settles its own.
     return {} if own else images
 
 
-def _kept_digests(spec_path: Path, spec: Delivery) -> dict[str, str]:
+def _kept_digests(spec: Delivery) -> dict[str, str]:
     """The digests of what is kept; none of a spec that cannot be, which is said where it is to be kept."""
     try:
-        return digests_of(laid_out(spec_path, spec)[1])
+        return digests_of(laid_out(spec.path, spec)[1])
     except UsageError:
         return {}
 

@@ -1,27 +1,34 @@
-"""The last delivery, who carries it, and what every region serves; and the deliveries before it."""
+"""What deliveries have left: the last one, who carries it, what every region serves, and their pages."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from gates.evidence.request_record import RecordReader
 from pipelines.adapters.fleets import CarriedFleet, require_contexts
 from pipelines.adapters.stores import mlflow_address
 from pipelines.delivery_lock import holder
+from pipelines.events.listeners import EventFile
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
+from pipelines.state import StateFolder
+from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
 from registry.deliveries import MlflowDeliveries
-from registry.model import Serving
+from registry.errors import UnknownDelivery
+from registry.ledger import MlflowLedger
+from registry.model import Event, Serving
 from registry.versions import MlflowRegistry
 from rollouts.errors import FleetError
 from rollouts.model import CarrierHeartbeat, RegionState
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.files import write_atomically
 from tidegate.core.process import note
 from tidegate.core.text import redacted
 from tidegate.core.threads import call_in_thread
@@ -30,13 +37,15 @@ from tidegate.surroundings import Surroundings
 
 def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> DeliveryStatus:
     """What is known of the model's last delivery. A store that is away hides nothing else."""
+    # Records that lie there until MLflow takes them.
+    left = sum(len(path.read_bytes().splitlines()) for path in unwritten.glob(f"*{SUFFIX}"))
     try:
         last = next(iter(ledgers.deliveries(model, last=1)), None)
         alive = last is not None and ledgers.is_alive(last)
         story = state_of(ledgers.join(last.id, carries=False).recorded()) if last else DeliveryState()
     except TidegateError as error:
-        return DeliveryStatus(unwritten=unwritten_count(unwritten), unreadable=str(error))
-    return DeliveryStatus(last, alive, story, unwritten_count(unwritten))
+        return DeliveryStatus(unwritten=left, unreadable=str(error))
+    return DeliveryStatus(last, alive, story, left)
 
 
 def in_production(registry: MlflowRegistry, model: str, alias: str) -> str | None:
@@ -47,11 +56,6 @@ def in_production(registry: MlflowRegistry, model: str, alias: str) -> str | Non
     except TidegateError:
         return None
     return kept.name if kept else version.version
-
-
-def unwritten_count(folder: Path) -> int:
-    """How many records of deliveries lie there until MLflow takes them."""
-    return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*{SUFFIX}"))
 
 
 async def status(at: Surroundings, spec: Delivery, regions: Collection[str] = ()) -> StatusReport:
@@ -108,3 +112,65 @@ async def _carried(fleet: Fleet) -> CarrierHeartbeat | None:
         return await fleet.carried() if isinstance(fleet, CarriedFleet) else None
     except FleetError:
         return None
+
+
+def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None:
+    """Write the page of the last deliveries.
+
+    Raises:
+        UsageError: there was none, or `target` cannot be written.
+    """
+    ledgers = at.deliveries()
+    found = ledgers.deliveries(spec.model.name, last=last)
+    if not found:
+        raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
+    told = {delivery.id: _events_of(delivery.id, at.state, ledgers) for delivery in reversed(found)}
+    write_atomically({target: page_of(spec, at.state, told)})
+
+
+def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
+    """The page of one delivery of the spec's model, with a link to `back`.
+
+    Raises:
+        UnknownDelivery: the model has none with that id.
+    """
+    if ledgers.summary(delivery).name != spec.model.name:
+        raise UnknownDelivery(
+            f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate status --last 20` lists them"
+        )
+    return page_of(spec, state, {delivery: _events_of(delivery, state, ledgers)}, back=back)
+
+
+def leave_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger, events: EventFile | None) -> Path | None:
+    """Write the page of a delivery that is over, and return its path; a missing page changes nothing.
+
+    `events` are those of the only process there was, which has more looks at each gate than the ledger.
+    """
+    target = report_path(state, ledger.delivery)
+    try:
+        told = {ledger.delivery: tuple(events.read()) if events else ledger.recorded()}
+        write_atomically({target: page_of(spec, state, told)})
+    except TidegateError as error:
+        note(f"there is no report: {error}")
+        return None
+    return target
+
+
+def report_path(state: StateFolder, delivery: str) -> Path:
+    """Where a delivery's page is written."""
+    return state.delivery(delivery) / "report.html"
+
+
+def page_of(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]], *, back: str = "") -> str:
+    """Deliveries as one self-contained page, in order, with what users saw when somebody wrote it down."""
+    traffic = state.traffic / f"{spec.metadata.name}.jsonl"
+    records = RecordReader(traffic).read_new() if traffic.exists() else []
+    deliveries = [DeliveryRecord(id=name, events=tuple(events)) for name, events in told.items()]
+    title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
+    return render_report(deliveries, records=records, title=title, back=back)
+
+
+def _events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Sequence[Event]:
+    """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
+    local = EventFile(state.delivery(delivery) / "events.jsonl")
+    return tuple(local.read()) if local.path.exists() else ledgers.events(delivery)

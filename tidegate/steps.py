@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
-from pipelines.events.payloads import StepProgress
+from pipelines.events.payloads import DeliveryRequested, StepProgress
 from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.ports import Fleet
@@ -25,28 +26,18 @@ from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
-from registry.deliveries import MlflowDeliveries
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary
+from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
-from tidegate.carrying import (
-    Carrying,
-    DeliveryDisplay,
-    Done,
-    Listening,
-    attach,
-    carry,
-    open_ledger,
-    take_over,
-)
-from tidegate.connect import Carried, Lies, preconditions_here, preconditions_of, refuse
+from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
-from tidegate.core.process import cancelled_by_signals, note, process_name, uninterrupted
+from tidegate.core.process import cancelled_by_signals, note, process_name
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
+from tidegate.delivering import Done, Listening, attach, carry, open_ledger, take_over
 from tidegate.planning import plan_for, settle
 from tidegate.surroundings import RETREAT, Surroundings
 
@@ -62,109 +53,66 @@ def open_steps(
     key: str | None = None,
     patience: timedelta = timedelta(minutes=15),
 ) -> tuple[str, Plan]:
-    """Open a delivery, or carry on the one that is named. Changes no region and no alias.
+    """Open a delivery of a version, by its number or by the alias; returns its id and its plan.
 
-    Args:
-        at: where.
-        spec_path: of the delivery's spec.
-        carries_on: the delivery of another process, instead of a new one.
-        by: who carries it on, where the spec says that a name is enough.
-        prover: proves who does, or who asks for a new one.
-        version: the version's number; None for the one that the alias points at.
-        key: opening again with the same key finds the same delivery.
-        patience: how long the next step may take to start before the delivery counts as dead.
-
-    Returns:
-        Its id, and its plan.
+    Changes no region and no alias. With `carries_on` it is that of another process, which died; `by` says who carries
+    it on, where the spec says that a name is enough. `prover` proves who does, or who asks for a new one. Opening again
+    with the same `key` finds the same delivery. It counts as dead when the next step takes longer to start than
+    `patience`.
 
     Raises:
         Refused: another delivery of the model runs.
     """
     deliveries = at.deliveries()
     if carries_on is not None:
-        delivery = deliveries.whole_id(carries_on)
-        ledger = _carried_on(at, deliveries, delivery, Speaker(by, prover), patience=patience, key=key)
-    else:
-        ledger = _opened(at, deliveries, read_delivery(spec_path), prover, version=version, key=key, patience=patience)
-    return ledger.delivery, plan_of(ledger.recorded())
-
-
-def _opened(
-    at: Surroundings,
-    deliveries: MlflowDeliveries,
-    spec: Delivery,
-    asker: Prover | None,
-    *,
-    version: str | None,
-    key: str | None,
-    patience: timedelta,
-) -> MlflowLedger:
+        delivery, speaker = deliveries.whole_id(carries_on), Speaker(by, prover)
+        if key and deliveries.summary(delivery).key == key:
+            ledger = deliveries.join(delivery)
+        else:
+            ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
+            carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=True)
+            # What the regions no longer show is not done, whatever the ledger said before.
+            how = Carrying(Listening(), lambda: nullcontext(asyncio.Event()), report=False)
+            asyncio.run(_carry_on(carried, how, _say_what_is_lost))
+        return delivery, plan_of(ledger.recorded())
+    spec = read_delivery(spec_path)
     refuse_unkeepable(spec)
-    preview = plan_for(spec, spec.path.parent, at.registry, version=version, preview=True)
+    preview = plan_for(spec, at.registry, version=version, preview=True)
     # What is wrong here is not: the pod that opens a delivery is not the machine that serves it, and with the same key
     # it may have opened it before.
-    found = (*preconditions_here(at, spec, asker=asker), *preconditions_of(at, spec, preview))
+    found = (*preconditions_here(at, spec, asker=prover), *preconditions_of(at, spec, preview))
     refuse(each for each in found if each.lies is not Lies.HERE)
     plan = settle(at, spec, version=version)
     ledger = open_ledger(deliveries, spec, plan, patience=patience, key=key)
-    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
-    if not ledger.recorded():
-        asyncio.run(_begin(ledger, spec, plan))
-    if asker is not None:
-        _record_requester(at, ledger, spec, asker)
+    asyncio.run(_begin(at, ledger, spec, plan, prover))
     if isinstance(spec.fleet, LocalFleet):
         lend(at.root, SystemClock().now() + patience)
-    return ledger
+    return ledger.delivery, plan_of(ledger.recorded())
 
 
-def _record_requester(at: Surroundings, ledger: MlflowLedger, spec: Delivery, asker: Prover) -> None:
-    events = ledger.recorded()
-    if any(event.kind == "requested" for event in events):
-        return
-    try:
-        ledger.append(Hearing(spec, ledger.delivery, events, at.identities, SystemClock()).request(asker))
-    except TidegateError as error:
-        ledger.close(str(Ending.FAILED), str(error))
-        raise
+async def _say_what_is_lost(context: Context) -> None:
+    await context.journal.say("delivery", StepProgress(), "carried on step by step")
+    await say_what_is_lost(context)
 
 
-async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan) -> None:
+async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:
+    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
+    events: Sequence[Event] = ledger.recorded()
     with notified_of(spec.notify, plan, ledger) as told:
         journal = Journal(ledger, SystemClock(), told)
         try:
-            kept = await call_in_thread(keep_spec, ledger, spec.path, spec)
-            await journal.opened(plan, spec_file=kept)
+            if not events:
+                kept = await call_in_thread(keep_spec, ledger, spec.path, spec)
+                await journal.opened(plan, spec_file=kept)
+                events = await journal.recorded()
+            if asker is not None and not any(event.kind == "requested" for event in events):
+                hearing = Hearing(spec, ledger.delivery, events, at.identities, SystemClock())
+                event = await call_in_thread(hearing.request, asker)
+                await journal.say(event.step, DeliveryRequested.of(event), event.message)
         except TidegateError as error:
             # No step could ever find its way; the next delivery must not have to wait for this one.
             await journal.closed(Ending.FAILED, str(error), error.exit_code)
             raise
-
-
-def _carried_on(
-    at: Surroundings,
-    deliveries: MlflowDeliveries,
-    delivery: str,
-    speaker: Speaker,
-    *,
-    patience: timedelta,
-    key: str | None,
-) -> MlflowLedger:
-    if key and deliveries.summary(delivery).key == key:
-        return deliveries.join(delivery)
-    ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
-    carried = attach(at, deliveries, ledger, patience=patience, key=key, hands_on=True)
-    asyncio.run(_report_lost_steps(carried))
-    return ledger
-
-
-async def _report_lost_steps(carried: Carried) -> None:
-    """What the regions no longer show is not done, whatever the ledger said before."""
-
-    async def say(context: Context) -> None:
-        await context.journal.say("delivery", StepProgress(), "carried on step by step")
-        await say_what_is_lost(context)
-
-    await _carry_on(carried, Carrying(Listening(), uninterrupted, report=False), say)
 
 
 async def _carry_on(carried: Carried, how: Carrying, work: Callable[[Context], Awaitable[Done]]) -> Done:
@@ -191,12 +139,7 @@ def run_one_step(
 ) -> StepResult:
     """Run one step of a delivery that `open_steps` opened; a finished step is skipped.
 
-    Args:
-        at: where.
-        delivery: its id, or the first characters of it.
-        step_name: the step's id.
-        display: follows it.
-        key: of the one who opened or carried on the delivery; None says nothing of it.
+    `delivery` is its id, or the first characters of it, `key` that of the one who opened it or carried it on, if any.
 
     Raises:
         Refused: the delivery is over, or others carry it.
@@ -225,24 +168,17 @@ def run_one_step(
             f"delivery {delivery} is carried by process {summary.pid} on {summary.host}",
             hint="`tidegate stage` is for deliveries that `tidegate stage open` opened",
         )
-    patience = timedelta(seconds=summary.patience_seconds)
-    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key, hands_on=True)
+    carried = attach(at, deliveries, ledger, summary, hands_on=True)
     display.story = state_of(events)
     how = Carrying(display, partial(cancelled_by_signals, AFTERWARDS), report=False)
     try:
         return asyncio.run(_carry_on(carried, how, partial(take_step, wanted=step.id)))
     except asyncio.CancelledError:
-        return _stopped(ledger, step)
-
-
-def _stopped(ledger: MlflowLedger, step: PlanStep) -> StepResult:
-    """What becomes of a step that was stopped before it began: nothing was changed.
-
-    Worth another try when its machine was taken away, and not when somebody asked the whole delivery to end.
-    """
-    asked = asked_to_stop(ledger.recorded())
-    code = ExitCode.INTERRUPTED if asked else ExitCode.OUTSIDE
-    return StepResult(step=step.id, done=False, reason=asked or "asked to stop before it began", exit_code=code)
+        # Before it began: nothing was changed. Worth another try when its machine was taken away, and not when somebody
+        # asked the whole delivery to end.
+        asked = asked_to_stop(ledger.recorded())
+        code = ExitCode.INTERRUPTED if asked else ExitCode.OUTSIDE
+        return StepResult(step=step.id, done=False, reason=asked or "asked to stop before it began", exit_code=code)
 
 
 def close_steps(
@@ -251,14 +187,8 @@ def close_steps(
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
     With a key users come first: whatever the delivery has on trial is taken back by what the regions say, before
-    anything is read in MLflow, which may be away, or not what was written there.
-
-    Args:
-        at: where.
-        spec_path: with a key: the delivery's spec.
-        display: follows it.
-        delivery: its id, or the first characters of it.
-        key: in place of the id: that with which it was opened.
+    anything is read in MLflow, which may be away, or not what was written there. It is named by its id or the first
+    characters of it, or by the key with which it was opened and its spec.
 
     Returns:
         How it ended; None when nothing was opened with the key.
@@ -267,18 +197,27 @@ def close_steps(
         StoreUnreachable: MLflow is away.
         NotGenuine: the ledger, or what is kept with it, is not what the delivery wrote.
     """
-    if key and not (delivery and not spec_path.exists()):
-        asyncio.run(_end_trials(load_spec(spec_path, Delivery), at, key))
+    if not (delivery or key):
+        raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
+    spec = load_spec(spec_path, Delivery) if key and (not delivery or spec_path.exists()) else None
+    if spec and key and not isinstance(spec.fleet, LocalFleet):
+        asyncio.run(_end_trials(spec, at, key))
     deliveries = at.deliveries()
-    named = _named_delivery(deliveries, spec_path, delivery, key)
-    if named is None:
+    if delivery:
+        named = deliveries.whole_id(delivery)
+    else:
+        # The newest: a workflow that is retried after its end opens another delivery with the same key.
+        known = deliveries.deliveries(spec.model.name) if spec else ()
+        named = next((each.id for each in known if each.key == key), "")
+    if not named:
         return None
     summary = deliveries.summary(named)
     ledger = deliveries.join(named)
     if summary.ended is not None:
-        return outcome_of(ledger.recorded(), named) or _recorded_result(summary)
-    patience = timedelta(seconds=summary.patience_seconds)
-    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key)
+        ending, reason = Ending.recorded(summary.outcome), summary.reason or ""
+        recorded = Result(delivery=named, ending=ending, reason=reason, exit_code=EXIT_CODES[ending])
+        return outcome_of(ledger.recorded(), named) or recorded
+    carried = attach(at, deliveries, ledger, summary, hands_on=False)
     display.story = state_of(ledger.recorded())
     try:
         result = asyncio.run(_carry_on(carried, Carrying(display, cancelled_by_signals, closes=True), close))
@@ -289,24 +228,11 @@ def close_steps(
     return result
 
 
-def _named_delivery(deliveries: MlflowDeliveries, spec_path: Path, delivery: str | None, key: str | None) -> str | None:
-    """The delivery's id; None when nothing was opened with the key."""
-    if delivery:
-        return deliveries.whole_id(delivery)
-    if not key:
-        raise UsageError("which delivery?", hint="name it by --delivery, or by --key and its spec")
-    model = load_spec(spec_path, Delivery).model.name
-    # The newest: a workflow that is retried after its end opens another delivery with the same key.
-    return next((each.id for each in deliveries.deliveries(model) if each.key == key), None)
-
-
 async def _end_trials(spec: Delivery, at: Surroundings, key: str) -> None:
     """Take back what processes of the delivery with that key have on trial; a successor's, and nobody's, stays.
 
     On this machine the fleet's host does it, once `delivery.lease` has run out.
     """
-    if isinstance(spec.fleet, LocalFleet):
-        return
     carrier = Carrier(
         token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
@@ -325,8 +251,3 @@ async def _end_trial(region: str, fleet: Fleet, key: str) -> None:
         return
     serves = f"version {found.stable.version} serves all users" if found.stable and not found.weight else "not back yet"
     note(f"{region}: nothing is on trial any more; {serves}")
-
-
-def _recorded_result(summary: DeliverySummary) -> Result:
-    ending = Ending.recorded(summary.outcome)
-    return Result(delivery=summary.id, ending=ending, reason=summary.reason or "", exit_code=EXIT_CODES[ending])

@@ -5,21 +5,22 @@ Loads little: a rollback is in a hurry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.fleets import standing_fleets
+from pipelines.adapters.fleets import running_host
 from pipelines.adapters.stores import open_deliveries, open_registry
-from pipelines.adapters.trust import local_identities, named_trust, trusted_images
+from pipelines.adapters.trust import named_trust, trusted_images
 from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from pipelines.state import StateFolder
+from rollouts.manifests.spec import ClusterFleetSpec
 
 if TYPE_CHECKING:
     from pipelines.authority.engine_images import TrustedImages
@@ -77,12 +78,32 @@ class Surroundings:
     @cached_property
     def identities(self) -> Identities:
         """Who can prove who they are."""
-        return local_identities(self.trusted)
+        # Not above: it loads what checks tokens, which few commands need.
+        from pipelines.adapters.identities import ProvenIdentities
 
-    def fleets(
+        return ProvenIdentities(self.trusted.trust.approvers, self.trusted.folder)
+
+    @asynccontextmanager
+    async def fleets(
         self, spec: Delivery, *, patience: timedelta | None = None, carrier: Carrier | None = None
-    ) -> AbstractAsyncContextManager[Mapping[str, Fleet]]:
-        """Those that are there already, by region; without a `carrier` those in clusters can only be looked at."""
+    ) -> AsyncIterator[Mapping[str, Fleet]]:
+        """Those that are there already, by region; none when nothing runs on this machine.
+
+        Without a `carrier` those in clusters can only be looked at.
+        """
         if self.own is not None:
-            return nullcontext(self.own.fleets)
-        return standing_fleets(spec, self.state, patience=patience, carrier=carrier)
+            yield self.own.fleets
+        elif isinstance(spec.fleet, ClusterFleetSpec):
+            from pipelines.adapters.clusters import open_clusters
+
+            async with open_clusters(
+                spec, spec.fleet, patience=patience, counted=False, carrier=carrier, glance=carrier is None
+            ) as fleets:
+                yield fleets
+        elif (host := await running_host(self.root)) is None:
+            yield {}
+        else:
+            try:
+                yield {region: host.fleet(region) for region in host.regions()}
+            finally:
+                await host.close()

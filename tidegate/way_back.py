@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
-from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger, engine_before
+from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger
 from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
 from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.rollback_target import (
@@ -96,10 +96,8 @@ async def take_back(
             )
         watched = await stack.enter_async_context(at.fleets(spec, patience=RETREAT))
         fleets = {region: running[region] for region in regions or spec.regions.names}
-        limit = spec.patience.call.total_seconds()
-        ledger = RollbackLedger(spec.model.name, at.root, at.tracking_uri, spec.model.serving, limit)
-        engines = at.own.engines if at.own else None
-        before = partial(engine_before, spec=spec, state=at.state, records=ledger, engines=engines)
+        ledger = RollbackLedger(spec, at.root, at.tracking_uri)
+        before = partial(ledger.engine_before, engines=at.own.engines if at.own else None)
         rollback = Rollback(spec, at.state, fleets, watched, ledger, before, end_own=end_own)
         wrong = await (roll_back_to(rollback, to, start, confirm) if to else roll_back(rollback))
         return outcome_of(wrong, await observe_regions(rollback))
@@ -144,20 +142,13 @@ class Rollback:
 async def roll_back(rollback: Rollback, to: str | None = None, *, start: bool = False) -> list[str]:
     """Users first, what was promoted already too, by what regions say; then the carrier, then the records.
 
-    No word of MLflow decides where anybody goes.
-
-    Args:
-        rollback: where, and who is told.
-        to: the version for every region; None for the one before the delivery, as each region knows it.
-        start: whether that version may be started by the image that MLflow names.
-
-    Returns:
-        What went wrong.
+    No word of MLflow decides where anybody goes: each region to `to`, or to the version before the delivery, as it
+    knows it. `start` allows that version to be started by the image that MLflow names. Returns what went wrong.
     """
     process = stop_local_delivery(rollback)
     found = await rollback.now(to)
     moved = {} if to else await ways_back(rollback, found)
-    await _move_promoted(rollback, moved)
+    await _move_regions(rollback, moved, promoted=True)
     async with one_rollback(rollback.state.root, note):
         late = await wait_for_local_end(process, rollback)
         while True:
@@ -173,7 +164,7 @@ async def roll_back(rollback: Rollback, to: str | None = None, *, start: bool = 
             found = await rollback.now(to)
             if to is None:
                 wanted = await ways_back(rollback, found, last)
-                wrong = [*late, *await _move_promoted(rollback, wanted)]
+                wrong = [*late, *await _move_regions(rollback, wanted, promoted=True)]
             else:
                 wanted = dict.fromkeys(rollback.fleets, to)
                 # The host of this machine takes a canary back that no delivery stands behind.
@@ -280,20 +271,19 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     Raises:
         TidegateError: MLflow does not answer, or the delivery does not end (`HasNotEnded`).
     """
-    known = await rollback.records.ask(RollbackLedger.known)
-    if known.last is None or known.last.ended is not None:
-        return known.last
-    where = f"process {known.last.pid} on {known.last.host}"
-    if known.alive:
-        note(f"stopping delivery {known.last.id[:8]}, {where}: it hears of it within seconds")
+    last, alive = await rollback.records.ask(RollbackLedger.last)
+    if last is None or last.ended is not None:
+        return last
+    told, where = last.id, f"process {last.pid} on {last.host}"
+    if alive:
+        note(f"stopping delivery {told[:8]}, {where}: it hears of it within seconds")
     # One that seems to be gone is told too: it may only have been held up.
-    last = known.last.id
-    await rollback.records.ask(lambda it: it.stop(last))
+    await rollback.records.ask(lambda it: it.stop(told))
     deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
     while rollback.clock.monotonic() < deadline:
-        known = await rollback.records.ask(RollbackLedger.known)
-        if known.last is None or known.last.ended is not None or not known.alive:
-            return known.last
+        last, alive = await rollback.records.ask(RollbackLedger.last)
+        if last is None or last.ended is not None or not alive:
+            return last
         await rollback.clock.sleep(1.0)
     raise HasNotEnded(
         f"the delivery of {where} was told to end and has not; it may still move users",
@@ -301,14 +291,12 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
     )
 
 
-async def _move_promoted(rollback: Rollback, wanted: Mapping[str, str]) -> list[str]:
-    """Regions that were promoted already, to where they were before; returns what went wrong."""
-    for region, to in wanted.items():
+async def _move_regions(
+    rollback: Rollback, wanted: Mapping[str, str], *, promoted: bool = False, by_image: bool = False
+) -> list[str]:
+    """Each region to its version, at once; returns what went wrong. `promoted` ones go back by themselves."""
+    for region, to in wanted.items() if promoted else ():
         rollback.say(region, f"was promoted already, goes back to version {to}")
-    return await _move_regions(rollback, wanted)
-
-
-async def _move_regions(rollback: Rollback, wanted: Mapping[str, str], *, by_image: bool = False) -> list[str]:
     moves = (move_region(rollback, region, to, by_image=by_image) for region, to in wanted.items())
     found = await asyncio.gather(*moves, return_exceptions=True)
     wrong = []
@@ -420,9 +408,6 @@ def outcome_of(wrong: list[str], found: Mapping[str, RegionState | TidegateError
     return RollbackOutcome(versions, wrong)
 
 
-PREVIOUS = "previous"
-
-
 async def roll_back_to(rollback: Rollback, to: str, start: bool, confirm: Callable[[str], None]) -> list[str]:
     """Every region to that version, once a person has said yes; returns what went wrong.
 
@@ -433,22 +418,20 @@ async def roll_back_to(rollback: Rollback, to: str, start: bool, confirm: Callab
     """
     found = await asyncio.gather(*(fleet.observe() for fleet in rollback.fleets.values()))
     states = dict(zip(rollback.fleets, found, strict=True))
-    version = to if to != PREVIOUS else previous_of(states, await _previous_alias(rollback, states))
+    version = to
+    if to == "previous":
+        alias: str | None = None
+        if not any(state.previous for state in states.values()):
+            try:
+                alias = await rollback.records.ask(RollbackLedger.previous)
+            except OutsideError as error:
+                note(f"MLflow was asked for the alias `{rollback.spec.model.previous}`: {error}")
+        version = previous_of(states, alias)
     if already_there(states, version):
         return await _say_in_git(rollback, dict.fromkeys(rollback.fleets, version))
     require_warm(states, version, start=start)
     confirm(in_words(states, version))
     return await roll_back(rollback, version, start=start)
-
-
-async def _previous_alias(rollback: Rollback, states: Mapping[str, RegionState]) -> str | None:
-    if any(state.previous for state in states.values()):
-        return None
-    try:
-        return await rollback.records.ask(RollbackLedger.previous)
-    except OutsideError as error:
-        note(f"MLflow was asked for the alias `{rollback.spec.model.previous}`: {error}")
-        return None
 
 
 async def _reinstate(rollback: Rollback, version: str) -> None:

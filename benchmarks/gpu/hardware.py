@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.figures import machine
 from engine_images.accelerators import DEVICES, MEBIBYTE, Accelerator
+from engine_images.adapters.gpus import SECONDS, TOOL, gpu_table
 from engine_images.manifest import CompileKey
-from tidegate.core.adapters.nvidia_smi import SECONDS, TOOL, gpu_table
 from tidegate.core.errors import OutsideError, UsageError
 
 FACTORS = ("vllm", "torch", "python", "compiler", "cpu", "gpu", "driver", "cuda")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Self
 
 from engine_images.errors import BadReference
 from tidegate.core.model import Value
+from tidegate.core.text import is_loopback
 
 HUB = "docker.io"
 HUB_ADDRESS = "registry-1.docker.io"
@@ -63,11 +63,7 @@ class ImageReference(Value):
     @property
     def on_loopback(self) -> bool:
         """Whether the registry is this machine: nobody can listen in."""
-        host = re.sub(r":[0-9]+$", "", self.registry).strip("[]")
-        try:
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(re.sub(r":[0-9]+$", "", self.registry).strip("[]"))
 
     def at(self, digest: str) -> ImageReference:
         """The same image by its digest alone."""

@@ -4,7 +4,6 @@ way to it.
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +18,7 @@ from gates.errors import BadAnswer
 from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import async_request_hook
 from tidegate.core.model import Value
-from tidegate.core.text import json_of
+from tidegate.core.text import is_loopback, json_of
 
 NOT_REACHED = (
     httpx.ConnectError,
@@ -49,19 +48,11 @@ def engine_client(url: str, *, timeout_seconds: float, key: str = "", direct: bo
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10)),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-        trust_env=not direct and not is_here(parts.hostname or ""),
+        trust_env=not direct and not is_loopback(parts.hostname or ""),
         # To read the certificates that are believed takes a tenth of a second; without TLS nobody's are.
         verify=True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         event_hooks={"request": [async_request_hook()]},
     )
-
-
-def is_here(host: str) -> bool:
-    """Whether it is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import BaseModel
 
-from gates.adapters.engine_client import collect, engine_client, engine_errors, is_here, refused
+from gates.adapters.engine_client import collect, engine_client, engine_errors, refused
 from gates.comparison.model import ApiForm, Endpoint
 from gates.model import EngineReply
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.text import parsed, redacted
+from tidegate.core.text import is_loopback, parsed, redacted
 
 RETRIES = 5
 """Of a request that met 429: anyone who lets so few through a minute says nothing of the model."""
@@ -122,7 +122,7 @@ def base_url(text: str, option: str) -> str:
 def refuse_open_key(url: str, option: str) -> None:
     """Raises UsageError when a key would go over the network as it is."""
     parts = urlsplit(url)
-    if parts.scheme == "http" and not is_here(parts.hostname or ""):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise UsageError(f"{option}: the key would go to {url} without TLS", hint="give an https:// address")
 
 

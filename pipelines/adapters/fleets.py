@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pipelines.ports import Fleet
 from pipelines.spec.delivery import Delivery
-from pipelines.state import StateFolder
-from rollouts.cluster.carrier import Carrier
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import CarrierHeartbeat
@@ -30,32 +26,6 @@ class CarriedFleet(Protocol):
     async def carried(self) -> CarrierHeartbeat | None:
         """None when nobody does."""
         ...
-
-
-@asynccontextmanager
-async def standing_fleets(
-    spec: Delivery, state: StateFolder, *, patience: timedelta | None = None, carrier: Carrier | None = None
-) -> AsyncIterator[Mapping[str, Fleet]]:
-    """The fleets that are there already, by region; none when nothing runs on this machine.
-
-    Without a `carrier` those in clusters can only be looked at.
-    """
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        from pipelines.adapters.clusters import open_clusters
-
-        opened = open_clusters(
-            spec, spec.fleet, patience=patience, counted=False, carrier=carrier, glance=carrier is None
-        )
-        async with opened as fleets:
-            yield fleets
-        return
-    if (host := await running_host(state.root)) is None:
-        yield {}
-        return
-    try:
-        yield {region: host.fleet(region) for region in host.regions()}
-    finally:
-        await host.close()
 
 
 def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bool = False) -> None:

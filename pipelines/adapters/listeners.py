@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 
 from pipelines.adapters.web_server import Tls, address_of, answering, listening
-from pipelines.spec.policy import is_loopback
 from pipelines.triggers.webhooks import weakness
 from tidegate.core.errors import UsageError
 from tidegate.core.process import host_and_port
+from tidegate.core.text import is_loopback
 
 LOOPBACK = "127.0.0.1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,44 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.events.payloads import Closing, StopRequest
-from registry.model import (
-    SERVING,
-    DeliverySummary,
-    EngineRecord,
-    ModelVersion,
-    Serving,
-    ServingAliases,
-    number_of,
-)
+from pipelines.state import StateFolder
+from registry.model import DeliverySummary, EngineRecord, ModelVersion, Serving, number_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note, user_name
 from tidegate.core.text import failure_line
-from tidegate.core.threads import call_in_thread, call_with_timeout
+from tidegate.core.threads import call_in_thread
 
 if TYPE_CHECKING:
     from pipelines.ports import EngineProvider, Fleet
     from pipelines.spec.delivery import Delivery
-    from pipelines.state import StateFolder
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
     from rollouts.model import Engine
 
 
 LOAD_SECONDS = 60.0
-"""Besides, for a question: MLflow's client takes its time to load."""
+"""Besides `patience.call`, for a question: MLflow's client takes its time to load."""
 
 
 Said = TypeVar("Said")
-
-
-@dataclass(frozen=True)
-class LastDelivery:
-    """What the ledger says of the model's last delivery."""
-
-    last: DeliverySummary | None
-    alive: bool
-    """Whether somebody carries it."""
 
 
 class HasNotEnded(OutsideError):
@@ -59,13 +43,9 @@ class RollbackLedger:
     do its part. Nothing of MLflow is loaded before users are back.
     """
 
-    model: str
+    spec: Delivery
     state: Path
     tracking_uri: str | None
-    names: ServingAliases = SERVING
-    """`to` and `previous` of the spec's model."""
-    limit_seconds: float = 10.0
-    """For each question to a server: `patience.call` of the spec."""
 
     async def ask(self, call: Callable[[RollbackLedger], Said], *, more_seconds: float = 0.0) -> Said:
         """What one of the methods below returns, in a thread and within the time limit."""
@@ -82,13 +62,19 @@ class RollbackLedger:
             except Exception as error:
                 raise OutsideError(f"what MLflow has cannot be read: {failure_line(error)}") from error
 
-        return await call_with_timeout(self.limit_seconds + LOAD_SECONDS + more_seconds, asked, what="MLflow")
+        seconds = self.spec.patience.call.total_seconds() + LOAD_SECONDS + more_seconds
+        try:
+            # The thread of a call that hangs is left behind.
+            return await asyncio.wait_for(call_in_thread(asked), seconds)
+        except TimeoutError:
+            message = f"MLflow did not answer in {seconds:g} s"
+            raise OutsideError(message, hint="check that it runs and can be reached, and retry") from None
 
-    def known(self) -> LastDelivery:
-        """The last delivery, and whether somebody carries it."""
+    def last(self) -> tuple[DeliverySummary | None, bool]:
+        """The model's last delivery, and whether somebody carries it."""
         ledgers = self._ledgers()
-        last = next(iter(ledgers.deliveries(self.model, last=1)), None)
-        return LastDelivery(last, alive=last is not None and ledgers.is_alive(last))
+        last = next(iter(ledgers.deliveries(self.spec.model.name, last=1)), None)
+        return last, last is not None and ledgers.is_alive(last)
 
     def stop(self, delivery: str) -> None:
         """Ask the one who carries it to end it: they hear it with their next sign of life."""
@@ -101,7 +87,7 @@ class RollbackLedger:
         reason = f"taken back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
-        champion = self.registry().look_up(self.model, self.names.champion).version
+        champion = self.registry().look_up(self.spec.model.name, self.spec.model.target).version
         engines_alone = bool(last.in_production) and last.champion == last.version
         if serves is not None and (champion != number_of(serves) or engines_alone):
             self.reinstate(serves)
@@ -111,30 +97,61 @@ class RollbackLedger:
     def reinstate(self, engine: str) -> None:
         """Make it champion: users are on it."""
         registry = self.registry()
-        version, kept = registry.look_up(self.model, number_of(engine)), self._kept(engine)
+        version, kept = registry.look_up(self.spec.model.name, number_of(engine)), self._kept(engine)
         if engine in kept:
             other = next((each for name, each in kept.items() if name != engine), None)
             before = {"before": other} if other else {}
             registry.mark(version, Serving(now=kept[engine], **before).tag)
-        registry.reinstate(version, self.names)
+        registry.reinstate(version, self.spec.model.serving)
 
     def previous(self) -> str:
         """The version before the champion, as the registry knows it."""
-        return self.registry().look_up(self.model, self.names.previous).version
+        return self.registry().look_up(self.spec.model.name, self.spec.model.previous).version
 
-    def recorded(self, engine: str) -> tuple[ModelVersion, EngineRecord | None]:
+    async def engine_before(self, fleet: Fleet, version: str, engines: EngineProvider | None = None) -> Engine:
+        """What served that version. In a cluster nothing is downloaded: pods pull the image that they had then. This
+        machine needs the files.
+
+        Raises:
+            UntrustedImage: the region has never run it, and the trust file does not allow what MLflow names.
+            TidegateError: neither the region's history nor MLflow knows it.
+        """
+        from pipelines.adapters.trust import named_trust, trusted_images
+        from rollouts.cluster.region import CarriedRegion
+
+        if not isinstance(fleet, CarriedRegion):
+            from pipelines.adapters.engines import local_engines
+
+            found, record = await self.ask(lambda it: it._recorded(version))
+            state = StateFolder(self.state)
+            provider = engines or local_engines(self.spec, state, await call_in_thread(self.registry))
+            return await provider.prepare(found, note, record)
+        if known := await fleet.engine_of(version):
+            return known
+        found, engine = await self.ask(lambda it: it._by_image(version))
+        if images := trusted_images(named_trust()):
+            await call_in_thread(images.prove, found, engine.image)
+        return engine
+
+    def _recorded(self, engine: str) -> tuple[ModelVersion, EngineRecord | None]:
         """The version as the registry has it, and what it keeps of the engine with that name."""
-        return self.registry().resolve(self.model, number_of(engine)), self._kept(engine).get(engine)
+        found = self.registry().resolve(self.spec.model.name, number_of(engine))
+        return found, self._kept(engine).get(engine)
 
-    def engine(self, version: str, name: str) -> tuple[ModelVersion, Engine]:
+    def _by_image(self, version: str) -> tuple[ModelVersion, Engine]:
         """The version, and the engine image that its tags name; no file is brought here."""
         from pipelines.authority.engine_images import pinned_image
         from rollouts.model import Engine
 
         registry = self.registry()
-        found = registry.look_up(self.model, number_of(version))
+        found = registry.look_up(self.spec.model.name, number_of(version))
         image = pinned_image(found, registry.tags(found))
-        return found, Engine(version=version, digest=found.digest, model=name, image=image)
+        return found, Engine(version=version, digest=found.digest, model=self.spec.metadata.name, image=image)
+
+    def _kept(self, engine: str) -> dict[str, EngineRecord]:
+        registry = self.registry()
+        kept = Serving.of(registry.tags(registry.look_up(self.spec.model.name, number_of(engine))))
+        return {each.name: each for each in (kept.before, kept.now) if each}
 
     def registry(self) -> MlflowRegistry:
         """Where versions and their files are."""
@@ -142,50 +159,10 @@ class RollbackLedger:
 
         return open_registry(self.state, self.tracking_uri)
 
-    def _kept(self, engine: str) -> dict[str, EngineRecord]:
-        registry = self.registry()
-        kept = Serving.of(registry.tags(registry.look_up(self.model, number_of(engine))))
-        return {each.name: each for each in (kept.before, kept.now) if each}
-
     def _ledgers(self) -> MlflowDeliveries:
         from pipelines.adapters.stores import open_deliveries
 
         return open_deliveries(self.state, self.tracking_uri)
-
-
-async def engine_before(
-    fleet: Fleet,
-    version: str,
-    *,
-    spec: Delivery,
-    state: StateFolder,
-    records: RollbackLedger,
-    engines: EngineProvider | None = None,
-) -> Engine:
-    """In a cluster nothing is downloaded: pods pull the image that they had then. This machine needs the files.
-
-    Raises:
-        UntrustedImage: the region has never run it, and the trust file does not allow what MLflow names.
-        TidegateError: neither the region's history nor MLflow knows it.
-    """
-    from rollouts.cluster.region import CarriedRegion
-
-    if isinstance(fleet, CarriedRegion):
-        return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
-    from pipelines.adapters.engines import local_engines
-
-    found, record = await records.ask(lambda it: it.recorded(version))
-    provider = engines or local_engines(spec, state, await call_in_thread(records.registry))
-    return await provider.prepare(found, note, record)
-
-
-async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
-    from pipelines.adapters.trust import named_trust, trusted_images
-
-    found, engine = await records.ask(lambda it: it.engine(version, spec.metadata.name))
-    if images := trusted_images(named_trust()):
-        await call_in_thread(images.prove, found, engine.image)
-    return engine
 
 
 def _me() -> str:

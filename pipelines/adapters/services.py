@@ -22,7 +22,7 @@ from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import NotificationChannel, notified, subject_of
 from registry.ledger import MlflowLedger
-from tidegate.core.process import note, note_sink
+from tidegate.core.process import note
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:
@@ -49,7 +49,7 @@ def notified_of(
     for each in notify:
         if each.variable not in {place.variable for place in places}:
             note(f"notify: {each.variable} is not set: no notifications to {each.form}")
-    return notified(subject_of(plan, ledger.delivery), places, send_by_http, note_sink(), heads=lambda: ledger.heads)
+    return notified(subject_of(plan, ledger.delivery), places, send_by_http, note, heads=lambda: ledger.heads)
 
 
 def places_of(notify: Sequence[NotifySpec], environment: Mapping[str, str] = os.environ) -> list[NotificationChannel]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipelines.state import StateFolder
 from registry.model import ModelVersion, Survey
 from tidegate.core.errors import UsageError
-from tidegate.core.process import note, note_sink
+from tidegate.core.process import note
 from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
@@ -118,21 +118,20 @@ class NotedAdoption:
     def __init__(self) -> None:
         self.seen: Survey | None = None
         """What was read; None where a version had its digests."""
-        # Files are read by threads, which begin without this context.
-        self._note, self._told = note_sink(), 0.0
+        self._told = 0.0
 
     def __call__(self, seen: Survey, done_bytes: int) -> None:
         if self.seen is None:
             self._begin(seen)
         elif monotonic() >= self._told + PROGRESS_SECONDS:
             self._told = monotonic()
-            self._note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
+            note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
 
     def _begin(self, seen: Survey) -> None:
         self.seen, self._told = seen, monotonic()
-        self._note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
+        note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
         for path in seen.layout.left_out:
-            self._note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
+            note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
 
     @staticmethod
     def _whole(seen: Survey) -> str:

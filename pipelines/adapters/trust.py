@@ -1,4 +1,4 @@
-"""Reads the trust file, and builds what checks by it: the images of engines, and the people who approve."""
+"""Reads the trust file, and builds what checks the images of engines by it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipelines.authority.engine_images import TrustedImages, keys_in
 from pipelines.spec.trust import Trusted, trust_at
-from pipelines.statements import Identities
 from tidegate.core.process import TRUST_VARIABLE
 
 
@@ -31,11 +30,3 @@ def trusted_images(trusted: Trusted) -> TrustedImages | None:
 
     keys = keys_in(asked, trusted.folder)
     return TrustedImages(open=opened_reference, repositories=asked.images, keys=keys)
-
-
-def local_identities(trusted: Trusted) -> Identities:
-    """Who can prove who they are, by the trust file of this machine."""
-    # Not above: it loads what checks tokens, which few commands need.
-    from pipelines.adapters.identities import ProvenIdentities
-
-    return ProvenIdentities(trusted.trust.approvers, trusted.folder)

@@ -5,7 +5,6 @@ A spec comes from the one who writes pull requests, and is treated as code: the 
 
 from __future__ import annotations
 
-import ipaddress
 import stat
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -29,7 +28,7 @@ from tidegate.core.access import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
 from tidegate.core.model import Loc, SpecConflict
 from tidegate.core.spec import Problem, SpecError, bounded_lines
-from tidegate.core.text import host_of, redacted
+from tidegate.core.text import host_of, is_loopback, redacted
 
 CLUSTER = (".svc", ".svc.cluster.local")
 
@@ -125,14 +124,6 @@ def _may_be_plain(address: str, trust: SpecTrust) -> bool:
     host = urlsplit(address).hostname or ""
     named = {host, host_of(address)} & set(trust.endpoints)
     return bool(named) or is_loopback(host) or host.endswith(CLUSTER)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, a name or an IP address without brackets, is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 OF_THE_KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))

@@ -47,17 +47,17 @@ def read_all(
     Raises:
         SpecError: with every problem of every file.
     """
-    documents: dict[str, list[Document[Spec]]] = {}
+    documents: dict[str, list[tuple[Document, Spec]]] = {}
     problems: list[Problem] = []
     for file, text in texts.items():
         try:
             documents[file] = parse_documents(text, _kind_of, file=file, expected=EXPECTED)
         except SpecError as error:
             problems += error.problems
-    groups = {file: [_group(item.spec, default_period) for item in found] for file, found in documents.items()}
-    read_so_far = [(item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)]
+    groups = {file: [_group(spec, default_period) for _, spec in found] for file, found in documents.items()}
+    read_so_far = [(*item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)]
     problems += () if duplicates else _twice(read_so_far)
-    problems += (problem for document, _ in read_so_far for problem in _no_promql(document))
+    problems += (problem for document, spec, _ in read_so_far for problem in _no_promql(document, spec))
     if problems:
         raise SpecError(problems)
     return groups
@@ -80,8 +80,8 @@ def _group(spec: Spec, default_period: timedelta) -> SloGroup:
     )
 
 
-def _no_promql(document: Document[Spec]) -> Iterator[Problem]:
-    for where, query in _queries(document.spec.model_dump(by_alias=True)):
+def _no_promql(document: Document, spec: Spec) -> Iterator[Problem]:
+    for where, query in _queries(spec.model_dump(by_alias=True)):
         if words := refusal(query):
             yield document.problem(where, repr(query), f"PromQL; Prometheus says: {words}")
 
@@ -98,12 +98,12 @@ def _queries(part: object, where: Loc = ()) -> Iterator[tuple[Loc, str]]:
             yield from _queries(each, (*where, number))
 
 
-def _twice(read_so_far: Iterable[tuple[Document[Spec], SloGroup]]) -> Iterator[Problem]:
+def _twice(read_so_far: Iterable[tuple[Document, Spec, SloGroup]]) -> Iterator[Problem]:
     """Two SLOs with one id would write the same series."""
     first: dict[str, Problem] = {}
-    for document, group in read_so_far:
+    for document, spec, group in read_so_far:
         for index, slo in enumerate(group.slos):
-            named = document.problem(_place(document.spec, index), f"the id {slo.id} twice", "")
+            named = document.problem(_place(spec, index), f"the id {slo.id} twice", "")
             there = first.setdefault(slo.id, named)
             if there is not named:
                 yield replace(named, expected=f"it once; it is in {there.file}:{there.line}")

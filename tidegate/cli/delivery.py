@@ -33,7 +33,7 @@ from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
-    from tidegate.carrying import DeliveryDisplay
+    from tidegate.connect import DeliveryDisplay
     from tidegate.delivering import DeliveryOutcome
 
 
@@ -91,11 +91,11 @@ def deliver(
             from tidegate.cli.planning import show_plan
 
             return show_plan(at, spec, given().output, version=version, users=users, asker=asker, here=True)
-        from tidegate.carrying import Carrying
-        from tidegate.connect import Play
+        from tidegate.connect import Carrying
         from tidegate.delivering import deliver as run
 
-        how = Carrying(display, cancelled_by_signals, Play(users, keep, host_and_port(metrics_address)))
+        listening = host_and_port(metrics_address)
+        how = Carrying(display, cancelled_by_signals, users=users, keep_fleet=keep, metrics=listening)
         outcome = asyncio.run(run(at, delivery, how, version=version, asker=asker))
     wanted.tell(display.story, outcome.result.delivery)
     return _print_outcome(outcome, display)
@@ -119,8 +119,8 @@ def resume(
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
       tidegate resume 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f --identity ssh:~/.ssh/id_ed25519
     """
-    from tidegate.carrying import Carrying
     from tidegate.cli.credentials import prover_of
+    from tidegate.connect import Carrying
     from tidegate.core.process import cancelled_by_signals
     from tidegate.delivering import resume as run
 
@@ -343,7 +343,7 @@ def report(
     Examples:
       tidegate report delivery.yaml report.html --last 3
     """
-    from tidegate.reports import report as run
+    from tidegate.standing import report as run
 
     run(surroundings(spec.parent), read_delivery(spec), last=last, target=file)
     print(file)

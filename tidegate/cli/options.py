@@ -15,7 +15,7 @@ from tidegate.core.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
-    from tidegate.carrying import DeliveryDisplay
+    from tidegate.connect import DeliveryDisplay
     from tidegate.surroundings import Surroundings
 
 Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]

@@ -77,7 +77,7 @@ def show_plan(
         if at is None:
             _show(_Shown(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent)))), output)
             return ExitCode.DELIVERED
-        plan = plan_for(spec, spec_path.parent, at.registry, version=version, preview=True)
+        plan = plan_for(spec, at.registry, version=version, preview=True)
         git: list[GitPreview] = []
         reasons = list(preconditions_here(at, spec, users=users, asker=asker))
         reasons += preconditions_of(at, spec, plan, git.append)

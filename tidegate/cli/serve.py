@@ -94,7 +94,7 @@ def serve(
     from pipelines.state import StateFolder
     from pipelines.triggers.webhooks import SECRET, secrets_of
     from tidegate.core.units import format_duration
-    from tidegate.reports import report_of
+    from tidegate.standing import report_of
 
     if not timedelta(seconds=1) <= every <= timedelta(days=1):
         raise UsageError(f"--every {every}: expected 1s to 1d")

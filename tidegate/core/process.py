@@ -13,7 +13,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 
 from tidegate.core.errors import UsageError
 
@@ -21,47 +20,28 @@ TRUST_VARIABLE = "TIDEGATE_TRUST"
 """Where the operator's trust file is."""
 
 
-NoteSink = Callable[[str], None]
-
-
-def _log(line: str) -> None:
-    logging.getLogger("tidegate").info("%s", line)
-
-
-_SINK: ContextVar[NoteSink] = ContextVar("note sink", default=_log)
+_SINKS: list[Callable[[str], None]] = [lambda line: logging.getLogger("tidegate").info("%s", line)]
 
 
 def note(line: str) -> None:
-    """Pass a line on to the one who waits."""
-    _SINK.get()(line)
-
-
-def note_sink() -> NoteSink:
-    """Where notes go here, for a thread that begins without this context."""
-    return _SINK.get()
+    """Pass a line on to the one who waits; from any thread."""
+    _SINKS[-1](line)
 
 
 @contextmanager
-def notes_to(sink: NoteSink) -> Iterator[None]:
-    """Within the context, also in its tasks and in the threads that it asks, notes go to `sink`."""
-    token = _SINK.set(sink)
+def notes_to(sink: Callable[[str], None]) -> Iterator[None]:
+    """Within the context notes of this process go to `sink`."""
+    _SINKS.append(sink)
     try:
         yield
     finally:
-        _SINK.reset(token)
+        _SINKS.remove(sink)
 
 
 _ALWAYS = (signal.SIGINT, signal.SIGTERM)
 """A shell has SIGINT ignored by what it starts in the background; who sends it all the same means it."""
 _UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT)
-
-
-def ending_signals() -> tuple[signal.Signals, ...]:
-    """Of a person, a terminal or connection that closes, a node that drains.
-
-    A hang-up that was ignored at the start stays so, which is what `nohup` asks for.
-    """
-    return (*_ALWAYS, *(number for number in _UNLESS_IGNORED if signal.getsignal(number) is not signal.SIG_IGN))
+"""A hang-up that was ignored at the start stays so, which is what `nohup` asks for."""
 
 
 @contextmanager
@@ -78,7 +58,8 @@ def on_after_hangup() -> Iterator[None]:
 async def cancelled_by_signals(first: str = "every region goes back first") -> AsyncIterator[asyncio.Event]:
     """Within the context the first ending signal cancels the current task, and the next one sets the event.
 
-    `first` says what is still done after the first.
+    Ending signals are those of a person, a terminal or connection that closes, a node that drains. `first` says what is
+    still done after the first.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "only a task can be cancelled"
@@ -94,7 +75,7 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
             impatient.set()
             note("already stopping; please wait")
 
-    numbers = ending_signals()
+    numbers = (*_ALWAYS, *(each for each in _UNLESS_IGNORED if signal.getsignal(each) is not signal.SIG_IGN))
     for number in numbers:
         loop.add_signal_handler(number, hear, number)
     try:
@@ -102,12 +83,6 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-@asynccontextmanager
-async def uninterrupted() -> AsyncIterator[asyncio.Event]:
-    """As `cancelled_by_signals`, of what nobody interrupts."""
-    yield asyncio.Event()
 
 
 def process_name() -> str:

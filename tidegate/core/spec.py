@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_origin
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from tidegate.core import model
 from tidegate.core.errors import UsageError, without_credentials
 from tidegate.core.files import Unreadable, read_text
-from tidegate.core.model import AT_ODDS, Loc, SpecConflict, SpecModel
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.text import failure_line, lines_of, one_line, shortened
 from tidegate.core.units import FROM_FILE, format_duration
 from tidegate.core.yaml_text import MOST_CHARACTERS, TooMuch, all_composed, content_of
@@ -37,20 +38,6 @@ PATTERNS = {NAME: "at most 63 lower-case letters, digits and dashes, with no das
 """In words."""
 MOST_PROBLEMS = 20
 """Of a message; nobody reads a thousand."""
-MAPPING = "a mapping"
-WORDS = {
-    "model_type": MAPPING,
-    "model_attributes_type": MAPPING,
-    "dict_type": MAPPING,
-    "mapping_type": MAPPING,
-    "list_type": "a list",
-    "tuple_type": "a list",
-}
-"""What pydantic calls a dictionary, an instance, a tuple."""
-CHOICES = ("enum", "literal_error")
-"""What pydantic calls a name that is none of those that may stand there."""
-UNTAGGED, UNKNOWN_TAG = "union_tag_not_found", "union_tag_invalid"
-"""What pydantic calls a mapping that does not say its kind, and one of a kind that there is not."""
 FIRST_BYTES = 1 << 20
 BYTES_A_LINE = 16 * 1024
 """On average, in a file whose number of lines is bounded: a long prompt has 4,000 tokens."""
@@ -96,16 +83,70 @@ class SpecError(UsageError):
 
 
 @dataclass(frozen=True)
-class Document(Generic[Spec]):
-    """One document of a YAML text, read, with its places in the text."""
+class Document:
+    """One document of a YAML text: what it says, and where."""
 
-    spec: Spec
     file: str
-    root: yaml.Node
+    root: yaml.Node | None
+    """None for an empty text."""
+    said: object
+
+    def read(self, kind: type[Spec], also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()) -> Spec:
+        """As a `kind`.
+
+        Raises:
+            SpecError: with every problem.
+        """
+        problems = list(self._duplicates(self.root, ""))
+        try:
+            spec = kind.model_validate(self.said, context={FROM_FILE: True})
+        except ValidationError as error:
+            # To explain one is to walk the file for it, and nobody reads thousands.
+            for detail in islice(_causes(error.errors()), MOST_PROBLEMS + 1):
+                loc, owner, inside = _place(detail["loc"], kind)
+                problems.append(self.problem(loc, *_sentence(detail, loc, owner, inside)))
+            raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
+        odds = islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
+        problems += [self.problem(odd.where, odd.found, odd.expected) for odd in odds]
+        if problems:
+            raise SpecError(problems)
+        return spec
+
+    def whole(self, found: str, expected: str) -> Problem:
+        """What is wrong with all of it, where it begins."""
+        return Problem(self.file, self.root.start_mark.line + 1 if self.root else 1, "", found, expected)
 
     def problem(self, where: Loc, found: str, expected: str) -> Problem:
-        """What is wrong at `where`, for what only somebody who knows other documents can see."""
-        return _problem_at(where, found, expected, self.file, self.root)
+        """What is wrong at `where`: its path as a person writes it, the line of its deepest node that is there."""
+        path, node, line = "", self.root, 1
+        for part in where:
+            if part == "[key]":
+                # So pydantic marks a mapping's key that is wrong itself; the part before it names the key.
+                continue
+            if isinstance(part, int):
+                path += f"[{part}]"
+                node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
+                line = node.start_mark.line + 1 if node is not None else line
+            else:
+                path += f".{part}" if path else part
+                pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+                key, node = next((pair for pair in pairs if pair[0].value == part), (None, None))
+                line = key.start_mark.line + 1 if key is not None else line
+        return Problem(self.file, line, path, found, expected)
+
+    def _duplicates(self, node: yaml.Node | None, path: str) -> Iterator[Problem]:
+        """YAML keeps the last of two equal keys in silence; a spec must not."""
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                yield from self._duplicates(item, f"{path}[{index}]")
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                here = f"{path}.{key.value}" if path else str(key.value)
+                if key.value in seen:
+                    yield Problem(self.file, key.start_mark.line + 1, here, "the key twice", "each key once")
+                seen.add(key.value)
+                yield from self._duplicates(value, here)
 
 
 def load_spec(path: Path, kind: type[Spec], *, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()) -> Spec:
@@ -159,25 +200,24 @@ def parse_spec(
     text: str, kind: type[Spec], *, file: str, also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: ()
 ) -> Spec:
     """As `load_spec`, for text at hand; `file` is the name used in problems."""
-    documents = _documents(text, file)
+    documents = _documents(text, file) or [Document(file, None, None)]
     if len(documents) > 1:
-        raise SpecError([Problem(file, documents[1][0].start_mark.line + 1, "", "another document", "one")])
-    root, data = documents[0] if documents else (None, None)
-    return _checked(root, data, kind, file, also)
+        raise SpecError([documents[1].whole("another document", "one")])
+    return documents[0].read(kind, also)
 
 
 def stated_kind(path: Path) -> object:
     """What the file at `path` says under `kind`; None where it cannot be read: the one who reads it whole says why."""
     try:
-        ((_, data),) = _documents(read_text(path, most_bytes=MOST_BYTES), "")
+        (document,) = _documents(read_text(path, most_bytes=MOST_BYTES), "")
     except (Unreadable, SpecError, ValueError):
         return None
-    return data.get("kind") if isinstance(data, dict) else None
+    return document.said.get("kind") if isinstance(document.said, dict) else None
 
 
 def parse_documents(
     text: str, kind_of: Callable[[object], type[Spec] | None], *, file: str, expected: str
-) -> list[Document[Spec]]:
+) -> list[tuple[Document, Spec]]:
     """As `parse_spec`, for a text of documents of several kinds; empty ones are left out.
 
     `kind_of` recognizes what a document says; None when it cannot, and `expected` names what it knows.
@@ -185,28 +225,28 @@ def parse_documents(
     Raises:
         SpecError: with every problem of every document.
     """
-    documents: list[Document[Spec]] = []
+    found: list[tuple[Document, Spec]] = []
     problems: list[Problem] = []
-    for root, data in _documents(text, file):
-        if data is None:
+    for document in _documents(text, file):
+        if document.said is None:
             continue
-        kind = kind_of(data)
+        kind = kind_of(document.said)
         if kind is None:
-            problems.append(Problem(file, root.start_mark.line + 1, "", "a document of no known format", expected))
-        else:
-            try:
-                documents.append(Document(_checked(root, data, kind, file), file, root))
-            except SpecError as error:
-                problems += error.problems
-    if problems or not documents:
+            problems.append(document.whole("a document of no known format", expected))
+            continue
+        try:
+            found.append((document, document.read(kind)))
+        except SpecError as error:
+            problems += error.problems
+    if problems or not found:
         raise SpecError(problems or [Problem(file, 1, "", "an empty file", expected)])
-    return documents
+    return found
 
 
-def _documents(text: str, file: str) -> list[tuple[yaml.Node, object]]:
-    """What each document says, with its places. Behind a syntax error nothing can be told apart: the first is told."""
+def _documents(text: str, file: str) -> list[Document]:
+    """Those of a text. Behind a syntax error nothing can be told apart: the first is told."""
     try:
-        return [(root, content_of(root)) for root in all_composed(text)]
+        return [Document(file, root, content_of(root)) for root in all_composed(text)]
     except yaml.MarkedYAMLError as error:
         problem = _syntax_problem(file, error)
     except yaml.reader.ReaderError as error:
@@ -228,56 +268,12 @@ def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
     return Problem(file, line, "", found, "valid YAML")
 
 
-def _checked(
-    root: yaml.Node | None,
-    data: object,
-    kind: type[Spec],
-    file: str,
-    also: Callable[[Spec], Iterable[SpecConflict]] = lambda _: (),
-) -> Spec:
-    duplicates = [] if root is None else list(_duplicates(root, file, ""))
-    try:
-        spec = kind.model_validate(data, context={FROM_FILE: True})
-    except ValidationError as error:
-        # To explain one is to walk the file for it, and nobody reads thousands.
-        causes = islice(_causes(error.errors()), MOST_PROBLEMS + 1)
-        problems = duplicates + [_problem(detail, file, root, kind) for detail in causes]
-        raise SpecError(sorted(problems, key=lambda problem: problem.line)) from error
-    problems = duplicates + [
-        _problem_at(odd.where, odd.found, odd.expected, file, root)
-        for odd in islice(chain(spec.all_contradictions(), also(spec)), MOST_PROBLEMS + 1)
-    ]
-    if problems:
-        raise SpecError(problems)
-    return spec
-
-
-def _duplicates(node: yaml.Node, file: str, path: str) -> Iterator[Problem]:
-    """YAML keeps the last of two equal keys in silence; a spec must not."""
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _duplicates(item, file, f"{path}[{index}]")
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            here = f"{path}.{key.value}" if path else str(key.value)
-            if key.value in seen:
-                yield Problem(file, key.start_mark.line + 1, here, "the key twice", "each key once")
-            seen.add(key.value)
-            yield from _duplicates(value, file, here)
-
-
 def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
     """Without what only follows: a list is not too short because an item of it is wrong."""
     places = Counter(detail["loc"][:length] for detail in details for length in range(len(detail["loc"]) + 1))
     for detail in details:
         if detail["type"] != "too_short" or places[detail["loc"]] == 1:
             yield detail
-
-
-def _problem(detail: ErrorDetails, file: str, root: yaml.Node | None, kind: type[BaseModel]) -> Problem:
-    loc, owner, inside = _place(detail["loc"], kind)
-    return _problem_at(loc, *_sentence(detail, loc, owner, inside), file, root)
 
 
 def _place(loc: Loc, kind: type[BaseModel]) -> tuple[Loc, Any, Any]:
@@ -317,48 +313,38 @@ def _parts(annotation: Any) -> Iterator[tuple[str | None, Any]]:
         yield from _parts(inner)
 
 
-def _problem_at(loc: Loc, found: str, expected: str, file: str, root: yaml.Node | None) -> Problem:
-    """With the path as a person writes it, and the line of its deepest node that is in the file."""
-    path, node, line = "", root, 1
-    for part in loc:
-        if part == "[key]":
-            # So pydantic marks a mapping's key that is wrong itself; the part before it names the key.
-            continue
-        if isinstance(part, int):
-            path += f"[{part}]"
-            node = node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
-        else:
-            pair = _entry(node, part)
-            path += f".{part}" if path else part
-            node = pair[1] if pair else None
-            line = pair[0].start_mark.line + 1 if pair else line
-        if node is not None and isinstance(part, int):
-            line = node.start_mark.line + 1
-    return Problem(file, line, path, found, expected)
-
-
-def _entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    return next((pair for pair in node.value if pair[0].value == key), None)
-
-
 def _sentence(detail: ErrorDetails, loc: Loc, owner: Any, inside: Any) -> tuple[str, str]:
     """What was found and what would be right, in words that need no knowledge of pydantic."""
     context: dict[str, Any] = detail.get("ctx", {})
-    if detail["type"] == "extra_forbidden":
-        return "an unknown key", _known_keys(loc, owner)
-    if detail["type"] == UNTAGGED:
-        return "an unknown key", f"{_known_keys(loc, owner)}; or a name of your own, with a `kind`"
-    if detail["type"] == UNKNOWN_TAG:
-        return f"kind {context['tag']}", _one_of(str(context["tag"]), str(context["expected_tags"]))
-    if detail["type"] == "missing":
-        return "nothing", "a value here"
-    if detail["type"] == AT_ODDS:
-        return str(context["found"]), str(context["expected"])
-    example = getattr(inside, "example", "")
-    such = f" such as `{example}`" if loc and example and WORDS.get(detail["type"]) == MAPPING else ""
-    return _quoted(detail["input"], whole=not loc), _expected(detail, context) + such
+    found = _quoted(detail["input"], whole=not loc)
+    match detail["type"]:
+        case "extra_forbidden":
+            found, expected = "an unknown key", _known_keys(loc, owner)
+        case "union_tag_not_found":
+            found, expected = "an unknown key", f"{_known_keys(loc, owner)}; or a name of your own, with a `kind`"
+        case "union_tag_invalid":
+            found, expected = f"kind {context['tag']}", _one_of(str(context["tag"]), str(context["expected_tags"]))
+        case "missing":
+            found, expected = "nothing", "a value here"
+        case model.AT_ODDS:
+            found, expected = str(context["found"]), str(context["expected"])
+        case "value_error":
+            expected = str(context["error"])
+        case "enum" | "literal_error":
+            expected = _one_of(str(detail["input"]), str(context["expected"]))
+        case "list_type" | "tuple_type":
+            expected = "a list"
+        case "model_type" | "model_attributes_type" | "dict_type" | "mapping_type":
+            example = getattr(inside, "example", "")
+            expected = f"a mapping such as `{example}`" if loc and example else "a mapping"
+        case "too_short":
+            expected = f"at least {context['min_length']} of them"
+        case "string_pattern_mismatch":
+            expected = PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
+        case _:
+            said = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            expected = _DELTA.sub(_as_duration, said)
+    return found, expected
 
 
 def _quoted(found: object, *, whole: bool) -> str:
@@ -367,20 +353,6 @@ def _quoted(found: object, *, whole: bool) -> str:
         return f"a file that is {_SHAPES.get(type(found), 'text')}"
     text = format_duration(found) if isinstance(found, timedelta) else without_credentials(repr(found))
     return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}..."
-
-
-def _expected(detail: ErrorDetails, context: dict[str, Any]) -> str:
-    if detail["type"] == "value_error":
-        return str(context["error"])
-    if detail["type"] in CHOICES:
-        return _one_of(str(detail["input"]), str(context["expected"]))
-    if detail["type"] in WORDS:
-        return WORDS[detail["type"]]
-    if detail["type"] == "too_short":
-        return f"at least {context['min_length']} of them"
-    if detail["type"] == "string_pattern_mismatch":
-        return PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
-    return _DELTA.sub(_as_duration, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
 
 
 def _one_of(found: str, listed: str) -> str:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -115,6 +116,14 @@ def host_of(uri: str) -> str:
     """HOST, or HOST:PORT, as an address names it; the address as it is shown when it names none."""
     parts = parsed(uri)
     return parts.netloc.rpartition("@")[2].lower() if parts and parts.hostname else redacted(uri)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, a name or an IP address without brackets, is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 _MARKUP = re.compile(r"([\\|<>*_`\[\]])")

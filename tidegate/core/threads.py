@@ -17,8 +17,6 @@ from functools import partial
 from threading import Thread
 from typing import ParamSpec, TypeVar
 
-from tidegate.core.errors import OutsideError
-
 NOTICED_SECONDS = 1.0
 """Within which a signal is."""
 
@@ -58,16 +56,3 @@ def _started(call: Callable[[], Result]) -> Future[Result]:
 
     Thread(target=run, name=f"call: {call}", daemon=True).start()
     return answer
-
-
-async def call_with_timeout(seconds: float, call: Callable[[], Result], *, what: str) -> Result:
-    """As `call_in_thread`; the thread of a call that hangs is left behind.
-
-    Raises:
-        OutsideError: `what` did not answer in time.
-    """
-    try:
-        return await asyncio.wait_for(call_in_thread(call), seconds)
-    except TimeoutError:
-        hint = "check that it runs and can be reached, and retry"
-        raise OutsideError(f"{what} did not answer in {seconds:g} s", hint=hint) from None

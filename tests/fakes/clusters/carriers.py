@@ -48,10 +48,10 @@ from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
 from rollouts.manifests import conventions
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.carrying import carrier_of, heartbeat
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
+from tidegate.delivering import carrier_of, heartbeat
 from tidegate.testing import FakeChat, FakeTokenizer, MemoryStore
 from tidegate.way_back import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 
@@ -371,7 +371,7 @@ class _Records(RollbackLedger):
     """MLflow as that process reaches it."""
 
     def __init__(self, place: Place, life: Life, state: Path, tracking_uri: str | None) -> None:
-        super().__init__(NAME, state, tracking_uri)
+        super().__init__(place.spec, state, tracking_uri)
         self.__dict__.update(place=place, life=life)
 
     def _ledgers(self) -> MlflowDeliveries:

@@ -10,8 +10,7 @@ import pytest
 from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
 from fakes.terminal import Said, Tidegate
 
-from pipelines.adapters.identities import sign
-from pipelines.adapters.trust import local_identities
+from pipelines.adapters.identities import ProvenIdentities, sign
 from pipelines.authority.answering import Speaker
 from pipelines.authority.approvals import approval
 from pipelines.authority.verification import AnswerVerifier, Tally
@@ -22,8 +21,8 @@ from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import embedded_uri
 from registry.model import Event
-from tidegate.carrying import take_over
 from tidegate.core.spec import load_spec
+from tidegate.delivering import take_over
 from tidegate.surroundings import Surroundings
 
 pytestmark = pytest.mark.slow(reason="a process for each approval and each step")
@@ -66,7 +65,8 @@ class Opened:
         """What the step that waits makes of what stands in the ledger."""
         events = self.events()
         question = approval(load_spec(self.spec, Delivery), plan_of(events), self.id, events, "wave@2")
-        identities = local_identities(trust_at(self.spec.parent / "trust.yaml"))
+        trusted = trust_at(self.spec.parent / "trust.yaml")
+        identities = ProvenIdentities(trusted.trust.approvers, trusted.folder)
         return AnswerVerifier(identities).tally(question, events)
 
 

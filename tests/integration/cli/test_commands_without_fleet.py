@@ -66,7 +66,7 @@ def test_a_plan_offline_asks_no_registry(tidegate: Tidegate, registered: Path, t
 
 def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registered: Path, state: Path) -> None:
     uri = embedded_uri(state)
-    plan = plan_for(read_delivery(registered), registered.parent, MlflowRegistry(uri))
+    plan = plan_for(read_delivery(registered), MlflowRegistry(uri))
     ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
     dry = tidegate("deliver", "delivery.yaml", "--dry-run")
     said = tidegate("deliver", "delivery.yaml")
@@ -114,7 +114,7 @@ def test_what_waits_for_mlflow_is_counted_while_its_process_lives(
 
 def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered: Path, state: Path) -> None:
     uri = embedded_uri(state)
-    plan = plan_for(read_delivery(registered), registered.parent, MlflowRegistry(uri))
+    plan = plan_for(read_delivery(registered), MlflowRegistry(uri))
     ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
     running = tidegate("status", "delivery.yaml")
     assert running.out.startswith(f"delivery {ledger.delivery[:8]} of version 2: at its start, process ")

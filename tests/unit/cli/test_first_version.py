@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from fakes.delivery.world import a_spec
 
@@ -21,9 +19,9 @@ class NoChampion:
         return self.resolve(name, reference)
 
 
-def test_what_comes_before_a_first_delivery_is_said(tmp_path: Path) -> None:
+def test_what_comes_before_a_first_delivery_is_said() -> None:
     told = "@champion: no version has this alias; set it: COMMAND; `tidegate fleet up` starts a first version"
     with pytest.raises(UnknownAlias, match=told):
-        plan_for(a_spec(), tmp_path, NoChampion())  # type: ignore[arg-type]  # no more is asked
+        plan_for(a_spec(), NoChampion())  # type: ignore[arg-type]  # no more is asked
     with pytest.raises(UnknownAlias, match=told):
         adopt_versions(a_spec(), NoChampion())  # type: ignore[arg-type]  # as above

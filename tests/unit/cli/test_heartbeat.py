@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from registry.errors import DeliveryLost, StopAsked
-from tidegate import carrying
-from tidegate.carrying import heartbeat
+from tidegate import delivering
+from tidegate.delivering import heartbeat
 
 
 async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -28,7 +28,7 @@ async def test_a_delivery_that_is_asked_to_end_is_cancelled_once(caplog: pytest.
 async def test_nothing_else_that_is_wrong_with_a_sign_of_life_ends_a_delivery_there(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(delivering, "BEAT_SECONDS", 0.0)
     said = asyncio.Event()
     beats: list[int] = []
 

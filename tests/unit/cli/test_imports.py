@@ -32,12 +32,7 @@ LATER = (
     "torch",
 )
 OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
-COMMANDS = (
-    "tidegate.delivering",
-    "tidegate.steps",
-    "tidegate.standing",
-    "tidegate.delivering",
-)
+COMMANDS = ("tidegate.delivering", "tidegate.steps", "tidegate.standing")
 ROOT = Path(__file__).parents[3]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

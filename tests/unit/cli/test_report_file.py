@@ -11,7 +11,7 @@ from fakes.delivery.world import a_spec
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
 from pipelines.state import StateFolder
-from tidegate.reports import write_report
+from tidegate.standing import page_of
 
 
 @pytest.fixture
@@ -27,15 +27,11 @@ def events(state: StateFolder) -> EventFile:
     return file
 
 
-def test_a_delivery_has_its_page_and_what_users_saw_meanwhile_is_drawn(
-    state: StateFolder, events: EventFile, tmp_path: Path
-) -> None:
-    write_report(a_spec(), state, {"7": tuple(events.read())}, tmp_path / "out" / "without.html")
-    page = (tmp_path / "out" / "without.html").read_text()
+def test_a_delivery_has_its_page_and_what_users_saw_meanwhile_is_drawn(state: StateFolder, events: EventFile) -> None:
+    page = page_of(a_spec(), state, {"7": tuple(events.read())})
     assert "<title>support-llm: 1 delivery</title>" in page
     assert "support-llm 2 is in production" in page
     state.traffic.mkdir(parents=True)
     records = users(state_of(delivered()), slowness={})
     (state.traffic / "support-llm.jsonl").write_text("".join(record.model_dump_json() + "\n" for record in records))
-    write_report(a_spec(), state, {"7": tuple(events.read())}, tmp_path / "with.html")
-    assert len((tmp_path / "with.html").read_text()) > len(page)
+    assert len(page_of(a_spec(), state, {"7": tuple(events.read())})) > len(page)

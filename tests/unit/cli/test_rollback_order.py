@@ -26,8 +26,9 @@ def rollback_of(*fleets: FakeFleet) -> Rollback:
     """Of which no question goes to MLflow."""
     nowhere = Path("/nowhere")
     by_region = {fleet.region: fleet for fleet in fleets}
-    records = RollbackLedger("support-llm", nowhere, None)
-    return Rollback(a_spec(), StateFolder(nowhere), by_region, by_region, records, engine_before)
+    spec = a_spec()
+    records = RollbackLedger(spec, nowhere, None)
+    return Rollback(spec, StateFolder(nowhere), by_region, by_region, records, engine_before)
 
 
 async def back(fleet: FakeFleet, version: str) -> None:
