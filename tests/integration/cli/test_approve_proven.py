@@ -20,8 +20,8 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import trust_at
 from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.ports import embedded_uri
 from tidegate.carrying import take_over
 from tidegate.core.spec import load_spec
 from tidegate.surroundings import Surroundings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.mlflow_files import blob_address, clients_of
+from registry.mlflow import blob_address, clients_of
 from tidegate.core.errors import UsageError
 
 
