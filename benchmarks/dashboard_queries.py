@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 
 from pipelines.adapters.specs import read_delivery
-from slo.dashboards.fill import ANYTHING, Dashboard, Query, dashboards_of
+from slo.dashboards.grafana import ANYTHING, dashboards_of, panels_of
+from tidegate.core.model import Json
 
 STEP = "10s"
 """As often as rules of the local fleet are evaluated."""
@@ -64,26 +65,26 @@ class Asked:
         self._end = datetime.now(UTC)
         self._start = self._end - timedelta(minutes=minutes)
 
-    def all_of(self, dashboard: Dashboard) -> Iterator[dict[str, Any]]:
+    def all_of(self, dashboard: Json) -> Iterator[dict[str, Any]]:
         """What each query of a dashboard gives: the number of series, of their samples, and the last values."""
-        for panel in dashboard.panels:
-            for query in panel.queries:
-                result = self._ask(query, dashboard.service)
+        for panel in panels_of(dashboard):
+            for query in panel["queries"]:
+                result = self._ask(query["expr"], dashboard["service"])
                 samples = [value for series in result for _, value in series["values"]]
                 yield {
-                    "dashboard": dashboard.title,
-                    "panel": panel.title,
-                    "legend": query.legend,
-                    "needs": query.needs,
+                    "dashboard": dashboard["title"],
+                    "panel": panel["title"],
+                    "legend": query["legend"],
+                    "needs": query.get("needs", "users who ask"),
                     "series": len(result),
                     "samples": len(samples),
                     "not_a_number": samples.count("NaN"),
                     "last": sorted(float(series["values"][-1][1]) for series in result)[:4],
                 }
 
-    def _ask(self, query: Query, service: str) -> list[dict[str, Any]]:
+    def _ask(self, query: str, service: str) -> list[dict[str, Any]]:
         # Template leaves alone what is no variable of ours, such as the `$1` of label_replace.
-        expr = Template(query.expr).safe_substitute(service=service, region=ANYTHING, version=ANYTHING)
+        expr = Template(query).safe_substitute(service=service, region=ANYTHING, version=ANYTHING)
         asked = {"query": expr, "start": self._start.timestamp(), "end": self._end.timestamp(), "step": STEP}
         answer = httpx.get(f"{self._prometheus}/api/v1/query_range", params=asked, timeout=30, trust_env=False)
         found: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]

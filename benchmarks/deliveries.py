@@ -33,7 +33,7 @@ from gates.transcript import BatchLine, read
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import state_of
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from fakes.services.chat_servers import engines
 from fakes.services.mlflow_server import TIDEGATE, mlflow_server
 
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 

@@ -6,11 +6,11 @@ Pure: who signs and who is believed is passed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol
+from typing import NamedTuple
 
 from registry.model import Event
 from tidegate.core.model import Value
@@ -18,28 +18,16 @@ from tidegate.core.model import Value
 UNSIGNED_KINDS = frozenset({"approved", "refused", "stop"})
 """What people say from outside, without the key of a writer: answers, which their own proof decides, and to stop."""
 
+Believed = Mapping[str, Callable[[bytes, str], bool]]
+"""Of those who may write: whether a signature is theirs for a content, by what their public key is known by."""
 
-class Seal(Protocol):
+
+class Seal(NamedTuple):
     """The key of a writer."""
 
     key: str
     """What its public half is known by."""
-
-    def sign(self, content: bytes) -> str:
-        """The signature."""
-        ...
-
-
-class Believed(Protocol):
-    """The public keys of those who may write."""
-
-    def knows(self, key: str) -> bool:
-        """Whether it is one of them."""
-        ...
-
-    def holds(self, key: str, content: bytes, signature: str) -> bool:
-        """Whether the signature is that key's for the content."""
-        ...
+    sign: Callable[[bytes], str]
 
 
 class Link(Value):
@@ -56,6 +44,18 @@ class Link(Value):
     key: str = ""
     """Of the one who signs; empty when nobody does."""
     event: Event
+
+
+class ChainFinding(Value):
+    """Something that shows that the record is not what was written."""
+
+    what: str
+    """`changed`, `inserted`, `removed`, `unsigned` or `unknown key`."""
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.where}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -81,34 +81,24 @@ class ChainEntry:
         """As it is kept."""
         return f"{self.body}\n{self.signature}"
 
-
-class ChainFinding(Value):
-    """Something that shows that the record is not what was written."""
-
-    what: str
-    """`changed`, `inserted`, `removed`, `unsigned` or `unknown key`."""
-    where: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.where}: {self.why}"
+    def finding(self, what: str, why: str) -> ChainFinding:
+        """What is wrong with it."""
+        return ChainFinding(what=what, where=self.place, why=why)
 
 
 def entry_of(text: str) -> ChainEntry | None:
     """A kept text as an entry; None when it is none."""
     body, newline, signature = text.partition("\n")
-    if not newline:
-        return None
     try:
-        return ChainEntry(body, signature, Link.model_validate_json(body))
+        return ChainEntry(body, signature, Link.model_validate_json(body)) if newline else None
     except ValueError:
         return None
 
 
 def heads_of(entries: Iterable[ChainEntry]) -> tuple[str, ...]:
     """The hashes that no entry names, sorted."""
-    known = {entry.hash for entry in entries}
-    return tuple(sorted(known - {head for entry in entries for head in entry.link.heads}))
+    known = {entry.hash: entry.link.heads for entry in entries}
+    return tuple(sorted(known.keys() - {head for heads in known.values() for head in heads}))
 
 
 def linked(
@@ -123,99 +113,71 @@ def linked(
 
 
 def examine(entries: Sequence[ChainEntry], delivery: str, believed: Believed | None = None) -> Iterator[ChainFinding]:
-    """Everything that shows that the entries are not what was written, and by whom.
+    """Everything that shows that these are not the events that were written, in their order.
 
     Args:
-        entries: sorted by their numbers.
-        delivery: the id of the one that they belong to.
-        believed: whose signatures count; None when no signature is asked for.
+        entries: of one record, sorted by number and writer.
+        delivery: whose record it is.
+        believed: whose signatures are asked for; None when nobody's is.
     """
     known = {entry.hash: entry for entry in entries}
     saw: dict[str, Mapping[str, int]] = {}
+    places: dict[tuple[str, int], ChainEntry] = {}
     for entry in entries:
-        yield from _amiss(entry, known, delivery)
+        link = entry.link
+        yield from _amiss(entry, known, delivery, is_first=entry is entries[0])
         before: dict[str, int] = {}
-        for head in entry.link.heads:
+        for head in link.heads:
             for writer, seq in saw.get(head, {}).items():
                 before[writer] = max(seq, before.get(writer, 0))
-        if entry.link.seq != 1 + before.get(entry.link.writer, 0):
-            yield ChainFinding(what="inserted", where=entry.place, why="it does not follow its writer's last event")
-        saw[entry.hash] = {**before, entry.link.writer: entry.link.seq}
-    yield from _forks(entries)
-    yield from _afterwards(entries)
-    for entry in entries:
+        if link.seq != 1 + before.get(link.writer, 0):
+            yield entry.finding("inserted", "it does not follow its writer's last event")
+        saw[entry.hash] = {**before, link.writer: link.seq}
+        if (other := places.setdefault((link.writer, link.seq), entry)) is not entry:
+            yield entry.finding("inserted", f"its writer wrote something else in its place: {other.place}")
         yield from _unsigned(entry, believed)
+    # Who closes a delivery names all that stands there. Later come only remarks, such as of a report, and what nobody
+    # heard: a request to stop, by `tidegate rollback`, may be written while the delivery is closed.
+    closings = {each.hash for each in entries if (each.link.event.step, each.link.event.kind) == ("delivery", "closed")}
+    for loose in heads_of(entries) if closings else ():
+        if loose not in closings and known[loose].link.event.kind not in {"evidence", "stop"}:
+            yield known[loose].finding("inserted", "the delivery was closed without it")
 
 
-def vanished(seen: Iterable[ChainEntry], entries: Iterable[ChainEntry]) -> Iterator[ChainFinding]:
-    """What somebody has seen, such as an export, and what is not there as it was."""
-    now = {entry.text for entry in entries}
-    for entry in seen:
-        if entry.text not in now:
-            yield ChainFinding(what="removed", where=entry.place, why="it was there before, and is gone or another now")
-
-
-def beheaded(noted: Iterable[str], entries: Iterable[ChainEntry]) -> Iterator[ChainFinding]:
-    """Hashes that were noted elsewhere and that no event has now: it, or one that it names, is gone or another."""
+def vanished(seen: Mapping[str, str], entries: Iterable[ChainEntry]) -> Iterator[ChainFinding]:
+    """What somebody has seen, or noted elsewhere, by its hash, and that no event is now."""
     known = {entry.hash for entry in entries}
-    for head in noted:
+    for head, where in seen.items():
         if head not in known:
-            yield ChainFinding(what="removed", where=f"head {head[:12]}", why="no event has this hash any more")
+            yield ChainFinding(what="removed", where=where, why="it was there before, and is gone or another now")
 
 
-def _amiss(entry: ChainEntry, known: Mapping[str, ChainEntry], delivery: str) -> Iterator[ChainFinding]:
+def _amiss(
+    entry: ChainEntry, known: Mapping[str, ChainEntry], delivery: str, *, is_first: bool
+) -> Iterator[ChainFinding]:
     link = entry.link
     if link.delivery != delivery:
-        yield ChainFinding(what="inserted", where=entry.place, why=f"it was written for delivery {link.delivery}")
+        yield entry.finding("inserted", f"it was written for delivery {link.delivery}")
     for head in link.heads:
         if head not in known:
             why = "what stood before it is gone or another now"
             yield ChainFinding(what="removed", where=f"before {entry.place}", why=why)
         elif known[head].link.number >= link.number:
-            yield ChainFinding(what="changed", where=entry.place, why="it stands before an event that it follows")
-    opening = (link.event.step, link.event.kind) == ("delivery", "started")
-    if opening and link.heads:
-        yield ChainFinding(what="inserted", where=entry.place, why="a delivery starts once, and first")
-
-
-def _forks(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
-    firsts = [entry for entry in entries if not entry.link.heads]
-    for entry in firsts[1:]:
-        yield ChainFinding(what="inserted", where=entry.place, why=f"a second beginning, next to {firsts[0].place}")
-    taken: dict[tuple[str, int], ChainEntry] = {}
-    for entry in entries:
-        first = taken.setdefault((entry.link.writer, entry.link.seq), entry)
-        if first is not entry:
-            why = f"its writer wrote something else in its place: {first.place}"
-            yield ChainFinding(what="inserted", where=entry.place, why=why)
-
-
-def _afterwards(entries: Sequence[ChainEntry]) -> Iterator[ChainFinding]:
-    """Who closes a delivery names all that stands there; only remarks, such as of a report, come later.
-
-    Or what nobody heard: a request to stop, by `tidegate rollback`, may be written while the delivery is closed.
-    """
-    closings = [each for each in entries if (each.link.event.step, each.link.event.kind) == ("delivery", "closed")]
-    loose = set(heads_of(entries))
-    for entry in entries:
-        if (
-            closings
-            and entry.hash in loose
-            and entry not in closings
-            and entry.link.event.kind not in {"evidence", "stop"}
-        ):
-            yield ChainFinding(what="inserted", where=entry.place, why="the delivery was closed without it")
+            yield entry.finding("changed", "it stands before an event that it follows")
+    starts = (link.event.step, link.event.kind) == ("delivery", "started")
+    if not (link.heads or is_first) or (link.heads and starts):
+        yield entry.finding("inserted", "a delivery starts once, and first")
 
 
 def _unsigned(entry: ChainEntry, believed: Believed | None) -> Iterator[ChainFinding]:
     link = entry.link
     if link.key and not entry.signature:
-        yield ChainFinding(what="unsigned", where=entry.place, why="its signature was taken away")
+        yield entry.finding("unsigned", "its signature was taken away")
     elif believed is None or (not link.key and link.event.kind in UNSIGNED_KINDS):
         return
     elif not link.key:
-        yield ChainFinding(what="unsigned", where=entry.place, why="nobody signed it")
-    elif not believed.knows(link.key):
-        yield ChainFinding(what="unknown key", where=entry.place, why=f"signed by key {link.key}, which nobody trusts")
-    elif not believed.holds(link.key, entry.body.encode(), entry.signature):
-        yield ChainFinding(what="changed", where=entry.place, why=f"it is not what key {link.key} signed")
+        yield entry.finding("unsigned", "nobody signed it")
+    elif link.key not in believed:
+        yield entry.finding("unknown key", f"signed by key {link.key}, which nobody trusts")
+    elif not believed[link.key](entry.body.encode(), entry.signature):
+        yield entry.finding("changed", f"it is not what key {link.key} signed")

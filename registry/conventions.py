@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from tidegate.core.errors import UsageError
 
@@ -83,16 +82,6 @@ def in_filter(name: str) -> str:
     if not set(name).isdisjoint("'\"`\\"):
         raise UsageError(f"`{name}` is no name of a model", hint="names have no quotes and no backslashes")
     return f"'{name}'"
-
-
-def runs_filter(tags: Mapping[str, str], status: str | None) -> str:
-    """Runs with all these tags, and of that status, as MLflow's filters say it.
-
-    Raises:
-        UsageError: a value would say something else there.
-    """
-    terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
-    return " and ".join([*terms, *([f"attributes.status = '{status}'"] if status is not None else [])])
 
 
 def refuse_name(name: str) -> None:

@@ -12,31 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+from registry import conventions as tag
 from registry.chain import Believed, ChainFinding, Seal
-from registry.conventions import (
-    CARRIER,
-    CHAMPION,
-    HEARTBEAT,
-    IN_PRODUCTION,
-    MODEL,
-    MOST_ARTIFACT_BYTES,
-    NOT_ENDED,
-    ON_TRIAL,
-    OUTCOME,
-    OWNER_PREFIX,
-    REASON,
-    STATE,
-    VERSION,
-    experiment_name,
-)
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.ledger import MlflowLedger
-from registry.mlflow import MlflowStore
 from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
-from registry.ownership import LIVE_SECONDS, Carrier, claims_of, contest, life_of, owner_of, summary_of, why_dead
 from registry.ports import Store
 from registry.processes import may_act, this_machine
-from registry.record import LedgerRecord, read_record
+from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
 
@@ -44,6 +27,8 @@ log = logging.getLogger(__name__)
 
 OPENING, RUNNING = "opening", "running"
 """Of `STATE`: written before the contest with others, and after it was won."""
+LIVE_SECONDS = 60.0
+"""A delivery whose heartbeat is older looks dead. A process beats every 10 s, and with every event."""
 PATIENCE_SECONDS = LIVE_SECONDS + WATCH_SECONDS
 """How long the older of two that open at once waits for the younger to withdraw or win.
 
@@ -78,15 +63,17 @@ class MlflowDeliveries:
         """`store` may be its address. `host` and `pid` say who opens; they are this process unless given. `seal` signs
         what it writes, and `believed` are those whose signatures are asked for.
         """
-        self._store: Store = MlflowStore(store) if isinstance(store, str) else store
-        self._seal, self._believed = seal, believed
-        self._gone: set[str] = set()
-        self._told: set[str] = set()
-        self._watch = Watch()
+        if isinstance(store, str):
+            # It takes a second to load.
+            from registry.mlflow import MlflowStore
+
+            store = MlflowStore(store)
+        self._store: Store = store
+        self._seal, self._believed, self._sleep = seal, believed, sleep
+        self._gone, self._told, self._watch = set[str](), set[str](), Watch()
         self._clock = clock or SystemClock()
         self._host, self._machine = host or socket.gethostname(), host or this_machine()
         self._pid = pid or os.getpid()
-        self._sleep = sleep
 
     def open_delivery(
         self,
@@ -119,8 +106,8 @@ class MlflowDeliveries:
                     return self.join(other.id)
                 raise _refusal(other)
             self._wait_for_signs(others[0])
-        more = dict(zip((ON_TRIAL, IN_PRODUCTION), engines, strict=True)) if engines else {}
-        run = self._create(version, champion, spec_digest, more | {CARRIER: self._carrier(patience, key)})
+        more = dict(zip((tag.ON_TRIAL, tag.IN_PRODUCTION), engines, strict=True)) if engines else {}
+        run = self._create(version, champion, spec_digest, more | {tag.CARRIER: self._carrier(patience, key)})
         try:
             self._win(run.id, version.name)
         # Whatever it was: a run that stays open would look like a delivery.
@@ -138,7 +125,7 @@ class MlflowDeliveries:
         Raises:
             DeliveryRuns: as `open_delivery`.
         """
-        for _, found in self._readable(self._runs(name, status=NOT_ENDED)):
+        for _, found in self._readable(self._runs(name, status=tag.NOT_ENDED)):
             if self.is_alive(found):
                 raise _refusal(found)
 
@@ -152,7 +139,7 @@ class MlflowDeliveries:
         Raises:
             UnknownDelivery: no ledger has that id.
         """
-        return self._ledger(self._run(delivery), writer=_writer(), carries=carries)
+        return self._ledger(self._run(delivery), writer=uuid4().hex[:8], carries=carries)
 
     def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
@@ -165,14 +152,14 @@ class MlflowDeliveries:
         """
         before, known = self._given_up(delivery)
         said = self._carrier(patience, key)
-        if self._store.claim(delivery, f"{OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
+        if self._store.claim(delivery, f"{tag.OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
             raise Refused(
                 f"delivery {delivery} of {known.name} is being carried on by another process",
                 hint="see `tidegate status`",
             )
         run = self._run(delivery)
         _refuse_ended(run)
-        return self._ledger(run, writer=_writer(), over=frozenset({owner_of(before)}))
+        return self._ledger(run, writer=uuid4().hex[:8], over=frozenset({owner_of(before)}))
 
     def _carrier(self, patience: timedelta, key: str | None) -> str:
         return Carrier(
@@ -229,7 +216,7 @@ class MlflowDeliveries:
         if len(given) < SHORT_ID:
             raise _unknown(given)
         runs = self._store.runs_like(given) if given.isascii() and given.replace("-", "").isalnum() else []
-        found = sorted(run.id for run in runs if run.id.startswith(given) and MODEL in run.tags)
+        found = sorted(run.id for run in runs if run.id.startswith(given) and tag.MODEL in run.tags)
         if len(found) > 1:
             raise UsageError(
                 f"delivery: found {given}, with which {len(found)} ids begin; expected one of {', '.join(found)}",
@@ -279,15 +266,15 @@ class MlflowDeliveries:
         run = self._store.run(delivery)
         if run is None:
             return []
-        listed = self._store.listed(f"{run.artifacts.rstrip('/')}/{folder}")
+        listed = self._store.listed(run.file(folder))
         found = {f"{folder}/{path}": size for path, size in listed.items()}
         for path, size in found.items():
             if named is not None and path not in named:
                 continue
-            if size > MOST_ARTIFACT_BYTES:
+            if size > tag.MOST_ARTIFACT_BYTES:
                 raise NotGenuine(
                     f"delivery {delivery}: {path} has {size:,} bytes; none of its files has more than "
-                    f"{MOST_ARTIFACT_BYTES:,}",
+                    f"{tag.MOST_ARTIFACT_BYTES:,}",
                     hint="find out who wrote it into the run's artifacts; then deliver the version again",
                 )
             (into / path).parent.mkdir(parents=True, exist_ok=True)
@@ -303,12 +290,22 @@ class MlflowDeliveries:
         return delivery.ended is None and self._life(delivery) is Life.ALIVE
 
     def _life(self, delivery: DeliverySummary) -> Life:
-        return life_of(delivery, self._watch, self._clock, machine=self._machine, process_exists=may_act)
+        """Whether the process of one that has not ended may still act.
+
+        The process table that knows its number tells at once; elsewhere only heartbeats do. Of a delivery that many
+        processes carry the last may well be gone and the next not there yet: it is given the time it asked for.
+        """
+        if not delivery.patience_seconds and delivery.machine == self._machine and not may_act(delivery.pid):
+            return Life.DEAD
+        # The silence of one is not that of those whom it replaced.
+        sender, now, monotonic = f"{delivery.id} {delivery.owner}", self._clock.now(), self._clock.monotonic()
+        allowed = delivery.patience_seconds or LIVE_SECONDS
+        return self._watch.life(sender, delivery.heartbeat, now=now, monotonic=monotonic, allowed=allowed)
 
     def _run(self, delivery: str) -> StoredRun:
         # Bytes of a command line that are no text are refused by some stores, and looked for by others.
         run = self._store.run(delivery) if delivery.isascii() else None
-        if run is None or MODEL not in run.tags:
+        if run is None or tag.MODEL not in run.tags:
             raise _unknown(delivery)
         return run
 
@@ -317,11 +314,11 @@ class MlflowDeliveries:
     ) -> StoredRun:
         now = self._clock.now()
         tags = {
-            MODEL: version.name,
-            VERSION: version.version,
-            HEARTBEAT: now.isoformat(),
-            STATE: OPENING,
-            **({CHAMPION: champion.version} if champion else {}),
+            tag.MODEL: version.name,
+            tag.VERSION: version.version,
+            tag.HEARTBEAT: now.isoformat(),
+            tag.STATE: OPENING,
+            **({tag.CHAMPION: champion.version} if champion else {}),
             **more,
         }
         params = {
@@ -334,13 +331,15 @@ class MlflowDeliveries:
         name = f"{version.name} {version.version} {now:%Y-%m-%d %H:%M:%S}"
         started = round(now.timestamp() * 1000)
         return self._store.create_run(
-            experiment_name(version.name), name=name, started=started, tags=tags, params=params
+            tag.experiment_name(version.name), name=name, started=started, tags=tags, params=params
         )
 
     def _win(self, run_id: str, name: str) -> None:
-        """Return when no other delivery of the model can go on; see `contest`.
+        """Return when no other delivery of the model can go on.
 
-        Nobody can take a lock before there is a run: everyone writes first and looks second.
+        Nobody can take a lock before there is a run: everyone writes first and looks second, so of two at least the
+        later one sees the other. The younger always makes way; the older makes way only for one that has won its own
+        contest already, and otherwise waits until the younger has withdrawn or won.
         """
         begun = beaten = self._clock.monotonic()
         while True:
@@ -348,15 +347,16 @@ class MlflowDeliveries:
             others = [(other, won) for other, won in self._live(name) if other.id != run_id]
             if not others:
                 break
-            winner = contest(mine, others)
+            age = mine.started, mine.id
+            winner = next((other for other, won in others if won or (other.started, other.id) < age), None)
             now = self._clock.monotonic()
             if winner is not None or now - begun > PATIENCE_SECONDS:
                 raise _refusal(winner or others[0][0])
             if now - beaten >= BEAT_SECONDS:
-                self._store.log(run_id, tags={HEARTBEAT: self._clock.now().isoformat()})
+                self._store.log(run_id, tags={tag.HEARTBEAT: self._clock.now().isoformat()})
                 beaten = now
             self._sleep(LOOK_SECONDS)
-        self._store.log(run_id, tags={STATE: RUNNING})
+        self._store.log(run_id, tags={tag.STATE: RUNNING})
 
     def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
         """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
@@ -368,14 +368,14 @@ class MlflowDeliveries:
 
     def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
         """Those that live, or may live, with whether each has won; those that died are closed on the way."""
-        for found, summary in self._readable(self._runs(name, status=NOT_ENDED)):
+        for found, summary in self._readable(self._runs(name, status=tag.NOT_ENDED)):
             # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
             run = found if self._life(summary) is not Life.DEAD else self._run(found.id)
             delivery = summary_of(run)
             if delivery.ended is not None:
                 continue
             if self._life(delivery) is not Life.DEAD:
-                yield delivery, run.tags.get(STATE) != OPENING
+                yield delivery, run.tags.get(tag.STATE) != OPENING
             else:
                 self._gone.add(delivery.owner)
                 outcome, reason = delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)
@@ -392,7 +392,13 @@ class MlflowDeliveries:
                 self._told.add(run.id)
 
     def _runs(self, name: str, last: int | None = None, *, status: str | None = None) -> Sequence[StoredRun]:
-        return self._store.search_runs(experiment_name(name), {MODEL: name}, status=status, last=last)
+        return self._store.search_runs(tag.experiment_name(name), {tag.MODEL: name}, status=status, last=last)
+
+
+def why_dead(delivery: DeliverySummary) -> str:
+    """The reason to write when a dead delivery is closed."""
+    who = "nobody went on with it" if delivery.patience_seconds else f"process {delivery.pid} on {delivery.host} died"
+    return f"{who}; its last sign of life was {delivery.heartbeat:%F %T} UTC"
 
 
 def _unknown(delivery: str) -> UnknownDelivery:
@@ -400,16 +406,11 @@ def _unknown(delivery: str) -> UnknownDelivery:
 
 
 def _refuse_ended(run: StoredRun) -> None:
-    if run.status != NOT_ENDED:
+    if run.status != tag.NOT_ENDED:
         raise Refused(
-            f"delivery {run.id} is over: {run.tags.get(OUTCOME)}: {run.tags.get(REASON)}",
+            f"delivery {run.id} is over: {run.tags.get(tag.OUTCOME)}: {run.tags.get(tag.REASON)}",
             hint="`tidegate deliver` begins another",
         )
-
-
-def _writer() -> str:
-    """Tells the events of one process from those of others."""
-    return uuid4().hex[:8]
 
 
 def _refusal(other: DeliverySummary) -> DeliveryRuns:

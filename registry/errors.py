@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from tidegate.core.errors import Interrupted, NotGenuine, OutsideError, Refused, UsageError
 
-CHECK = "check the tracking URI and that the store is running"
-NO_PROXY = "check the tracking URI, and that MLflow answers there and no proxy"
-TAKES_NOT = "MLflow answers, and takes no such value: change what the message names"
-
 
 class UnknownModel(UsageError):
     """No registered model has that name."""
 
 
-class UnknownVersion(UsageError):
-    """The model has no such version."""
-
-
 class UnknownAlias(UsageError):
     """No version of the model carries that alias."""
-
-
-class UnknownSource(UsageError):
-    """What a version is to be made of is not there, or not for this user."""
 
 
 class UnknownDelivery(UsageError):
@@ -31,10 +19,6 @@ class UnknownDelivery(UsageError):
 
 class UnfitModel(UsageError):
     """The folder or version is not one that tidegate registers or serves."""
-
-
-class NotAdopted(UnfitModel):
-    """The version was logged by somebody else, and its files have no digests yet."""
 
 
 class LedgerForged(NotGenuine):
@@ -64,10 +48,6 @@ class StoreRefused(StoreUnreachable):
         """`code` is MLflow's name of the error, or empty; `status` the one of HTTP."""
         super().__init__(message, hint=hint)
         self.code, self.status = code, status
-
-
-class HubAway(RegistryError):
-    """Hugging Face's hub did not answer, or not as it should."""
 
 
 class DigestMismatch(RegistryError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from registry.conventions import SUMS
 from registry.errors import UnfitModel
-from registry.model import ModelLayout
+from registry.model import Survey
 from tidegate.core.text import json_of
 
 CONFIG, WEIGHTS, CODE = "config.json", ".safetensors", ".py"
@@ -90,45 +90,49 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def find_layout(paths: Iterable[str]) -> ModelLayout:
+def find_layout(uri: str, address: str, listed: Mapping[str, int]) -> Survey:
     """The one folder with configuration and safetensors, and the tokenizer next to it where it has none of its own.
 
     Args:
-        paths: of all files of the version.
+        uri: of the version, for messages.
+        address: of its files.
+        listed: the size of each, by its path.
 
     Raises:
         UnfitModel: there is no such folder, or there are several.
     """
-    known = frozenset(paths)
-    weighty = {path.rpartition("/")[0] for path in known if path.endswith(WEIGHTS)}
-    candidates = sorted(each for each in weighty if _joined(each, CONFIG) in known)
+    weighty = {path.rpartition("/")[0] for path in listed if path.endswith(WEIGHTS)}
+    candidates = sorted(each for each in weighty if _joined(each, CONFIG) in listed)
     outer = [each for each in candidates if not any(_is_below(each, other) for other in candidates)]
     if not outer:
         raise UnfitModel(
-            f"no folder of it has {CONFIG} and *{WEIGHTS}",
+            f"{uri}: no folder of it has {CONFIG} and *{WEIGHTS}",
             hint="log what save_pretrained(..., safe_serialization=True) writes; merge an adapter into its model first",
         )
     if len(outer) > 1:
         raise UnfitModel(
-            f"{len(outer)} folders could be served, such as {outer[0] or 'the top'} and {outer[1]}",
+            f"{uri}: {len(outer)} folders could be served, such as {outer[0] or 'the top'} and {outer[1]}",
             hint="add the one that you mean: runs:/RUN/PATH",
         )
-    return _laid_out(outer[0], known)
-
-
-def _laid_out(folder: str, paths: frozenset[str]) -> ModelLayout:
-    folders = [folder]
-    if not any(_joined(folder, name) in paths for name in TOKENIZERS):
+    [folder] = folders = outer
+    if not any(_joined(folder, name) in listed for name in TOKENIZERS):
         next_to = [_joined(folder.rpartition("/")[0], name) for name in COMPONENTS] if folder else []
-        folders += [each for each in next_to if any(_is_below(path, each) for path in paths)]
-    places = places_in(folders, paths)
-    left_out = [path for name, path in places.items() if name.lower().endswith((*PICKLES, CODE))]
-    files = {
+        folders = [folder, *(each for each in next_to if any(_is_below(path, each) for path in listed))]
+    places = places_in(folders, listed)
+    left_out = {name for name in places if name.lower().endswith((*PICKLES, CODE))}
+    served = {
         name: path
         for name, path in places.items()
-        if path not in left_out and not any(fnmatch(path, pattern) for pattern in DESCRIPTIONS)
+        if name not in left_out and not any(fnmatch(path, pattern) for pattern in DESCRIPTIONS)
     }
-    return ModelLayout(folders=tuple(folders), files=files, left_out=tuple(left_out))
+    return Survey(
+        uri=uri,
+        address=address,
+        folders=tuple(folders),
+        places=served,
+        sizes={name: listed[path] for name, path in served.items()},
+        left_out=tuple(path for name, path in places.items() if name in left_out),
+    )
 
 
 def places_in(folders: Sequence[str], paths: Iterable[str]) -> dict[str, str]:

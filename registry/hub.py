@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from registry.errors import HubAway, UnfitModel, UnknownSource
+from registry.errors import RegistryError, UnfitModel
 from registry.files import CODE, PICKLES, digest_files
+from tidegate.core.errors import UsageError
 
 LEFT_OUT = tuple(f"*{suffix}" for suffix in (*PICKLES, CODE))
 """What is never fetched: it may run when it is loaded."""
@@ -22,8 +23,8 @@ def fetch_from_hub(repository: str, revision: str, tell: Callable[[str], None]) 
     What broke off is gone on with.
 
     Raises:
-        UnknownSource: there is no such repository or revision, or it is not for this token.
-        HubAway: the hub did not answer.
+        UsageError: there is no such repository or revision, or it is not for this token.
+        RegistryError: the hub did not answer.
         UnfitModel: a file is not the one that the hub has, as when a cache was changed.
     """
     from huggingface_hub import HfApi, snapshot_download
@@ -52,15 +53,15 @@ def _hub_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except errors.RevisionNotFoundError:
-        raise UnknownSource(f"{uri}: no such revision", hint="name a branch, a tag or a commit") from None
+        raise UsageError(f"{uri}: no such revision", hint="name a branch, a tag or a commit") from None
     except errors.RepositoryNotFoundError:
-        raise UnknownSource(
+        raise UsageError(
             f"{uri}: no such repository, or not for this token",
             hint="check the name, or set HF_TOKEN to a token that may read it, once its licence is accepted",
         ) from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "nothing"
-        raise HubAway(f"{uri}: the hub answered {status}", hint="try again, or check HF_ENDPOINT") from None
+        raise RegistryError(f"{uri}: the hub answered {status}", hint="try again, or check HF_ENDPOINT") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, httpx2.TransportError, OSError) as error:
         told = f"{uri}: the hub did not answer ({type(error).__name__})"
-        raise HubAway(told, hint="check HF_ENDPOINT and the network") from None
+        raise RegistryError(told, hint="check HF_ENDPOINT and the network") from None

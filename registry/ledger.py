@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from registry import conventions as tag
 from registry.chain import Believed, ChainEntry, ChainFinding, Seal, heads_of, linked, vanished
-from registry.conventions import HEARTBEAT, MODEL, NOT_ENDED, NOTE, OUTCOME, REASON, STATE, VERSION
 from registry.errors import DeliveryLost, LedgerForged, StopAsked, StoreRefused, UnknownDelivery
-from registry.model import Event, Metric, StoredRun
-from registry.ownership import owner_of
+from registry.model import Event, StoredRun
 from registry.ports import Store
 from registry.record import (
     ENDINGS,
@@ -20,9 +19,8 @@ from registry.record import (
     LedgerRecord,
     describe,
     entry_tags,
-    jsonl,
     metric_name,
-    next_number,
+    owner_of,
     read_record,
     summary_tags,
 )
@@ -57,12 +55,15 @@ class MlflowLedger:
     """The mark of the one who carries the delivery: this process, or those with whom it does so together."""
     _record: LedgerRecord = field(init=False)
     _next: int = field(init=False)
-    _seen: dict[str, ChainEntry] = field(init=False, default_factory=dict)
+    _seen: dict[str, str] = field(init=False, default_factory=dict)
+    """Where each event stood that this process wrote or read, by its hash."""
     _unsure: ChainEntry | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.delivery, self.owner = self.run.id, owner_of(self.run)
-        self._record, self._next = read_record(self.run.tags), next_number(self.run.tags)
+        self._record = read_record(self.run.tags)
+        self._next = self._record.next_number
+        self._title = f"{self.run.tags[tag.MODEL]} {self.run.tags[tag.VERSION]}"
 
     @property
     def known(self) -> list[Event]:
@@ -108,14 +109,15 @@ class MlflowLedger:
 
     def findings(self) -> list[ChainFinding]:
         """What shows that the ledger is not what was written, as this process saw it last. Asks nobody."""
-        gone = vanished(self._seen.values(), self._record.entries)
+        gone = vanished(self._seen, self._record.entries)
         return [*self._record.findings(self.delivery, self.believed), *gone]
 
     def measure(self, numbers: Mapping[str, float], *, at: datetime) -> None:
         """Keep numbers as MLflow metrics; their step is in seconds since the delivery began."""
-        step, moment = max(0, round(at.timestamp() - self.run.started / 1000)), round(at.timestamp() * 1000)
-        metrics = [Metric(name=metric_name(name), value=value, at=moment, step=step) for name, value in numbers.items()]
-        self.store.log(self.delivery, metrics=metrics)
+        moment = round(at.timestamp() * 1000)
+        step = max(0, round((moment - self.run.started) / 1000))
+        metrics = {metric_name(name): value for name, value in numbers.items()}
+        self.store.measure(self.delivery, metrics, at=moment, step=step)
 
     def attach(self, path: Path, *, folder: str = "") -> None:
         """Keep a file, such as the report, in a folder of the run's artifacts."""
@@ -131,7 +133,7 @@ class MlflowLedger:
         run = self._check_ours()
         if run.is_deleted:
             raise StopAsked(f"its run was deleted in MLflow (`mlflow runs restore --run-id {self.delivery}`)")
-        self.store.log(self.delivery, tags=self._heartbeat())
+        self.store.log(self.delivery, tags={tag.HEARTBEAT: self.clock.now().isoformat()})
         asked = next((event for event in read_record(run.tags).events if event.kind == "stop"), None)
         if asked:
             raise StopAsked(asked.message)
@@ -149,33 +151,28 @@ class MlflowLedger:
         self._catch_up(self._check_ours())
         story = describe(self._title, self._record.events, outcome, reason)
         # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
-        told = {OUTCOME: outcome, STATE: outcome, REASON: reason[:TAG_CHARACTERS], NOTE: story}
+        told = {tag.OUTCOME: outcome, tag.STATE: outcome, tag.REASON: reason[:TAG_CHARACTERS], tag.NOTE: story}
         self.store.log(self.delivery, tags=told)
         with TemporaryDirectory(prefix="tidegate-") as folder:
-            events = Path(folder) / "events.jsonl"
-            events.write_text(jsonl(self._record.events), encoding="utf-8")
+            events = Path(folder, "events.jsonl")
+            events.write_text("".join(f"{event.model_dump_json()}\n" for event in self._record.events), "utf-8")
             self.attach(events)
         self.store.end_run(self.delivery, ENDINGS[outcome][0], ended=round(self.clock.now().timestamp() * 1000))
 
-    @property
-    def _title(self) -> str:
-        return f"{self.run.tags[MODEL]} {self.run.tags[VERSION]}"
-
-    def _heartbeat(self) -> dict[str, str]:
-        return {HEARTBEAT: self.clock.now().isoformat()}
-
     def _insist(self, entry: ChainEntry) -> None:
         """Write it, with what lists and the story show of it; until that is known, it is what is written next."""
-        tags, events = entry_tags(entry), self._record.events
+        events = self._record.events
         told = events if entry.link.event in events else [*events, entry.link.event]
-        tags |= summary_tags(self._title, told) | (self._heartbeat() if self.carries else {})
+        tags = entry_tags(entry) | summary_tags(self._title, told)
+        if self.carries:
+            tags[tag.HEARTBEAT] = self.clock.now().isoformat()
         self._unsure = entry
         try:
             self.store.log(self.delivery, tags=tags)
         except StoreRefused:
             self._unsure = None
             raise
-        self._unsure, self._seen[entry.hash] = None, entry
+        self._unsure, self._seen[entry.hash] = None, entry.place
         others = (each for each in self._record.entries if each.hash != entry.hash)
         entries = sorted([*others, entry], key=lambda each: (each.link.number, each.link.writer))
         self._record = replace(self._record, entries=tuple(entries))
@@ -183,8 +180,8 @@ class MlflowLedger:
     def _catch_up(self, run: StoredRun) -> None:
         """Take in what other processes wrote meanwhile: what this one writes next comes after it."""
         self._record = read_record(run.tags)
-        self._seen |= {entry.hash: entry for entry in self._record.entries}
-        self._next = max(self._next, next_number(run.tags))
+        self._seen |= {entry.hash: entry.place for entry in self._record.entries}
+        self._next = max(self._next, self._record.next_number)
 
     def _now(self) -> StoredRun:
         run = self.store.run(self.delivery)
@@ -194,8 +191,8 @@ class MlflowLedger:
 
     def _check_ours(self) -> StoredRun:
         run = self._now()
-        if run.status != NOT_ENDED:
-            outcome, reason = run.tags.get(OUTCOME), run.tags.get(REASON)
+        if run.status != tag.NOT_ENDED:
+            outcome, reason = run.tags.get(tag.OUTCOME), run.tags.get(tag.REASON)
             raise DeliveryLost(
                 f"delivery {self.delivery} was closed by another process as {outcome}: {reason}",
                 hint="see `tidegate status`",

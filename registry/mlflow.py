@@ -1,70 +1,81 @@
-"""MLflow by its own client, the one way to it: runs, model versions, files.
+"""MLflow by its own client, the one way to it: runs, model versions, and files wherever MLflow keeps them.
 
 Each call runs in a thread of its own and ends in time: MLflow's own settings limit a read.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, lru_cache, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from registry.conventions import in_filter, runs_filter
-from registry.errors import NO_PROXY, StoreAway, StoreRefused, StoreUnreachable, UnfitModel
-from registry.mlflow_client import (
-    EXISTS,
-    MALFORMED,
-    MOST_RETRIES,
-    NOT_FOUND,
-    RETRIES,
-    SQLITE,
-    TIMEOUT,
-    TIMEOUT_SECONDS,
-    all_pages,
-    as_global_store,
-    experiment_id,
-    is_server,
-    is_unwritten,
-    load_mlflow,
-    mlflow_errors,
-    number_in,
-    open_client,
-    refused_by,
-)
-from registry.mlflow_files import blob_address, listed_in, provider_errors, refuse_leading_out
-from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
+from registry import mlflow_client as by  # first: it says how MLflow is to be loaded
+
+# isort: split
+from mlflow import MlflowClient, entities
+from mlflow.entities.model_registry import ModelVersion as MlflowVersion
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from registry.conventions import in_filter
+from registry.errors import RegistryError, StoreAway, StoreRefused, StoreUnreachable, UnfitModel, first_line
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
+from registry.ports import SQLITE, is_server
+from tidegate.core.errors import TidegateError, UsageError, without_credentials
 from tidegate.core.text import redacted
 from tidegate.core.threads import call_within
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import LoggedModel, Run
-    from mlflow.entities.model_registry import ModelVersion as MlflowVersion
-    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 HTTP_NOT_FOUND = 404
 PAGE_RUNS = 100
 """Asked for at once at most: a run has all events of its delivery."""
 PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
+MOST_FILES = 10_000
+"""Of a version or a delivery, its folders included."""
+_AZURE = ("azure.storage.blob", "azure.identity")
+PACKAGES = {
+    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasb": _AZURE, "wasbs": _AZURE, "abfs": _AZURE, "abfss": _AZURE,
+}  # fmt: skip
+"""By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
+LOGGERS = ("boto3", "botocore", "s3transfer", "google", "azure", "msal", "urllib3")
+"""That write tokens, keys and signed addresses below a warning."""
+CREDENTIALS = (
+    "check the address; who asks must list, read and write there; credentials come from a role of the pod or the "
+    "machine, or the variables of the provider's own client, such as AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS or "
+    "AZURE_STORAGE_CONNECTION_STRING"
+)
+_AZURE_PLACE = re.compile(
+    # Nobody else gets a token: the address is what somebody wrote into MLflow.
+    r"(?:wasbs?|abfss?)://([^@/]+@[a-z0-9-]+)\.(?:blob|dfs)\.(core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))(/.*)?"
+)
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 Method = Callable[Concatenate["MlflowStore", P], Answer]
 
 
-def _asks(*, once: bool = False, files: bool = False) -> Callable[[Method[P, Answer]], Method[P, Answer]]:
-    """Let a method of the store end in time; see `MlflowStore.ask`."""
+def _asks(
+    *, once: bool = False, files: bool = False, unwritten: Any = ...
+) -> Callable[[Method[P, Answer]], Method[P, Answer]]:
+    """Let a method of the store end in time, see `MlflowStore.ask`.
+
+    `unwritten` is what it returns of a SQLite file that is not there.
+    """
 
     def bounded(method: Method[P, Answer]) -> Method[P, Answer]:
         @wraps(method)
         def asked(self: MlflowStore, /, *args: P.args, **named: P.kwargs) -> Answer:
+            if unwritten is not ... and self.uri.startswith(SQLITE) and not by.file_of(self.uri).exists():
+                return unwritten  # type: ignore[no-any-return]
             return self.ask(lambda: method(self, *args, **named), once=once, files=files)
 
         return asked
@@ -85,15 +96,14 @@ class MlflowStore:
             UsageError: a variable of MLflow's client holds no number.
         """
         self.uri = uri
-        self._request_seconds = number_in(TIMEOUT, TIMEOUT_SECONDS)
+        self._request_seconds, self._retries = by.number_in(by.TIMEOUT), by.number_in(by.RETRIES)
         self._seconds = max(60.0, 6.0 * self._request_seconds)
-        self._retries = number_in(RETRIES, MOST_RETRIES)
-        self._opened = lru_cache(maxsize=16)(self._open)
+        self._repository = lru_cache(maxsize=16)(self._open)
 
     @cached_property
     def client(self) -> MlflowClient:
         """MLflow's own, to be used within `ask` alone."""
-        return open_client(self.uri)
+        return by.open_client(self.uri)
 
     def ask(self, call: Callable[[], Answer], *, once: bool = False, files: bool = False) -> Answer:
         """What the call returns, in time; one that hangs is left behind, and Ctrl-C waits for none.
@@ -106,21 +116,19 @@ class MlflowStore:
         Raises:
             StoreUnreachable: in one line what went wrong, without secrets.
         """
-        # The time that a busy machine needs for it is not the store's.
-        load_mlflow()
         until = time.monotonic() + self._request_seconds
 
         def asked() -> Answer:
             for attempt in range(0 if once else self._retries):
                 pause = PAUSE_SECONDS * 2**attempt
                 try:
-                    with mlflow_errors(self.uri):
+                    with by.mlflow_errors(self.uri):
                         return call()
                 except StoreAway:
                     if not files and time.monotonic() + pause > until:
                         raise
                 time.sleep(pause)
-            with mlflow_errors(self.uri):
+            with by.mlflow_errors(self.uri):
                 return call()
 
         # A file answers at once, or is being made.
@@ -129,61 +137,53 @@ class MlflowStore:
             return call_within(seconds, asked)
         except TimeoutError:
             place = f"MLflow store {redacted(self.uri)}"
-            raise StoreUnreachable(f"{place}: no whole answer in {seconds:g} s", hint=NO_PROXY) from None
+            raise StoreUnreachable(f"{place}: no whole answer in {seconds:g} s", hint=by.NO_PROXY) from None
 
     @_asks(once=True)
     def create_run(
         self, experiment: str, *, name: str, started: int, tags: Mapping[str, str], params: Mapping[str, str]
     ) -> StoredRun:
-        from mlflow.entities import Param
-
-        number = experiment_id(self.client, experiment)
+        number = by.experiment_id(self.client, experiment)
         run = self.client.create_run(number, start_time=started, tags=dict(tags), run_name=name)
-        self.client.log_batch(run.info.run_id, params=[Param(*item) for item in params.items()])
+        self.client.log_batch(run.info.run_id, params=[entities.Param(*item) for item in params.items()])
         return _to_run(run)
 
-    @_asks()
+    @_asks(unwritten=None)
     def run(self, run: str) -> StoredRun | None:
-        if is_unwritten(self.uri):
-            return None
         # An id that MLflow would not give is refused in other words.
-        with refused_by(NOT_FOUND, MALFORMED):
+        with by.refused_by(by.NOT_FOUND, by.MALFORMED):
             return _to_run(self.client.get_run(run))
         return None
 
-    @_asks()
+    @_asks(unwritten=[])
     def search_runs(
         self, experiment: str, tags: Mapping[str, str], *, status: str | None = None, last: int | None = None
     ) -> Sequence[StoredRun]:
-        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
-            return []
-        return self._runs([found.experiment_id], runs_filter(tags, status), last)
+        terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
+        terms += [f"attributes.status = '{status}'"] if status is not None else []
+        found = self.client.get_experiment_by_name(experiment)
+        return self._runs([found.experiment_id], " and ".join(terms), last) if found else []
 
-    @_asks()
+    @_asks(unwritten=[])
     def runs_like(self, beginning: str) -> Sequence[StoredRun]:
-        if is_unwritten(self.uri):
-            return []
         search = self.client.search_experiments
-        ours = all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
+        ours = by.all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
         found = [each.experiment_id for each in ours]
         return self._runs(found, f"attributes.run_id LIKE {in_filter(f'{beginning}%')}", None) if found else []
 
     @_asks()
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
-        from mlflow.entities import Metric as Point
-        from mlflow.entities import RunTag
+    def log(self, run: str, tags: Mapping[str, str]) -> None:
+        self.client.log_batch(run, tags=[entities.RunTag(*item) for item in tags.items()], synchronous=True)
 
-        entries = [RunTag(key, value) for key, value in (tags or {}).items()]
-        points = [Point(each.name, each.value, each.at, each.step) for each in metrics]
-        self.client.log_batch(run, tags=entries, metrics=points, synchronous=True)
+    @_asks()
+    def measure(self, run: str, numbers: Mapping[str, float], *, at: int, step: int) -> None:
+        points = [entities.Metric(name, value, at, step) for name, value in numbers.items()]
+        self.client.log_batch(run, metrics=points, synchronous=True)
 
     @_asks()
     def claim(self, run: str, key: str, value: str) -> str:
-        from mlflow.entities import Param
-        from mlflow.exceptions import MlflowException
-
         try:
-            self.client.log_batch(run, params=[Param(key, value)], synchronous=True)
+            self.client.log_batch(run, params=[entities.Param(key, value)], synchronous=True)
         except MlflowException:
             found: str | None = self.client.get_run(run).data.params.get(key)
             if found is None:
@@ -193,11 +193,10 @@ class MlflowStore:
 
     @_asks()
     def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput
-
-        sets = [Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
-        shown = [DatasetInput(each, [InputTag("mlflow.data.context", "golden set")]) for each in sets]
-        self.client.log_inputs(run, shown, [LoggedModelInput(model)] if model else [])
+        sets = [entities.Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
+        context = [entities.InputTag("mlflow.data.context", "golden set")]
+        models = [entities.LoggedModelInput(model)] if model else []
+        self.client.log_inputs(run, [entities.DatasetInput(each, context) for each in sets], models)
 
     @_asks()
     def end_run(self, run: str, status: str, *, ended: int) -> None:
@@ -207,32 +206,29 @@ class MlflowStore:
     def delete_run(self, run: str) -> None:
         self.client.delete_run(run)
 
-    @_asks()
+    @_asks(unwritten=[])
     def names_like(self, part: str, most: int) -> Sequence[str]:
-        if is_unwritten(self.uri):
-            return []
         wanted = f"name ILIKE {in_filter(f'%{part}%')}" if part else None
         return [model.name for model in self.client.search_registered_models(wanted, most, ["name ASC"])]
 
-    @_asks()
+    @_asks(unwritten=None)
     def aliases(self, name: str) -> Mapping[str, str] | None:
-        if not is_unwritten(self.uri):
-            with refused_by(NOT_FOUND):
-                found = self.client.get_registered_model(name).aliases
-                # Some stores give the number as an integer, others as text.
-                return {alias: str(number) for alias, number in found.items()}
+        with by.refused_by(by.NOT_FOUND):
+            found = self.client.get_registered_model(name).aliases
+            # Some stores give the number as an integer, others as text.
+            return {alias: str(number) for alias, number in found.items()}
         return None
 
     @_asks()
     def version(self, name: str, version: str) -> StoredVersion | None:
-        with refused_by(NOT_FOUND):
+        with by.refused_by(by.NOT_FOUND):
             return _to_version(self.client.get_model_version(name, version))
         return None
 
     @_asks()
     def versions(self, name: str) -> Sequence[StoredVersion]:
         search, wanted = self.client.search_model_versions, f"name = {in_filter(name)}"
-        found = all_pages(lambda token: search(wanted, page_token=token))
+        found = by.all_pages(lambda token: search(wanted, page_token=token))
         return sorted(map(_to_version, found), key=lambda version: int(version.version))
 
     @_asks()
@@ -248,7 +244,7 @@ class MlflowStore:
                 f"models:/{name}/{version}: run {number} logged its files, and is not in {redacted(self.uri)}",
                 hint="check the tracking URI: MLFLOW_TRACKING_URI",
             )
-        return f"{run.artifacts.rstrip('/')}/{path}".rstrip("/")
+        return run.file(path)
 
     @_asks()
     def set_alias(self, name: str, alias: str, version: str | None) -> None:
@@ -269,9 +265,9 @@ class MlflowStore:
         if kind == "models":
             self.client.finalize_logged_model(path, "READY")
         # Every version but the first finds its model there.
-        with refused_by(EXISTS):
+        with by.refused_by(by.EXISTS):
             self.client.create_registered_model(name)
-        with nullcontext() if is_server(self.uri) else as_global_store(self.uri):
+        with nullcontext() if is_server(self.uri) else by.as_global_store(self.uri):
             # Only Databricks makes one later than it says.
             made = self.client.create_model_version(
                 name, source, tags=dict(tags), description=description, await_creation_for=0, **known
@@ -281,12 +277,12 @@ class MlflowStore:
     @_asks(once=True)
     def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
         # A registered model may have a dot in its name, a logged one may not.
-        logged_name, number = name.replace(".", "-"), experiment_id(self.client, experiment)
+        logged_name, number = name.replace(".", "-"), by.experiment_id(self.client, experiment)
         return _to_files(self.client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
 
-    @_asks()
+    @_asks(unwritten=[])
     def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        if is_unwritten(self.uri) or not (found := self.client.get_experiment_by_name(experiment)):
+        if not (found := self.client.get_experiment_by_name(experiment)):
             return []
         newest = [{"field_name": "creation_time", "ascending": False}]
         logged = self.client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
@@ -298,46 +294,72 @@ class MlflowStore:
 
     @_asks(files=True)
     def listed(self, address: str) -> Mapping[str, int]:
+        files, folders, named = dict[str, int](), [""], set[str]()
         try:
-            with mlflow_errors(self.uri), provider_errors(address):
-                return listed_in(self._opened(address), address)
+            with by.mlflow_errors(self.uri), self._there(address) as repository:
+                while folders:
+                    for file in repository.list_artifacts(folders.pop() or None):
+                        if not file.is_dir:
+                            _refuse_leading_out(address, file.path)
+                            files[file.path] = int(file.file_size or 0)
+                        elif file.path not in named:
+                            named.add(file.path)
+                            folders.append(file.path)
+                    if len(files) + len(named) > MOST_FILES:
+                        raise RegistryError(
+                            f"{address} has more than {MOST_FILES} files and folders",
+                            hint="log the version again without the files that it does not need",
+                        )
         except StoreRefused as error:
             if error.status != HTTP_NOT_FOUND:
                 raise
             return {}
+        # A container that is a file system has an empty object in each folder's place.
+        return {path: size for path, size in sorted(files.items()) if path not in named}
 
     @_asks(files=True)
     def fetch(self, address: str, path: str, target: Path) -> None:
-        refuse_leading_out(address, path)
-        with provider_errors(address):
+        _refuse_leading_out(address, path)
+        with self._there(address) as repository:
             # Not `download_artifacts`: its threads would outlive a Ctrl-C.
-            self._opened(address)._download_file(path, str(target))  # type: ignore[no-untyped-call]
+            repository._download_file(path, str(target))  # type: ignore[no-untyped-call]
 
     @_asks(files=True)
     def put(self, address: str, path: str, file: Path) -> None:
         folder, _, name = path.rpartition("/")
-        with provider_errors(address), tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+        with self._there(address) as repository, tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             # MLflow keeps a file under its own name.
             named = Path(made, name)
             named.symlink_to(file.absolute())
-            self._opened(address).log_artifact(str(named), folder or None)  # type: ignore[no-untyped-call]
+            repository.log_artifact(str(named), folder or None)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _there(self, address: str) -> Iterator[ArtifactRepository]:
+        """What reads and writes there; what the client of an object store raises is said in one line."""
+        if not clients_of(address):
+            yield self._repository(address)
+            return
+        for name in LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        try:
+            yield self._repository(address)
+        except (TidegateError, ModuleNotFoundError):
+            raise
+        except Exception as error:
+            raise StoreUnreachable(f"{address}: {without_credentials(first_line(error))}", hint=CREDENTIALS) from error
 
     def _open(self, address: str) -> ArtifactRepository:
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
         if is_server(self.uri):
             _ = self.client  # limits what servers answer
         return get_artifact_repository(blob_address(address), tracking_uri=self.uri, registry_uri=self.uri)
 
     def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
-        most = min(last or PAGE_RUNS, PAGE_RUNS)
-        found = all_pages(
-            lambda token: self.client.search_runs(list(experiments), wanted, max_results=most, page_token=token)
-        )
+        search, most = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS)
+        found = by.all_pages(lambda token: search(list(experiments), wanted, max_results=most, page_token=token))
         return [_to_run(run) for run in islice(found, last)]
 
 
-def _to_run(run: Run) -> StoredRun:
+def _to_run(run: entities.Run) -> StoredRun:
     return StoredRun(
         id=run.info.run_id,
         status=run.info.status,
@@ -357,10 +379,34 @@ def _to_version(found: MlflowVersion) -> StoredVersion:
     return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
 
 
-def _to_files(logged: LoggedModel) -> PendingFiles:
+def _to_files(logged: entities.LoggedModel) -> PendingFiles:
     return PendingFiles(id=logged.model_id, address=logged.artifact_location, tags=dict(logged.tags or {}))
 
 
-def now_ms() -> int:
-    """Milliseconds since 1970, as MLflow has them."""
-    return int(time.time() * 1000)
+def clients_of(address: str) -> tuple[str, ...]:
+    """The packages that read what lies there, of those that not everybody has."""
+    return PACKAGES.get(urlsplit(address).scheme, ())
+
+
+def blob_address(address: str) -> str:
+    """The address by which MLflow asks for blobs, also of what is a file system of Azure's; others as they are.
+
+    Raises:
+        UsageError: it is not one of Azure's, and would get a token.
+    """
+    if clients_of(address) is not _AZURE:
+        return address
+    parts = urlsplit(address)
+    if not (found := _AZURE_PLACE.fullmatch(address)):
+        raise UsageError(
+            f"{parts.scheme}://{parts.hostname}: is no address of Azure's",
+            hint="such as wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER, or abfss://...dfs.core.windows.net",
+        )
+    path = found[3] or ""
+    return f"wasbs://{found[1]}.blob.{found[2]}{unquote(path) if parts.scheme.startswith('abfs') else path}"
+
+
+def _refuse_leading_out(address: str, path: str) -> None:
+    """Any text may be a name in a store, and files are written here by theirs."""
+    if {"", ".", ".."} & set(path.split("/")) or "\\" in path:
+        raise RegistryError(f"{address} has a file named {path!r}", hint="log the version again with plain file names")

@@ -1,7 +1,9 @@
-"""Opens MLflow's own client, with its settings, and says in one line what it raises in many.
+"""MLflow's own client: its settings, an end of every answer in time and in size, and one line for what it raises.
 
-The client takes a second to load: nothing of it is loaded before MLflow is asked.
+It takes a second to load, and reads its settings then.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
@@ -9,33 +11,44 @@ import configparser
 import logging
 import os
 import sqlite3
+import ssl
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from math import ceil
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from threading import local
+from typing import Any, TypeVar
 
-from registry.errors import CHECK, NO_PROXY, TAKES_NOT, RegistryError, StoreRefused, StoreUnreachable, first_line
-from tidegate.core.errors import TidegateError, UsageError, without_credentials
-from tidegate.core.files import file_lock
-from tidegate.core.text import failure_line, redacted
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.store.entities import PagedList
-
-SQLITE = "sqlite:///"
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """MLflow's own variables: whole seconds of a request, and how often one is repeated."""
-TIMEOUT_SECONDS, MOST_RETRIES = 10, 3
-_SETTINGS = {
+SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    TIMEOUT: str(TIMEOUT_SECONDS),
+    TIMEOUT: "10",
+    RETRIES: "3",
 }
+"""Those that a user has set stay."""
+os.environ |= {name: os.environ.get(name) or value for name, value in SETTINGS.items()}
+
+import mlflow
+import urllib3
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.store.entities import PagedList
+from mlflow.utils import request_utils
+from requests import PreparedRequest, Response
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
+from urllib3.response import BaseHTTPResponse
+
+from registry.errors import RegistryError, StoreAway, StoreRefused, StoreUnreachable, first_line
+from registry.ports import SQLITE, is_server
+from tidegate.core.errors import TidegateError, UsageError, without_credentials
+from tidegate.core.files import file_lock
+from tidegate.core.text import failure_line, json_of, redacted
+
 LOGGERS = ("mlflow", "alembic", "sqlalchemy")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND, EXISTS, MALFORMED = "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE"
@@ -45,32 +58,36 @@ LEAST = 6
 MOST_DETAIL = 2000
 MOST_PAGES = 1000
 """Of one list. MLflow gives up to 1000 runs or versions on each."""
-
+PASSING = request_utils._TRANSIENT_FAILURE_RESPONSE_CODES
+"""Statuses of faults that pass."""
+CHECK = "check the tracking URI and that the store is running"
+NO_PROXY = "check the tracking URI, and that MLflow answers there and no proxy"
+TAKES_NOT = "MLflow answers, and takes no such value: change what the message names"
+HINTS = {
+    400: TAKES_NOT,
+    401: "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+    403: "MLflow does not let this user do it",
+}
+"""What to do about each status."""
+TLS = (
+    "MLFLOW_TRACKING_SERVER_CERT_PATH names a file of authorities, MLFLOW_TRACKING_CLIENT_CERT_PATH one with "
+    "certificate and key"
+)
+TRANSFER_SECONDS = 120.0
+"""Of silence in the middle of a file: a store may take its time to put it away."""
+PART_BYTES = 1 << 20
+MOST_BYTES = 64 << 20
+"""Of an answer that is no file: a thousand deliveries with all their events have 40 MB."""
+SLOWEST_BYTES = 10_000
+"""A second: what comes slower counts as a connection that stands still."""
 
 Item = TypeVar("Item")
+_asked = local()
 
 
-def embedded_uri(state: Path) -> str:
-    """The tracking URI of the registry inside the state folder: a SQLite file, artifacts next to it."""
-    return f"{SQLITE}{state.absolute() / 'mlflow.db'}"
-
-
-def limit_calls(seconds: float) -> None:
-    """Let each request of stores that are opened from now on take so long, unless the environment says it."""
-    os.environ[TIMEOUT] = os.environ.get(TIMEOUT) or str(ceil(seconds))
-
-
-def load_mlflow() -> None:
-    """Import MLflow's client. It reads its settings then, so this sets them first; those that a user has set stay."""
-    for name, value in _SETTINGS.items():
-        os.environ[name] = os.environ.get(name) or value
-    import mlflow  # noqa: F401
-
-
-def number_in(name: str, default: int) -> int:
-    text = os.environ.get(name)
-    if not text:
-        return default
+def number_in(name: str) -> int:
+    """What a variable of MLflow's client says."""
+    text = os.environ.get(name) or SETTINGS[name]
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # more are no seconds
         raise UsageError(f"{name}: expected a whole number of 0 or more; found {text[:9]!r}")
     return int(text)
@@ -82,15 +99,15 @@ def open_client(uri: str) -> MlflowClient:
     Raises:
         StoreUnreachable: the store cannot be opened.
     """
-    load_mlflow()
     with mlflow_errors(uri):
-        from mlflow import MlflowClient
-
-        hide_names()
+        # What the library logs, and what it opens stores with, may hold a name and password of an address.
+        for handler in {handler for name in LOGGERS for handler in logging.getLogger(name).handlers}:
+            if _without_names not in handler.filters:
+                handler.addFilter(_without_names)
         if is_server(uri):
-            from registry.mlflow_limits import limit_requests
-
-            limit_requests()
+            request_utils.TCPKeepAliveHTTPAdapter = Adapter  # type: ignore[misc]
+            logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+            urllib3.disable_warnings(InsecureRequestWarning)
         else:
             _make_tables(uri)
         return MlflowClient(uri, registry_uri=uri)
@@ -98,13 +115,11 @@ def open_client(uri: str) -> MlflowClient:
 
 def _make_tables(uri: str) -> None:
     """Of several that open a SQLite store for the first time one makes its tables: two leave a half of each."""
-    # What is missing of an extra is told by its name.
-    import sqlalchemy  # noqa: F401
-    from mlflow import MlflowClient
+    import sqlalchemy  # noqa: F401  # what is missing of an extra is told by its name
 
     lock: AbstractContextManager[object] = nullcontext()
     if uri.startswith(SQLITE):
-        file = _file_of(uri)
+        file = file_of(uri)
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
             # MLflow tries for 100 seconds to open a file that cannot be opened.
@@ -116,29 +131,53 @@ def _make_tables(uri: str) -> None:
         MlflowClient(uri, registry_uri=uri).search_registered_models(max_results=1)
 
 
-def is_server(uri: str) -> bool:
-    """Whether that is the address of an MLflow server, and not a store that MLflow's library opens itself."""
-    return urlsplit(uri).scheme in {"http", "https"}
-
-
-def is_unwritten(uri: str) -> bool:
-    return uri.startswith(SQLITE) and not _file_of(uri).exists()
-
-
-def _file_of(sqlite_uri: str) -> Path:
+def file_of(sqlite_uri: str) -> Path:
+    """Where a SQLite store is."""
     return Path(sqlite_uri.removeprefix(SQLITE).partition("?")[0])
-
-
-def hide_names() -> None:
-    """Let no log line of the library, or of what it opens stores with, hold a name and password of an address."""
-    for handler in {handler for name in LOGGERS for handler in logging.getLogger(name).handlers}:
-        if _without_names not in handler.filters:
-            handler.addFilter(_without_names)
 
 
 def _without_names(record: logging.LogRecord) -> bool:
     record.msg, record.args = without_credentials(record.getMessage()), None
     return True
+
+
+class Adapter(request_utils.TCPKeepAliveHTTPAdapter):
+    """What MLflow's client asks servers by, looked up in one of its modules. It reads no answer without an end.
+
+    It repeats nothing: what may be sent again is known to `registry.mlflow`.
+    """
+
+    def send(  # type: ignore[override]  # MLflow gives one number
+        self, request: PreparedRequest, stream: bool = False, timeout: float = 0, **named: Any
+    ) -> Response:
+        seconds = float(number_in(TIMEOUT))
+        if stream or request.method == "PUT":
+            seconds = max(seconds, TRANSFER_SECONDS)
+        _asked.last, self.max_retries = None, urllib3.Retry(0, read=False)
+        answer: Response = super().send(request, stream=stream, timeout=(timeout, seconds), **named)
+        most = None if stream else MOST_BYTES
+        # What `requests` reads a body by, all at once and in parts.
+        answer.iter_content = lambda *_, **__: _parts(answer.raw, most, seconds)  # type: ignore[method-assign]
+        _asked.last = answer
+        return answer
+
+
+class UnboundedAnswer(OSError):
+    """What answers does not come to an end in time, or in size."""
+
+
+def _parts(body: BaseHTTPResponse, most: int | None, seconds: float) -> Iterator[bytes]:
+    begun, size = time.monotonic(), 0
+    while part := body.read1(PART_BYTES, decode_content=True):
+        size += len(part)
+        if most is not None and size > most:
+            body.close()
+            raise UnboundedAnswer(f"it answers with more than {most >> 20} MB")
+        # A time limit of a library is of one read: a byte a second never ends.
+        if time.monotonic() - begun > seconds + size / SLOWEST_BYTES:
+            body.close()
+            raise UnboundedAnswer(f"its answer comes too slowly, {size} bytes in {seconds:g} s or more")
+        yield part
 
 
 def experiment_id(client: MlflowClient, name: str) -> str:
@@ -147,7 +186,7 @@ def experiment_id(client: MlflowClient, name: str) -> str:
     if found is None:
         uri = client.tracking_uri
         # Next to a SQLite file; other stores decide for themselves.
-        place = (_file_of(uri).absolute().parent / "artifacts").as_uri() if uri.startswith(SQLITE) else None
+        place = (file_of(uri).absolute().parent / "artifacts").as_uri() if uri.startswith(SQLITE) else None
         # Somebody else may make it meanwhile.
         with refused_by(EXISTS):
             return str(client.create_experiment(name, artifact_location=place))
@@ -160,8 +199,6 @@ def experiment_id(client: MlflowClient, name: str) -> str:
 @contextmanager
 def refused_by(*codes: str) -> Iterator[None]:
     """Go on behind the block when MLflow refuses it by one of these names of errors."""
-    from mlflow.exceptions import MlflowException
-
     try:
         yield
     except MlflowException as error:
@@ -176,8 +213,6 @@ def as_global_store(tracking_uri: str) -> Iterator[None]:
     MLflow's SQL registry looks up the logged model behind a new version through the global client, whatever
     store the version is made in.
     """
-    import mlflow
-
     chosen = mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
     before = mlflow.get_tracking_uri() if chosen else None
     mlflow.set_tracking_uri(tracking_uri)
@@ -215,22 +250,38 @@ def mlflow_errors(uri: str) -> Iterator[None]:
 
 
 def _said(error: Exception, uri: str) -> StoreUnreachable:
-    from mlflow.exceptions import MlflowException
-    from urllib3.exceptions import HTTPError
-
     place, cause = f"MLflow store {redacted(uri)}", _first_cause(error)
     told = isinstance(error, (MlflowException, OSError, ImportError, sqlite3.Error, HTTPError))
     if not told and not type(error).__module__.startswith("sqlalchemy"):
         return StoreUnreachable(f"{place}: its answer cannot be read: {failure_line(error)}", hint=NO_PROXY)
     said = first_line(_without_secrets(str(cause), uri) or type(cause).__name__)
-    if is_server(uri):
-        from registry.mlflow_limits import what_failed
-
-        if found := what_failed(place, said, cause):
-            return found
+    if isinstance(cause, UnboundedAnswer):
+        return StoreUnreachable(f"{place}: {said}", hint=CHECK)
+    if is_server(uri) and (found := _unanswered(place, said, cause)):
+        return found
     if getattr(error, "error_code", "") == MALFORMED:
         return StoreRefused(f"{place}: {said}", hint=TAKES_NOT, code=MALFORMED)
     return StoreUnreachable(f"{place}: {said}", hint=CHECK, detail=_without_secrets(str(error), uri)[:MOST_DETAIL])
+
+
+def _unanswered(place: str, said: str, cause: BaseException) -> StoreUnreachable | None:
+    """What became of the last request of this thread; None when it was answered."""
+    answer: Response | None = getattr(_asked, "last", None)
+    if answer is None:
+        kind = StoreUnreachable if isinstance(cause, ssl.SSLError) else StoreAway
+        return kind(f"{place}: no answer ({said})", hint=TLS if place.startswith("MLflow store https:") else CHECK)
+    if answer.ok:
+        broke_off = isinstance(cause, (HTTPError, HTTPException))
+        return StoreAway(f"{place}: its answer broke off ({said})", hint=CHECK) if broke_off else None
+    # MLflow's own errors do not keep the status.
+    told, code = answer.text, ""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        content = json_of(answer.content)
+        told, code = str(content["message"]), str(content.get("error_code", ""))
+    told = f"{place}: answered {answer.status_code}: {first_line(told)}"
+    if answer.status_code in PASSING:
+        return StoreAway(told, hint=CHECK)
+    return StoreRefused(told, hint=HINTS.get(answer.status_code, CHECK), code=code, status=answer.status_code)
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,6 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from registry.conventions import MODEL_FOLDER, SERVING_TAG
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
 
@@ -244,15 +243,9 @@ class StoredRun(Value):
     is_deleted: bool = False
     """It can be read and restored; lists leave it out, and nothing is written to it."""
 
-
-class Metric(Value):
-    """One point of a run's time series."""
-
-    name: str
-    value: float
-    at: int
-    """Milliseconds since 1970."""
-    step: int
+    def file(self, path: str) -> str:
+        """The address of a file or folder of its artifacts."""
+        return f"{self.artifacts.rstrip('/')}/{path}".rstrip("/")
 
 
 class StoredVersion(Value):
@@ -286,27 +279,21 @@ class PendingFiles(Value):
         return f"models:/{self.id}"
 
 
-class ModelLayout(Value):
-    """Which of a version's files are served, and under which names."""
-
-    folders: tuple[str, ...]
-    """Laid over each other, the first on top; "" is the version's own folder."""
-    files: Mapping[str, str]
-    """The path among the version's files, by the path that is served."""
-    left_out: tuple[str, ...] = ()
-    """In these folders, and not served: code, and what may hold pickled objects."""
-
-
 class Survey(Value):
-    """What adopting a version would read; nothing was read yet."""
+    """Which of a version's files are served, and under which names: what adopting it would read."""
 
     uri: str
     """Of the version, as MLflow writes it."""
     address: str
     """Of the version's files, as the store gave it."""
-    layout: ModelLayout
+    folders: tuple[str, ...]
+    """Laid over each other, the first on top; "" is the version's own folder."""
+    places: Mapping[str, str]
+    """The path among the version's files, by the path that is served."""
     sizes: Mapping[str, int]
-    """Bytes of each file, by the path that is served."""
+    """Bytes of each, by the path that is served."""
+    left_out: tuple[str, ...] = ()
+    """In these folders, and not served: code, and what may hold pickled objects."""
 
     @property
     def size_bytes(self) -> int:
@@ -316,59 +303,3 @@ class Survey(Value):
 
 AdoptionProgress = Callable[[Survey, int], None]
 """Told by one thread at a time how many bytes of a version were read by now; with 0 before the first."""
-
-Move = tuple[str, str | None]
-"""An alias and the number of the version it points at from now on; None takes the alias away."""
-
-
-def promoted(
-    version: str, aliases: Mapping[str, str], replaced: str, registered: Collection[str], names: ServingAliases
-) -> Iterator[Move]:
-    """What to write, in this order, when `version` becomes champion and the champion previous.
-
-    `replaced` is noted on the version before any of this: the champion that it took over from. So it may be repeated
-    after a crash at any point; the challenger goes last, because it is what says that work is left. Another alias that
-    asked for it is a team's own, and stays where they put it.
-    """
-    yield from reinstated(version, aliases, replaced, registered, names)
-    if aliases.get(Alias.CHALLENGER) == version and Alias.CHALLENGER not in (names.champion, names.previous):
-        yield Alias.CHALLENGER, None
-
-
-def taken_over_from(version: str, aliases: Mapping[str, str], replaced: str, names: ServingAliases = SERVING) -> str:
-    """The champion that `version` takes over from when it is promoted now; once it is champion itself, as noted."""
-    champion = aliases.get(names.champion)
-    return replaced if champion in (None, version) else champion
-
-
-def reinstated(
-    version: str, aliases: Mapping[str, str], replaced: str, registered: Collection[str], names: ServingAliases
-) -> Iterator[Move]:
-    """What to write, in this order, when users were rolled back to `version`. `replaced` as for `promoted`."""
-    champion, previous = aliases.get(names.champion), aliases.get(names.previous)
-    # Of one that stays champion nothing may be noted, as when somebody set the aliases by hand.
-    known = (replaced, previous if champion == version else None)
-    wanted = next((each for each in known if each in registered and each != version), None)
-    # A `previous` of before must not be where a rollback goes to when this dies in the middle.
-    if previous not in (None, wanted):
-        yield names.previous, None
-    if champion != version:
-        yield names.champion, version
-    if wanted not in (None, previous):
-        yield names.previous, wanted
-
-
-def pointed(alias: str, version: str, aliases: Mapping[str, str]) -> Iterator[Move]:
-    """What to write, in this order, when a person lets `alias` point at `version`.
-
-    Raises:
-        UsageError: the champion would be its own `previous`.
-    """
-    if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == version:
-        raise UsageError(
-            f"version {version} is the champion, and cannot be the version before it too",
-            hint="`previous` is what `tidegate rollback --to previous` rolls back to",
-        )
-    if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == version:
-        yield Alias.PREVIOUS, None
-    yield alias, version

@@ -1,12 +1,34 @@
-"""What the room needs of MLflow, in one Protocol: `registry.mlflow` has it, and `tidegate.testing` one in memory."""
+"""What the room needs of MLflow, in one Protocol: `registry.mlflow` has it, and `tidegate.testing` one in memory.
+
+Nothing of MLflow is loaded here: that takes a second.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
+
+SQLITE = "sqlite:///"
+
+
+def embedded_uri(state: Path) -> str:
+    """The tracking URI of the registry inside the state folder: a SQLite file, artifacts next to it."""
+    return f"{SQLITE}{state.absolute() / 'mlflow.db'}"
+
+
+def is_server(uri: str) -> bool:
+    """Whether that is the address of an MLflow server, and not a store that MLflow's library opens itself."""
+    return uri.lower().startswith(("http://", "https://"))
+
+
+def limit_calls(seconds: float) -> None:
+    """Let each request of stores that are opened from now on take so long, unless the environment says it."""
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or str(ceil(seconds))
 
 
 class Store(Protocol):
@@ -34,8 +56,11 @@ class Store(Protocol):
     def runs_like(self, beginning: str) -> Sequence[StoredRun]:
         """Those in experiments of ours whose ids begin so."""
 
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
-        """Write all of it in one request, which is carried out whole or not at all."""
+    def log(self, run: str, tags: Mapping[str, str]) -> None:
+        """Write tags in one request, which is carried out whole or not at all."""
+
+    def measure(self, run: str, numbers: Mapping[str, float], *, at: int, step: int) -> None:
+        """Keep numbers as points of the run's time series."""
 
     def claim(self, run: str, key: str, value: str) -> str:
         """Set a parameter that nobody has set; returns what it is from now on. Of several, the first one sets it."""

@@ -1,15 +1,22 @@
-"""A delivery's record as MLflow keeps it: events as tags, and the story that its UI shows."""
+"""A delivery as its MLflow run has it: who carries it, its events as tags, and the story that MLflow's UI shows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
 
+from pydantic import Field
+
+from registry import conventions as tag
 from registry.chain import Believed, ChainEntry, ChainFinding, entry_of, examine
-from registry.conventions import EVENT_PREFIX, LAST_STEP, NOTE, REGION_PREFIX
-from registry.model import Event, StepId
-from tidegate.core.text import code_cell, table_cell
+from registry.errors import LedgerForged
+from registry.model import DeliverySummary, Event, StepId, StoredRun
+from tidegate.core.model import Value
+from tidegate.core.text import code_cell, foreign, table_cell
 
 TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
@@ -26,8 +33,72 @@ ENDINGS = {
 STORY_CHARACTERS = 7500
 """Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
-_PART = re.compile(re.escape(EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
+_PART = re.compile(re.escape(tag.EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
+
+
+class Carrier(Value):
+    """The process that carries a delivery, as a tag or a parameter of its run says: the first one to set it."""
+
+    mark: str = Field(default_factory=lambda: uuid4().hex)
+    """Its own; nobody else has it."""
+    at: datetime
+    host: str
+    pid: int = Field(gt=0, lt=2**31)
+    machine: str
+    """As `DeliverySummary.machine`."""
+    patience_seconds: float = Field(default=0.0, ge=0, le=366 * 86400.0)
+    key: str | None = None
+
+
+def claims_of(run: StoredRun) -> list[str]:
+    """What those wrote who carried a delivery on, in their order."""
+    return [run.params[key] for key in sorted(run.params) if key.startswith(tag.OWNER_PREFIX)]
+
+
+def owner_of(run: StoredRun) -> str:
+    """The mark of the one who carries a delivery by its run.
+
+    Raises:
+        LedgerForged: somebody else wrote there.
+    """
+    with foreign(lambda why: LedgerForged(f"who carries delivery {run.id} cannot be read: {why}")):
+        return _carrier(run).mark
+
+
+def _carrier(run: StoredRun) -> Carrier:
+    return Carrier.model_validate_json([run.tags[tag.CARRIER], *claims_of(run)][-1])
+
+
+def summary_of(run: StoredRun) -> DeliverySummary:
+    """What a delivery's run says of it.
+
+    Raises:
+        LedgerForged: it is none of a delivery. Anybody who may write to MLflow may write anything there.
+    """
+    hint = "no command of tidegate wrote it so; see the run in MLflow, and who may write there"
+    with foreign(lambda why: LedgerForged(f"run {run.id} cannot be read as a delivery: {why}", hint=hint)):
+        tags, carrier = run.tags, _carrier(run)
+        heartbeat = datetime.fromisoformat(tags[tag.HEARTBEAT])
+        if heartbeat.tzinfo is None:
+            raise ValueError(f"{tag.HEARTBEAT}: found a time without a zone")
+        ended = run.ended if run.status != tag.NOT_ENDED else None
+        return DeliverySummary(
+            id=run.id,
+            name=tags[tag.MODEL],
+            version=tags[tag.VERSION],
+            champion=tags.get(tag.CHAMPION),
+            on_trial=tags.get(tag.ON_TRIAL, ""),
+            in_production=tags.get(tag.IN_PRODUCTION, ""),
+            started=datetime.fromtimestamp(run.started / 1000, UTC),
+            ended=datetime.fromtimestamp(ended / 1000, UTC) if ended else None,
+            outcome=tags.get(tag.OUTCOME),
+            reason=tags.get(tag.REASON),
+            last_step=tags.get(tag.LAST_STEP),
+            heartbeat=max(heartbeat, carrier.at),
+            owner=carrier.mark,
+            **carrier.model_dump(include={"host", "pid", "machine", "patience_seconds", "key"}),
+        )
 
 
 @dataclass(frozen=True)
@@ -38,6 +109,8 @@ class LedgerRecord:
     """Those of the chain."""
     strange: tuple[ChainFinding, ...] = ()
     """What stands where events stand and is none."""
+    next_number: int = 1
+    """Of the next event: also past one that was only half written."""
 
     @property
     def events(self) -> list[Event]:
@@ -63,7 +136,7 @@ def entry_tags(entry: ChainEntry) -> dict[str, str]:
     if len(parts) > MAX_PARTS:
         raise ValueError(f"an event of {len(text)} characters; the ledger keeps at most {MAX_PARTS * TAG_CHARACTERS}")
     end = f".{writer}" if writer else ""
-    return {f"{EVENT_PREFIX}{number:04}.{index}of{len(parts)}{end}": part for index, part in enumerate(parts, 1)}
+    return {f"{tag.EVENT_PREFIX}{number:04}.{index}of{len(parts)}{end}": part for index, part in enumerate(parts, 1)}
 
 
 def read_record(tags: Mapping[str, str]) -> LedgerRecord:
@@ -71,50 +144,28 @@ def read_record(tags: Mapping[str, str]) -> LedgerRecord:
 
     An event with a part missing was never acknowledged to its writer, so it did not happen.
     """
-    entries: list[ChainEntry] = []
-    strange: list[ChainFinding] = []
-    for (number, writer), text in _texts(tags):
-        entry = entry_of(text)
-        if entry and (entry.link.number, entry.link.writer) == (number, writer):
-            entries.append(entry)
-        elif entry:
-            strange.append(
-                ChainFinding(what="changed", where=entry.place, why=f"it stands at {number}, another's place")
-            )
-        else:
-            strange.append(ChainFinding(what="inserted", where=str(number), why="it is no event of a chain"))
-    return LedgerRecord(tuple(entries), tuple(strange))
-
-
-def _texts(tags: Mapping[str, str]) -> Iterator[tuple[tuple[int, str], str]]:
-    """What is whole, by number and writer."""
-    parts: dict[tuple[int, str], dict[int, str]] = {}
-    wanted: dict[tuple[int, str], int] = {}
+    parts: dict[tuple[int, str, int], dict[int, str]] = defaultdict(dict)
     for key, value in tags.items():
         if match := _PART.fullmatch(key):
             number, index, count = map(int, match.groups()[:3])
-            place = number, match[4] or ""
-            parts.setdefault(place, {})[index] = value
-            wanted[place] = count
-    for place in sorted(parts):
-        if len(parts[place]) == wanted[place]:
-            yield place, "".join(text for _, text in sorted(parts[place].items()))
-
-
-def next_number(tags: Mapping[str, str]) -> int:
-    """The number of the next event; also past one that was only half written."""
-    numbers = [int(match[1]) for match in map(_PART.fullmatch, tags) if match]
-    return max(numbers, default=0) + 1
+            parts[number, match[4] or "", count][index] = value
+    entries, strange = list[ChainEntry](), list[ChainFinding]()
+    for (number, writer, count), texts in sorted(parts.items()):
+        if len(texts) != count:
+            continue
+        entry = entry_of("".join(text for _, text in sorted(texts.items())))
+        if entry is None:
+            strange.append(ChainFinding(what="inserted", where=str(number), why="it is no event of a chain"))
+        elif (entry.link.number, entry.link.writer) != (number, writer):
+            strange.append(entry.finding("changed", f"it stands at {number}, another's place"))
+        else:
+            entries.append(entry)
+    return LedgerRecord(tuple(entries), tuple(strange), 1 + max((number for number, *_ in parts), default=0))
 
 
 def metric_name(name: str) -> str:
     """`name` with what MLflow refuses in metric names replaced by dots."""
     return _NOT_IN_NAMES.sub(".", name)
-
-
-def jsonl(events: Iterable[Event]) -> str:
-    """One event a line, as `events.jsonl` holds them."""
-    return "".join(event.model_dump_json() + "\n" for event in events)
 
 
 def describe(title: str, events: Sequence[Event], outcome: str = "", reason: str = "") -> str:
@@ -141,8 +192,8 @@ def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
     """Everything besides the event itself that changes when one is appended."""
     last = events[-1]
     region = StepId.parsed(last.step).region
-    there = {REGION_PREFIX + region: f"{last.step} {last.kind}"} if region else {}
-    return {LAST_STEP: last.step, NOTE: describe(title, events), **there}
+    there = {tag.REGION_PREFIX + region: f"{last.step} {last.kind}"} if region else {}
+    return {tag.LAST_STEP: last.step, tag.NOTE: describe(title, events), **there}
 
 
 def _row(event: Event) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,9 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
 
-from registry.conventions import (
-    ADOPTED,
-    DIGEST,
-    MODEL_FOLDER,
-    MOST_VERSIONS,
-    SERVING_TAG,
-    SIZE,
-    SUMS,
-    is_version_number,
-    refuse_name,
-)
-from registry.errors import (
-    DigestMismatch,
-    NotAdopted,
-    UnfitModel,
-    UnknownAlias,
-    UnknownModel,
-    UnknownSource,
-    UnknownVersion,
-)
+from registry import conventions as tag
+from registry.conventions import MODEL_FOLDER, SUMS, is_version_number
+from registry.errors import DigestMismatch, UnfitModel, UnknownAlias, UnknownModel
 from registry.files import (
     architecture_of,
     compare,
@@ -42,29 +26,20 @@ from registry.files import (
     read_sums,
     whole_digest,
 )
-from registry.mlflow import MlflowStore
-from registry.mlflow_client import is_server
-from registry.model import (
-    SERVING,
-    AdoptionProgress,
-    ModelVersion,
-    Move,
-    Serving,
-    ServingAliases,
-    StoredVersion,
-    pointed,
-    promoted,
-    reinstated,
-    taken_over_from,
-)
-from registry.ports import Store
+from registry.hub import PLACE, fetch_from_hub
+from registry.model import SERVING, AdoptionProgress, Alias, ModelVersion, Serving, ServingAliases, StoredVersion
+from registry.ports import Store, is_server
 from registry.registering import adopt, content_of, survey, together, upload
+from tidegate.core.adapters.extras import require
+from tidegate.core.errors import UsageError
 from tidegate.core.text import foreign, json_of, redacted
 
 MOST_NAMES = 10
 """Models, or versions of one, that a message names."""
 PROXIED, ARTIFACTS_API = "mlflow-artifacts", "/api/2.0/mlflow-artifacts/artifacts"
 """The scheme of artifacts that the tracking server hands out itself, and where it does."""
+_RUN = re.compile(r"runs:/+(?P<run>[0-9A-Za-z][\w-]*)(?:/(?P<path>.*))?", re.ASCII)
+_ADDRESS = re.compile(r"[a-z0-9-]{2,}:/")
 
 
 class MlflowRegistry:
@@ -72,16 +47,21 @@ class MlflowRegistry:
 
     def __init__(self, store: Store | str) -> None:
         """`store` may be its address: any that MLflow takes; `embedded_uri(state)` names that of this machine."""
-        self._store: Store = MlflowStore(store) if isinstance(store, str) else store
+        if isinstance(store, str):
+            # It takes a second to load.
+            from registry.mlflow import MlflowStore
+
+            store = MlflowStore(store)
+        self._store: Store = store
         self._sums: dict[tuple[str, str], str] = {}
 
     def resolve(self, name: str, reference: str) -> ModelVersion:
         """The version behind an alias or a number, with the digests of its files.
 
         Raises:
-            UnknownModel, UnknownVersion, UnknownAlias: there is none; the message lists what there is.
-            NotAdopted: the version was logged by somebody else, and its files have no digests yet.
-            UnfitModel: its digests were changed since they were written.
+            UsageError: there is none; the message lists what there is.
+            UnfitModel: the version was logged by somebody else, and its files have no digests yet; or they were changed
+                since they were written.
             StoreUnreachable: MLflow did not answer.
         """
         found, version = self._found(name, reference)
@@ -103,7 +83,7 @@ class MlflowRegistry:
         if version.digest:
             return self._with_files(version, found)
         seen = survey(self._store, found)
-        return version.model_copy(update={"size_bytes": seen.size_bytes, "folders": seen.layout.folders})
+        return version.model_copy(update={"size_bytes": seen.size_bytes, "folders": seen.folders})
 
     def adopt(self, name: str, reference: str, *, progress: AdoptionProgress = lambda *_: None) -> ModelVersion:
         """Note the digests of a version's files, however it was logged. No model is copied or moved.
@@ -121,7 +101,7 @@ class MlflowRegistry:
         """
         found, version = self._found(name, reference)
         if not version.digest:
-            adopt(self._store, found, survey(self._store, found), progress)
+            adopt(self._store, found, progress)
         return self.resolve(name, found.version)
 
     def versions(self, name: str) -> list[ModelVersion]:
@@ -132,6 +112,58 @@ class MlflowRegistry:
         """
         aliases = self._aliases(name)
         return [_version_of(each, aliases) for each in self._store.versions(name)]
+
+    def add(
+        self,
+        name: str,
+        source: str,
+        *,
+        alias: str | None = None,
+        description: str | None = None,
+        progress: AdoptionProgress,
+        tell: Callable[[str], None],
+    ) -> ModelVersion:
+        """Make a model's next version of `source`; a version's number or alias names one that is there, and is adopted.
+
+        Args:
+            name: of the registered model.
+            source: a folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
+            alias: for the version.
+            description: of a new version.
+            progress: told what will be read, and how far that is.
+            tell: hears what is fetched.
+
+        Raises:
+            UnfitModel: what lies there is not served.
+            RegistryError: the hub or the store did not do its part.
+            UsageError: there is no such source, or an argument is wrong, or of no use with it.
+        """
+        if alias is not None:
+            tag.refuse_alias(alias)
+        if re.fullmatch(r"[\w-]+", source) and (is_version_number(source) or not Path(source).exists()):
+            if description is not None:
+                raise UsageError(
+                    "--description is for a new version", hint=f"write ./{source} for a folder of that name"
+                )
+            version = self.adopt(name, source, progress=progress)
+        elif hub := PLACE.fullmatch(source):
+            require("huggingface_hub")
+            uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main", tell)
+            version = self.register(name, folder, description=description, files=files, tags={tag.SOURCE: uri})
+        elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
+            path = (run["path"] or "").strip("/")
+            version = self.register_run(name, run["run"], path, description=description, progress=progress)
+        elif _ADDRESS.match(source):
+            raise UsageError(
+                f"`{source}` is no source of a model version",
+                hint="write a folder, runs:/RUN/PATH or hf://ORGANISATION/NAME@REVISION",
+            )
+        else:
+            version = self.register(name, Path(source), description=description)
+        if alias is None:
+            return version
+        self.set_alias(name, alias, version.version)
+        return self.resolve(name, version.version)
 
     def register(
         self,
@@ -159,12 +191,12 @@ class MlflowRegistry:
             UnfitModel: the folder is not one that tidegate serves.
             StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
         """
-        refuse_name(name)
+        tag.refuse_name(name)
         files = digest_files(folder) if files is None else files
         architecture = architecture_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
         pending = upload(self._store, name, folder, files, architecture)
-        told = {**(tags or {}), SIZE: str(size), DIGEST: whole_digest(files)}
+        told = {**(tags or {}), tag.SIZE: str(size), tag.DIGEST: whole_digest(files)}
         number = self._store.add_version(name, pending.source, tags=told, description=description)
         if alias is not None:
             self.set_alias(name, alias, number)
@@ -176,17 +208,17 @@ class MlflowRegistry:
         """Make what a run logged the next version of `name`. Its files are read once, and stay where they are.
 
         Raises:
-            UnknownSource: there is no such run, or nothing in that folder of it.
+            UsageError: there is no such run, or nothing in that folder of it.
             UnfitModel: there is no one folder that tidegate serves; no version was made.
         """
-        refuse_name(name)
+        tag.refuse_name(name)
         source = f"runs:/{run}/{path}".rstrip("/")
         found = self._store.run(run)
-        listed = self._store.listed(f"{found.artifacts.rstrip('/')}/{path}".rstrip("/")) if found else {}
+        listed = self._store.listed(found.file(path)) if found else {}
         if not listed:
             why = "no file lies there" if found else f"there is no such run in {redacted(self._store.uri)}"
-            raise UnknownSource(f"{source}: {why}", hint="another store: MLFLOW_TRACKING_URI")
-        find_layout(listed)
+            raise UsageError(f"{source}: {why}", hint="another store: MLFLOW_TRACKING_URI")
+        find_layout(source, "", listed)
         number = self._store.add_version(name, source, tags={}, description=description)
         return self.adopt(name, number, progress=progress)
 
@@ -194,41 +226,54 @@ class MlflowRegistry:
         """Point `alias` at `version`, wherever it pointed before.
 
         Raises:
-            UnknownModel, UnknownVersion: there is nothing to point at.
-            UsageError: the champion would be its own `previous`.
+            UsageError: there is nothing to point at, or the champion would be its own `previous`.
         """
         found, _ = self._found(name, version)
-        self._move(name, pointed(alias, found.version, self._aliases(name)))
+        aliases, number = self._aliases(name), found.version
+        if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == number:
+            raise UsageError(
+                f"version {number} is the champion, and cannot be the version before it too",
+                hint="`previous` is what `tidegate rollback --to previous` rolls back to",
+            )
+        if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == number:
+            self._store.set_alias(name, Alias.PREVIOUS, None)
+        self._store.set_alias(name, alias, number)
 
     def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
 
-        MLflow moves one alias at a time, so this may be repeated after a crash at any point.
+        MLflow moves one alias at a time, so this may be repeated after a crash at any point: the champion that the
+        version takes over from is noted first, and the challenger goes last, because it says that work is left. Another
+        alias that asked for it is a team's own, and stays where they put it.
         """
-        aliases, noted, registered = self._standing(version)
-        replaced = taken_over_from(version.version, aliases, noted, names)
-        if replaced != noted:
-            self.mark(version, Serving(replaced=replaced).tag)
-        self._move(version.name, promoted(version.version, aliases, replaced, registered, names))
+        name, number, aliases = version.name, version.version, self._aliases(version.name)
+        champion = aliases.get(names.champion)
+        if champion not in (None, number, Serving.of(self.tags(version)).replaced):
+            self.mark(version, Serving(replaced=champion or "").tag)
+        self.reinstate(version, names)
+        if aliases.get(Alias.CHALLENGER) == number and Alias.CHALLENGER not in (names.champion, names.previous):
+            self._store.set_alias(name, Alias.CHALLENGER, None)
 
     def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Make the version champion again, as after a rollback; previous is the one before it, where that is known."""
-        aliases, replaced, registered = self._standing(version)
-        self._move(version.name, reinstated(version.version, aliases, replaced, registered, names))
-
-    def _standing(self, version: ModelVersion) -> tuple[Mapping[str, str], str, Collection[str]]:
-        """The model's aliases, the champion that the version took over from, and the numbers that may be served."""
-        aliases, versions = self._aliases(version.name), self._store.versions(version.name)
-        replaced = next((Serving.of(each.tags).replaced for each in versions if each.version == version.version), "")
-        return aliases, replaced, [each.version for each in versions if DIGEST in each.tags]
-
-    def _move(self, name: str, moves: Iterable[Move]) -> None:
-        for alias, version in moves:
-            self._store.set_alias(name, alias, version)
+        name, number, aliases = version.name, version.version, self._aliases(version.name)
+        champion, previous = aliases.get(names.champion), aliases.get(names.previous)
+        versions = {each.version: each.tags for each in self._store.versions(name)}
+        # Of one that stays champion nothing may be noted, as when somebody set the aliases by hand.
+        known = Serving.of(versions.get(number, {})).replaced, previous if champion == number else None
+        may_serve = [each for each, tags in versions.items() if tag.DIGEST in tags and each != number]
+        wanted = next((each for each in known if each in may_serve), None)
+        # A `previous` of before must not be where a rollback goes to when this dies in the middle.
+        if previous not in (None, wanted):
+            self._store.set_alias(name, names.previous, None)
+        if champion != number:
+            self._store.set_alias(name, names.champion, number)
+        if wanted not in (None, previous):
+            self._store.set_alias(name, names.previous, wanted)
 
     def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
         """Write tags on a version, such as why it was rolled back; of `Serving` only the fields that are given."""
-        if SERVING_TAG in tags:
+        if tag.SERVING_TAG in tags:
             serving = Serving.of(tags).onto(Serving.of(self.tags(version)))
             tags = {**tags, **serving.tag}
         self._store.tag_version(version.name, version.version, tags)
@@ -237,7 +282,7 @@ class MlflowRegistry:
         """What is written on a version now, by us and by others."""
         found = self._store.version(version.name, version.version)
         if found is None:
-            raise UnknownVersion(
+            raise UsageError(
                 f"{version.uri} is no longer in {redacted(self._store.uri)}",
                 hint="register it again, or name a version that is there: `tidegate model list`",
             )
@@ -315,7 +360,7 @@ class MlflowRegistry:
                 self._store.fetch(address, SUMS, Path(made, SUMS))
                 text = content_of(Path(made, SUMS), f"{found.uri}: {SUMS}").decode(errors="replace")
         if hashlib.sha256(text.encode()).hexdigest() != version.digest:
-            raise _changed(found, f"{DIGEST} is not the digest of its {SUMS}")
+            raise _changed(found, f"{tag.DIGEST} is not the digest of its {SUMS}")
         self._sums[version.uri, version.digest] = text
         with foreign(lambda why: _changed(found, why)):
             return ModelVersion.model_validate(version.model_dump() | {"files": read_sums(text)})
@@ -332,16 +377,16 @@ class MlflowRegistry:
             )
         # Python takes no number of thousands of digits.
         number = str(int(number[:20]))
-        found = self._store.version(name, number) if int(number) <= MOST_VERSIONS else None
+        found = self._store.version(name, number) if int(number) <= tag.MOST_VERSIONS else None
         if found is None:
             numbers = [version.version for version in self._store.versions(name)]
             earlier = f" and {len(numbers) - MOST_NAMES} earlier ones" if len(numbers) > MOST_NAMES else ""
             there = f"there are {', '.join(numbers[-MOST_NAMES:]) or 'none'}{earlier}"
-            raise UnknownVersion(f"models:/{name}/{reference}: no such version", hint=there)
+            raise UsageError(f"models:/{name}/{reference}: no such version", hint=there)
         return found, _version_of(found, aliases)
 
     def _aliases(self, name: str) -> Mapping[str, str]:
-        refuse_name(name)
+        tag.refuse_name(name)
         aliases = self._store.aliases(name)
         if aliases is None:
             # What may be right in a name that is wrong.
@@ -367,9 +412,9 @@ def _version_of(found: StoredVersion, aliases: Mapping[str, str]) -> ModelVersio
     said = {
         "name": found.name,
         "version": found.version,
-        "digest": found.tags.get(DIGEST, ""),
+        "digest": found.tags.get(tag.DIGEST, ""),
         "files": {},
-        "size_bytes": found.tags.get(SIZE, 0),
+        "size_bytes": found.tags.get(tag.SIZE, 0),
         "aliases": tuple(sorted(alias for alias, holder in aliases.items() if holder == found.version)),
         **({"folders": adopted["folders"]} if adopted else {}),
     }
@@ -382,10 +427,10 @@ def _version_of(found: StoredVersion, aliases: Mapping[str, str]) -> ModelVersio
 
 def _adopted(found: StoredVersion) -> Mapping[str, Any] | None:
     """What is kept of a version that was adopted."""
-    if ADOPTED not in found.tags:
+    if tag.ADOPTED not in found.tags:
         return None
-    with foreign(lambda why: _changed(found, f"{ADOPTED}: {why}")):
-        said = json_of(found.tags[ADOPTED])
+    with foreign(lambda why: _changed(found, f"{tag.ADOPTED}: {why}")):
+        said = json_of(found.tags[tag.ADOPTED])
         return {"sums": str(said["sums"]), "folders": said["folders"]}
 
 
@@ -395,9 +440,9 @@ def _changed(found: StoredVersion, why: str) -> UnfitModel:
     )
 
 
-def _not_adopted(uri: str) -> NotAdopted:
+def _not_adopted(uri: str) -> UnfitModel:
     name, _, version = uri.removeprefix("models:/").rpartition("/")
-    return NotAdopted(
+    return UnfitModel(
         f"{uri}: was not registered by tidegate, so its files have no digests",
         hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
     )

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from slo.catalogue import group_of
-from slo.dashboards.fill import dashboards_of
-from slo.dashboards.grafana import dashboard_json
+from slo.dashboards.grafana import dashboard_json, dashboards_of
 from slo.formats.write import write_prometheus
 from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
@@ -272,9 +271,9 @@ def _dashboards(wanted: ExportRequest) -> Iterator[ExportedFile]:
     made = dashboards_of(wanted.promises, **wanted.told, cost=wanted.cost)
     for dashboard in made:
         yield ExportedFile(
-            name=f"dashboards/{dashboard.uid}.json",
+            name=f"dashboards/{dashboard['uid']}.json",
             text=dashboard_json(dashboard, made),
-            holds=f"a dashboard for Grafana: {dashboard.title}",
+            holds=f"a dashboard for Grafana: {dashboard['title']}",
             mark=MARK_OF_JSON,
         )
 

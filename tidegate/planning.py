@@ -59,7 +59,7 @@ def plan_for(spec: Delivery, registry: MlflowRegistry, *, version: str | None = 
 
     Raises:
         UsageError: the champion itself is meant, and its engine is the one in production, or nobody recorded that.
-        NotAdopted: a version has no digests; with `preview` it is planned all the same.
+        UnfitModel: a version has no digests; with `preview` it is planned all the same.
     """
     find = registry.preview if preview else registry.resolve
     with _champion_first(spec):

@@ -33,7 +33,7 @@ from pipelines.adapters.fleets import running_host
 from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownModel
 from registry.files import digest_files, whole_digest
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from rollouts.adapters.sockets import free_port
 from tidegate.cli import main

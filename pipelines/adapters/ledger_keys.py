@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from engine_images.errors import BadKey, BadSignature
 from engine_images.signature import SigningKey, verify
 from pipelines.spec.trust import Trusted
+from registry.chain import Believed, Seal
 from tidegate.core.errors import UsageError
-
-
-class KeySeal:
-    """A `Seal`: one private key."""
-
-    def __init__(self, pem: bytes) -> None:
-        """Reads the key.
-
-        Raises:
-            BadKey: it is none, or of another kind.
-        """
-        self._key = SigningKey(pem)
-        self.key = known_by(self._key.public_pem)
-
-    def sign(self, content: bytes) -> str:
-        """In base64."""
-        return self._key.sign(content).decode()
-
-
-class BelievedKeys:
-    """`Believed`: public keys by what they are known by."""
-
-    def __init__(self, keys: Mapping[str, bytes]) -> None:
-        """`keys` are in PEM."""
-        self._keys = dict(keys)
-
-    def knows(self, key: str) -> bool:
-        """Whether it is one of them."""
-        return key in self._keys
-
-    def holds(self, key: str, content: bytes, signature: str) -> bool:
-        """Whether that key made the signature."""
-        try:
-            verify(self._keys[key], content, signature.encode())
-        except (BadSignature, BadKey, UnicodeEncodeError):
-            return False
-        return True
 
 
 def known_by(public_pem: bytes) -> str:
@@ -54,16 +18,20 @@ def known_by(public_pem: bytes) -> str:
     return sha256(public_pem.strip()).hexdigest()[:16]
 
 
-def seal_from(path: str | None) -> KeySeal | None:
-    """The key in that file; None where none is named.
+def seal_from(path: str | None) -> Seal | None:
+    """The key in that file, which signs in base64; None where none is named.
 
     Raises:
         UsageError: it cannot be read.
+        BadKey: it is none, or of another kind.
     """
-    return KeySeal(_read(Path(path), "the key of the ledger")) if path else None
+    if not path:
+        return None
+    key = SigningKey(_read(Path(path), "the key of the ledger"))
+    return Seal(known_by(key.public_pem), lambda content: key.sign(content).decode())
 
 
-def believed_by(trusted: Trusted) -> BelievedKeys | None:
+def believed_by(trusted: Trusted) -> Believed | None:
     """The keys that a trust file names for ledgers; None when it names none.
 
     Raises:
@@ -73,7 +41,15 @@ def believed_by(trusted: Trusted) -> BelievedKeys | None:
     pems = [_read(path, "a key of `ledger.keys`") for path in paths]
     for path, pem in zip(paths, pems, strict=True):
         _refuse_unusable(path, pem)
-    return BelievedKeys({known_by(pem): pem for pem in pems}) if pems else None
+    return {known_by(pem): partial(_signed, pem) for pem in pems} or None
+
+
+def _signed(pem: bytes, content: bytes, signature: str) -> bool:
+    try:
+        verify(pem, content, signature.encode())
+    except (BadSignature, BadKey, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _refuse_unusable(path: Path, pem: bytes) -> None:

@@ -23,8 +23,8 @@ from pipelines.spec.policy import (
 from pipelines.spec.sections import LocalFleet
 from registry.deliveries import MlflowDeliveries
 from registry.files import digest_files
-from registry.mlflow_client import limit_calls
 from registry.model import Event
+from registry.ports import limit_calls
 from rollouts.manifests.reference_spec import TheirsFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError

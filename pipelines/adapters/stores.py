@@ -69,7 +69,7 @@ def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) 
         NotInstalled: one is missing; says the command that installs it.
         StoreUnreachable: MLflow does not say where they are.
     """
-    from registry.mlflow_files import clients_of
+    from registry.mlflow import clients_of
     from tidegate.core.adapters.extras import require
 
     for version in versions:
@@ -89,7 +89,7 @@ def mlflow_address(state: Path, tracking_uri: str | None) -> str:
     Raises:
         UsageError: the address cannot be parsed, or versions would be in another store than runs.
     """
-    from registry.mlflow_client import embedded_uri
+    from registry.ports import embedded_uri
 
     address = tracking_uri or embedded_uri(state)
     # MLflow would take HOST:PORT for a store of an unknown kind.
@@ -130,7 +130,7 @@ class NotedAdoption:
     def _begin(self, seen: Survey) -> None:
         self.seen, self._told = seen, monotonic()
         note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
-        for path in seen.layout.left_out:
+        for path in seen.left_out:
             note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
 
     @staticmethod

@@ -27,7 +27,7 @@ from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.ports import DeliveryArtifacts, Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from registry.chain import ChainEntry, ChainFinding, beheaded, heads_of
+from registry.chain import ChainEntry, ChainFinding, heads_of, vanished
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
 from registry.files import digest_files
 from registry.model import DeliverySummary, Event
@@ -91,13 +91,14 @@ def audit(
     if odd := [head for head in heads if not _HASH.fullmatch(head)]:
         raise UsageError(f"--head {odd[0]}: expected 64 hexadecimal digits")
     others = [*_other_findings(summary, record.events, kept, registry), *_ending(summary, record.events)]
+    gone = vanished({head: f"head {head[:12]}" for head in heads}, record.entries)
     same, differing = judge_again(summary.id, record.events, kept) if replaying else ((), ())
     return Audit(
         delivery=summary.id,
         events=len(record.events),
         keys=tuple(sorted({entry.link.key for entry in record.entries if entry.link.key})),
         heads=heads_of(record.entries),
-        findings=(*found, *beheaded(heads, record.entries), *others, *differing),
+        findings=(*found, *gone, *others, *differing),
         judged_again=tuple(same),
     )
 

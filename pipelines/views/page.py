@@ -21,9 +21,9 @@ from pipelines.ports import DeliveryList
 from pipelines.requests import QueuedRequest, RequestState
 from pipelines.views.section import TEMPLATES, asset, section
 from pipelines.views.wording import headline, moment, stopwatch
+from registry.deliveries import why_dead
 from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
-from registry.ownership import why_dead
 from tidegate.core.clock import Clock
 from tidegate.core.errors import NotGenuine, OutsideError, TidegateError
 from tidegate.core.model import Value

@@ -49,13 +49,10 @@ def add(
       tidegate model add support-llm 7
     """
     from pipelines.adapters.stores import NotedAdoption, open_registry
-    from registry.adding import add_version
 
     registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
-    version = add_version(
-        registry, name, source, alias=alias, description=description, progress=noted, tell=given().note
-    )
-    left_out = noted.seen.layout.left_out if noted.seen else ()
+    version = registry.add(name, source, alias=alias, description=description, progress=noted, tell=given().note)
+    left_out = noted.seen.left_out if noted.seen else ()
     read = {"adopted_now": noted.seen is not None, "left_out": left_out}
     given().show(version.model_dump(mode="json") | read, _line(version), names=[version.uri])
     return 0

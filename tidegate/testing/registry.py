@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from pathlib import Path
 
 from registry.errors import StoreRefused
-from registry.model import GoldenSet, Metric, PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
 
 
 class MemoryStore:
@@ -21,7 +21,6 @@ class MemoryStore:
     def __init__(self, turn: Callable[[], None] = lambda: None) -> None:
         self.uri = "memory:"
         self.runs: dict[str, StoredRun] = {}
-        self.metrics: dict[str, list[Metric]] = {}
         self.inputs: dict[str, tuple[str, GoldenSet | None]] = {}
         self.files: dict[str, bytes] = {}
         """By their whole addresses."""
@@ -80,12 +79,14 @@ class MemoryStore:
     def runs_like(self, beginning: str) -> Sequence[StoredRun]:
         return [run for run in self.runs.values() if run.id.startswith(beginning) and not run.is_deleted]
 
-    def log(self, run: str, *, tags: Mapping[str, str] | None = None, metrics: Sequence[Metric] = ()) -> None:
+    def log(self, run: str, tags: Mapping[str, str]) -> None:
         self._turn()
         found = self._open(run)
-        self.runs[run] = found.model_copy(update={"tags": {**found.tags, **(tags or {})}})
-        self.metrics.setdefault(run, []).extend(metrics)
+        self.runs[run] = found.model_copy(update={"tags": {**found.tags, **tags}})
         self._turn()
+
+    def measure(self, run: str, numbers: Mapping[str, float], *, at: int, step: int) -> None:
+        self._open(run)
 
     def claim(self, run: str, key: str, value: str) -> str:
         self._turn()

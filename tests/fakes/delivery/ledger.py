@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Event as Signal
 from typing import Any
 
+from registry.deliveries import why_dead
 from registry.errors import DeliveryLost, StopAsked, StoreUnreachable
 from registry.model import DeliverySummary, Event
-from registry.ownership import why_dead
 from tidegate.core.clock import Clock
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fakes.services.shared import shared_file
 
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 
 _MAKE = """
 import sys

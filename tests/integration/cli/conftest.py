@@ -22,7 +22,7 @@ from fakes.services.http import QuietHandler, answering
 from fakes.terminal import Said, Tidegate
 
 from registry.mlflow import MlflowStore
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.cli import main
 from tidegate.cli.project import write_example

@@ -19,8 +19,8 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import trust_at
 from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.ports import embedded_uri
 from tidegate.core.spec import load_spec
 from tidegate.delivering import take_over
 from tidegate.surroundings import Surroundings

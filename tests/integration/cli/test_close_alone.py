@@ -21,9 +21,9 @@ from mlflow import MlflowClient
 
 from registry.chain import linked
 from registry.conventions import MODEL
-from registry.mlflow_client import embedded_uri
 from registry.model import Event, EventKind
-from registry.record import entry_tags, next_number, read_record
+from registry.ports import embedded_uri
+from registry.record import entry_tags, read_record
 from rollouts.cluster.carrier import Carrier, read_lease
 from rollouts.kube.resources import LEASES
 from rollouts.manifests.conventions import lease
@@ -119,7 +119,9 @@ def forge_verdict(client: MlflowClient, delivery: str) -> None:
     tags = client.get_run(delivery).data.tags
     event = Event(at=datetime.now(UTC), step=f"smoke@{REGION}", kind=EventKind.VERDICT, message="", data=NONSENSE)
     entries = read_record(tags).entries
-    entry = linked(event, entries, delivery=delivery, number=next_number(tags), writer="deadbeef", seal=None)
+    entry = linked(
+        event, entries, delivery=delivery, number=read_record(tags).next_number, writer="deadbeef", seal=None
+    )
     for key, value in entry_tags(entry).items():
         client.set_tag(delivery, key, value)
 

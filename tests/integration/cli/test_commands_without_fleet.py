@@ -12,8 +12,8 @@ from pipelines.adapters.specs import read_delivery
 from pipelines.events.spool import EventEntry, Spool
 from pipelines.model import Left
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.planning import plan_for
 

@@ -20,7 +20,7 @@ from fakes.services.chat_servers import engines
 from fakes.terminal import Tidegate
 
 from registry.conventions import ENGINE_IMAGE
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from rollouts.kube.resources import LEASES, ROLLOUTS, resource_of
 from tidegate.core.model import Json

@@ -15,7 +15,7 @@ from fakes.services.sockets import Posted, receiving
 from fakes.terminal import Tidegate
 
 from registry.conventions import ENGINE_IMAGE
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from rollouts.kube.resources import ROLLOUTS
 

@@ -17,7 +17,7 @@ from fakes.kube.server import serving
 from fakes.services.chat_servers import engines
 from fakes.terminal import Tidegate
 
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 
 REGION = "eu-west-1"

@@ -22,7 +22,7 @@ from engine_images.oci.model import Base
 from engine_images.sbom import Package, sbom_of
 from engine_images.signature import SigningKey
 from registry.conventions import ENGINE_IMAGE
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 

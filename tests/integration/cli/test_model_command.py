@@ -8,7 +8,7 @@ import pytest
 from fakes.terminal import Tidegate
 from mlflow import MlflowClient
 
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from tidegate.testing import write_tiny_model
 
 

@@ -19,7 +19,7 @@ from fakes.terminal import Said, Tidegate
 from mlflow import MlflowClient
 
 from registry.conventions import CARRIER, CHAMPION, ENGINE_IMAGE, HEARTBEAT, MODEL, STATE, VERSION, experiment_name
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.kube.resources import ROLLOUTS

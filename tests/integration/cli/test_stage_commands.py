@@ -9,7 +9,7 @@ import pytest
 from fakes.terminal import Tidegate
 
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from rollouts.local.watchdog import is_leased
 
 

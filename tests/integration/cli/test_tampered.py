@@ -21,8 +21,8 @@ from fakes.terminal import Said, Tidegate
 
 from registry.conventions import ENGINE_IMAGE
 from registry.deliveries import MlflowDeliveries
-from registry.mlflow_client import embedded_uri
 from registry.model import Event
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 
 EVENT = "mlflow.tidegate.event."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fakes.services.mlflow_server import guarded_mlflow_server, shared_mlflow_server
 
-from registry.mlflow_client import embedded_uri
+from registry.ports import embedded_uri
 from tidegate.testing import write_tiny_model
 
 

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreUnreachable
 from registry.mlflow import MlflowStore
-from registry.mlflow_client import SQLITE, embedded_uri
+from registry.ports import SQLITE, embedded_uri
 from registry.versions import MlflowRegistry
 
 

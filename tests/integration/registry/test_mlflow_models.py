@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from registry.conventions import SUMS
-from registry.errors import DigestMismatch, NotAdopted, StoreUnreachable, UnfitModel, UnknownModel
-from registry.mlflow_client import embedded_uri
+from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel, UnknownModel
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
@@ -120,7 +120,7 @@ def test_a_version_made_without_tidegate_is_refused(registry: MlflowRegistry, tr
     client.create_model_version(name, "file:///nowhere", run_id="0")
 
     assert [version.digest for version in registry.versions(name)] == [""]
-    with pytest.raises(NotAdopted, match="was not registered by tidegate"):
+    with pytest.raises(UnfitModel, match="was not registered by tidegate"):
         registry.resolve(name, "1")
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_cannot_be_made_has_no_models_and_takes_none(folder: Path) -
 @pytest.mark.long
 def test_mlflow_says_nothing_of_its_own(tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from registry.versions import MlflowRegistry as R\n"
-    script += "from registry.mlflow_client import embedded_uri\n"
+    script += "from registry.ports import embedded_uri\n"
     script += "R(embedded_uri(Path(sys.argv[1]))).register('m', Path(sys.argv[2]), alias='champion')"
     source = write_tiny_model(tmp_path)
     command = [sys.executable, "-c", script, str(tmp_path / "state"), str(source)]

@@ -16,7 +16,7 @@ from fakes.services.scripted_mlflow import Answer, scripted
 from mlflow.store.entities import PagedList
 
 from pipelines.events.spool import passes
-from registry import mlflow, mlflow_files, mlflow_limits
+from registry import mlflow, mlflow_client
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import MOST_PAGES, all_pages
@@ -117,7 +117,7 @@ def drip() -> Iterator[bytes]:
 @pytest.mark.parametrize("ask", [ASKED[0], lambda store: store.fetch(PENDING.address, "x", Path("/dev/null"))])
 def test_a_byte_now_and_then_ends(ask: Callable[[Store], object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.setattr(mlflow_limits, "TRANSFER_SECONDS", 1.0)
+    monkeypatch.setattr(mlflow_client, "TRANSFER_SECONDS", 1.0)
     with scripted(Answer(parts=drip)) as there, pytest.raises(StoreUnreachable, match="its answer comes too slowly"):
         ask(MlflowStore(there.uri))
 
@@ -134,7 +134,7 @@ def test_an_answer_without_an_end_ends_and_takes_no_more_memory_than_it_may() ->
         tracemalloc.start()
         with pytest.raises(StoreUnreachable, match="answers with more than 64 MB"):
             store.run("a")
-        assert tracemalloc.get_traced_memory()[1] < 3 * mlflow_limits.MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 3 * mlflow_client.MOST_BYTES
         tracemalloc.stop()
 
 
@@ -191,7 +191,7 @@ def test_pages_without_an_end_end() -> None:
 
 def test_folders_without_an_end_end() -> None:
     folders = Answer({"files": [{"path": f"{number}", "is_dir": True} for number in range(500)]})
-    with scripted(folders) as there, pytest.raises(RegistryError, match=f"more than {mlflow_files.MOST_FILES} files"):
+    with scripted(folders) as there, pytest.raises(RegistryError, match=f"more than {mlflow.MOST_FILES} files"):
         MlflowStore(there.uri).listed(PENDING.address)
 
 

@@ -12,11 +12,13 @@ from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
 from registry.conventions import SUMS, experiment_name
-from registry.errors import UnfitModel, UnknownModel, UnknownSource
+from registry.errors import UnfitModel, UnknownModel
 from registry.files import digest_files, sums_of
 from registry.mlflow import MlflowStore
-from registry.mlflow_client import as_global_store, embedded_uri
+from registry.mlflow_client import as_global_store
+from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
+from tidegate.core.errors import UsageError
 
 FIRST_COMMAND = """
 import sys
@@ -118,9 +120,9 @@ def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: 
     def register(run: str, path: str) -> None:
         registry.register_run(name, run, path, progress=lambda *_: None)
 
-    with pytest.raises(UnknownSource, match=f"runs:/none/model: there is no such run in {server}"):
+    with pytest.raises(UsageError, match=f"runs:/none/model: there is no such run in {server}"):
         register("none", "model")
-    with pytest.raises(UnknownSource, match=f"runs:/{run}/other: no file lies there"):
+    with pytest.raises(UsageError, match=f"runs:/{run}/other: no file lies there"):
         register(run, "other")
     with pytest.raises(UnfitModel, match=r"no folder of it has config\.json and \*\.safetensors"):
         register(run, "half")

@@ -13,7 +13,7 @@ import pytest
 from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore
-from registry.model import GoldenSet, Metric, StoredRun
+from registry.model import GoldenSet, StoredRun
 from registry.ports import Store
 from tidegate.testing import MemoryStore
 
@@ -45,11 +45,8 @@ def now(store: Store, run: StoredRun) -> StoredRun:
 def test_a_run_is_read_back_as_it_was_written(store: Store, begin: Begin) -> None:
     run = begin(a="1")
     assert (run.status, run.started, run.ended, run.is_deleted, run.tags["a"]) == ("RUNNING", 1, None, False, "1")
-    at = [
-        Metric(name="eu/latency.p95", value=0.5, at=7, step=3),
-        Metric(name="eu/latency.p95", value=0.6, at=8, step=4),
-    ]
-    store.log(run.id, tags={"a": "2", "b": "é" * 4000}, metrics=at)
+    store.log(run.id, tags={"a": "2", "b": "é" * 4000})
+    store.measure(run.id, {"eu/latency.p95": 0.5}, at=7, step=3)
     store.log_inputs(run.id, "", GoldenSet(name="golden.jsonl", digest="d" * 64))
     store.end_run(run.id, "FINISHED", ended=9)
     read = now(store, run)

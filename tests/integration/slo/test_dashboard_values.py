@@ -11,21 +11,21 @@ import pytest
 from fakes.metrics.slos import COST, SLOS
 from fakes.services.prometheus import Series, judged, of_service, tells
 
-from slo.dashboards.fill import ANYTHING, dashboards_of
+from slo.dashboards.grafana import ANYTHING, dashboards_of, panels_of
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
 PANELS = {
-    (dashboard.uid.removeprefix("chat-")[:2], panel.title): panel
+    (dashboard["uid"].removeprefix("chat-")[:2], panel["title"]): panel
     for dashboard in dashboards_of(SLOS, service="chat", cost=COST)
-    for panel in dashboard.panels
+    for panel in panels_of(dashboard)
 }
 Values = Mapping[str, float]
 
 
 def shown(level: str, title: str, query: int = 0) -> str:
     """The query as Grafana asks it when nothing is chosen."""
-    return Template(PANELS[level, title].queries[query].expr).safe_substitute(
+    return Template(PANELS[level, title]["queries"][query]["expr"]).safe_substitute(
         service="chat", region=ANYTHING, version=ANYTHING
     )
 

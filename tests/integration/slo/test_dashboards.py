@@ -24,8 +24,7 @@ from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
 
 from slo.catalogue import group_of
-from slo.dashboards.fill import ANYTHING, SELECTORS, dashboards_of
-from slo.dashboards.grafana import dashboard_json
+from slo.dashboards.grafana import ANYTHING, SELECTORS, dashboard_json, dashboards_of, panels_of
 from slo.metrics import INVENTORY, TARGET, MetricKind, PrometheusMetric, metric_of
 from slo.outputs import rule_file
 from slo.rules import RuleGroup, rules_for
@@ -130,11 +129,11 @@ def url(exporter: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 @pytest.mark.slow(reason="Prometheus scrapes for some seconds")
 def test_every_query_of_every_panel_has_data(url: str) -> None:
     waiting = {
-        (service, query.expr, query.legend)
+        (service, query["expr"], query["legend"])
         for service in (SERVICE, COUNTED_BY_ENGINES)
         for dashboard in dashboards_of(SLOS, service=service, cost=COST, counted_by=SERVICES[service])
-        for panel in dashboard.panels
-        for query in panel.queries
+        for panel in panels_of(dashboard)
+        for query in panel["queries"]
     } | {(SERVICE, SELECTORS["firing"], ""), *((SERVICE, *query) for query in VARIABLE_QUERIES)}
     deadline = time.monotonic() + SECONDS
     while waiting and time.monotonic() < deadline:
@@ -169,9 +168,9 @@ def answered(url: str, service: str, expr: str, legend: str) -> bool:
 def test_what_is_chosen_is_all_that_is_shown(url: str) -> None:
     """As Grafana fills in several regions and one version."""
     for dashboard in dashboards_of(SLOS, service=SERVICE, cost=COST):
-        for panel in dashboard.panels:
-            for query in panel.queries:
-                chosen = Template(query.expr).safe_substitute(
+        for panel in panels_of(dashboard):
+            for query in panel["queries"]:
+                chosen = Template(query["expr"]).safe_substitute(
                     service=SERVICE, region="(eu-west-1|us-gone)", version="7"
                 )
                 assert {sample["metric"].get("region", "eu-west-1") for sample in asked(url, chosen)} <= {"eu-west-1"}

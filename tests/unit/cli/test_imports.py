@@ -43,7 +43,7 @@ OF_AN_EXTRA = "engine_images.adapters.oci_build"
 """All of `MODULES` must load with what `pip install tidegate` brings; this one does not."""
 IN_STEPS = (
     *("tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
-    *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.mlflow"),
+    *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.versions"),
     *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.identities"),
     *("pipelines.adapters.image_engines", "pipelines.adapters.load.prompts"),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from registry import adding
+from registry import versions
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
 
 
@@ -18,7 +19,7 @@ class Noted:
 
 
 def added(source: str) -> Any:
-    return adding.add_version(Noted(), "m", source, progress=lambda *_: None, tell=lambda _: None)  # type: ignore[arg-type]
+    return MlflowRegistry.add(Noted(), "m", source, progress=lambda *_: None, tell=lambda _: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_each_has_its_form(source: str, called: tuple[str, ...]) -> None:
 def test_a_repository_of_the_hub_has_a_revision(
     source: str, place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adding, "fetch_from_hub", lambda *place: ("uri", place[:2], {}))
+    monkeypatch.setattr(versions, "fetch_from_hub", lambda *place: ("uri", place[:2], {}))
     assert added(source) == ("register", str(place))
 
 

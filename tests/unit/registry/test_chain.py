@@ -9,44 +9,27 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from registry.chain import ChainEntry, Link, entry_of, examine, heads_of, linked, vanished
+from registry.chain import Believed, ChainEntry, Link, Seal, entry_of, examine, heads_of, linked, vanished
 from registry.model import Event
 from registry.record import entry_tags, read_record
 
 AT = datetime(2026, 1, 1, 9, 30, tzinfo=UTC)
 
 
-class Key:
-    """A key that only the one who holds this object can sign with."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def sign(self, content: bytes) -> str:
-        return sha256(f"secret of {self.key}".encode() + content).hexdigest()
+def key(name: str) -> Seal:
+    """A key that only the one who holds it can sign with."""
+    return Seal(name, lambda content: sha256(f"secret of {name}".encode() + content).hexdigest())
 
 
-class Keys:
-    """Those who are believed."""
-
-    def __init__(self, *keys: Key) -> None:
-        self._keys = {key.key: key for key in keys}
-
-    def knows(self, key: str) -> bool:
-        return key in self._keys
-
-    def holds(self, key: str, content: bytes, signature: str) -> bool:
-        return self._keys[key].sign(content) == signature
-
-
-OURS = Key("ours")
+OURS = key("ours")
+BELIEVED: Believed = {OURS.key: lambda content, signature: OURS.sign(content) == signature}
 
 
 def event(step: str, kind: str = "done", **data: object) -> Event:
     return Event(at=AT, step=step, kind=kind, message="", data=data)
 
 
-def a_chain(writers: list[int], *, seal: Key | None = None) -> list[ChainEntry]:
+def a_chain(writers: list[int], *, seal: Seal | None = None) -> list[ChainEntry]:
     """A delivery that is over: its beginning, events of those writers, and its end; 3 saw nothing of the last one."""
     entries = [linked(event("delivery", "started"), [], delivery="1", number=1, writer="", seal=seal)]
     for number, who in enumerate(writers):
@@ -60,7 +43,7 @@ def a_chain(writers: list[int], *, seal: Key | None = None) -> list[ChainEntry]:
     return entries
 
 
-def found(entries: list[ChainEntry], believed: Keys | None = None) -> list[str]:
+def found(entries: list[ChainEntry], believed: Believed | None = None) -> list[str]:
     tags = {key: value for entry in entries for key, value in entry_tags(entry).items()}
     return [str(each) for each in read_record(tags).findings("1", believed)]
 
@@ -155,19 +138,20 @@ def test_no_matter_who_saw_more_knows_what_was_cut_off_at_the_end() -> None:
     entries = a_chain([1, 2])
     running = entries[:-1]
     assert found(running[:-1]) == []
-    assert [each.what for each in vanished(running, running[:-1])] == ["removed"]
-    assert list(vanished(running, entries)) == []
+    seen = {entry.hash: entry.place for entry in running}
+    assert [each.what for each in vanished(seen, running[:-1])] == ["removed"]
+    assert list(vanished(seen, entries)) == []
 
 
 def test_only_who_has_a_key_that_is_believed_writes() -> None:
     signed = a_chain([1, 2], seal=OURS)
-    assert found(signed, Keys(OURS)) == []
-    assert all("nobody signed it" in line for line in found(a_chain([1, 2]), Keys(OURS)))
-    strange = a_chain([1], seal=Key("outsider"))
-    assert all("key outsider, which nobody trusts" in line for line in found(strange, Keys(OURS)))
+    assert found(signed, BELIEVED) == []
+    assert all("nobody signed it" in line for line in found(a_chain([1, 2]), BELIEVED))
+    strange = a_chain([1], seal=key("outsider"))
+    assert all("key outsider, which nobody trusts" in line for line in found(strange, BELIEVED))
     last = signed[-1]
     forged = reworded(last, event=event("delivery", "closed", outcome="delivered"))
-    assert found([*signed[:-1], forged], Keys(OURS)) == ["changed: 4 (delivery closed): it is not what key ours signed"]
+    assert found([*signed[:-1], forged], BELIEVED) == ["changed: 4 (delivery closed): it is not what key ours signed"]
     assert found([*signed[:-1], ChainEntry(last.body, "", last.link)]) == [
         "unsigned: 4 (delivery closed): its signature was taken away"
     ]
@@ -176,7 +160,7 @@ def test_only_who_has_a_key_that_is_believed_writes() -> None:
 def test_an_answer_from_outside_needs_no_key_of_a_writer() -> None:
     signed = a_chain([1], seal=OURS)[:-1]
     said = linked(event("promote@r1", "approved"), signed, delivery="1", number=9, writer="ann", seal=None)
-    assert found([*signed, said], Keys(OURS)) == []
+    assert found([*signed, said], BELIEVED) == []
 
 
 def test_a_request_to_stop_that_came_in_the_moment_of_the_end_is_no_forgery() -> None:

@@ -7,11 +7,10 @@ import pytest
 from fakes.clock import sleep_of
 from fakes.delivery.records import slow
 
-from registry.deliveries import MlflowDeliveries
+from registry.deliveries import LIVE_SECONDS, MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
 from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
-from registry.ownership import LIVE_SECONDS
 from tidegate.testing import FakeClock, MemoryStore
 
 NAME = "support-llm"

@@ -12,11 +12,11 @@ from fakes.clusters.interleaving import Interleaving
 from fakes.delivery.records import slow
 
 from registry.conventions import CARRIER, OWNER_PREFIX
-from registry.deliveries import MlflowDeliveries
+from registry.deliveries import LIVE_SECONDS, MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
 from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
-from registry.ownership import LIVE_SECONDS, Carrier
+from registry.record import Carrier
 from tidegate.core.clock import WATCH_SECONDS
 from tidegate.core.errors import Refused
 from tidegate.testing import MemoryStore

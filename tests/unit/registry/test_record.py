@@ -11,9 +11,7 @@ from registry.record import (
     TAG_CHARACTERS,
     describe,
     entry_tags,
-    jsonl,
     metric_name,
-    next_number,
     read_record,
     summary_tags,
 )
@@ -54,7 +52,7 @@ def test_an_event_with_a_part_missing_did_not_happen_and_its_number_is_not_used_
     del tags["mlflow.tidegate.event.0002.2of3"]
 
     assert events_in(tags) == [event()]
-    assert next_number(tags) == 3
+    assert read_record(tags).next_number == 3
 
 
 def test_processes_that_choose_the_same_number_do_not_write_over_each_other() -> None:
@@ -62,7 +60,7 @@ def test_processes_that_choose_the_same_number_do_not_write_over_each_other() ->
     tags |= event_tags(3, event("last"), "aaaa")
 
     assert [one.message[:4] for one in events_in(tags)] == ["open", "aaaa", "b", "last"]
-    assert next_number(tags) == 4
+    assert read_record(tags).next_number == 4
 
 
 def test_an_event_that_no_request_can_carry_is_refused_before_it_is_sent() -> None:
@@ -74,7 +72,7 @@ def test_numbers_go_on_past_four_digits() -> None:
     tags = event_tags(9999, event("a")) | event_tags(10000, event("b"))
 
     assert [one.message for one in events_in(tags)] == ["a", "b"]
-    assert next_number(tags) == 10001
+    assert read_record(tags).next_number == 10001
 
 
 @pytest.mark.parametrize(
@@ -122,12 +120,6 @@ def test_a_message_cannot_break_the_table() -> None:
 
 def test_metric_names_hold_only_what_mlflow_takes() -> None:
     assert metric_name("canary@eu-west-1/25 ttft:p95_seconds%") == "canary.eu-west-1/25 ttft:p95_seconds."
-
-
-def test_events_jsonl_has_one_event_a_line() -> None:
-    lines = jsonl(slow()).splitlines()
-
-    assert [Event.model_validate_json(line) for line in lines] == slow()
 
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:

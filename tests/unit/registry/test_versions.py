@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.errors import UnfitModel, UnknownAlias, UnknownModel, UnknownVersion
+from registry.errors import UnfitModel, UnknownAlias, UnknownModel
 from registry.files import digest_files, whole_digest
 from registry.model import EngineRecord, Serving
 from registry.versions import MlflowRegistry
@@ -60,7 +60,7 @@ def test_an_unknown_version_is_answered_with_those_there_are(registry: MlflowReg
     registry.register(name, folder)
     registry.register(name, folder)
 
-    with pytest.raises(UnknownVersion, match=r"/9: no such version; there are 1, 2"):
+    with pytest.raises(UsageError, match=r"/9: no such version; there are 1, 2"):
         registry.resolve(name, "9")
 
 

@@ -13,25 +13,25 @@ import pytest
 from fakes.metrics.queries import known_series, series_of
 from fakes.metrics.slos import COST, SLOS
 
-from slo.dashboards.fill import LEVELS, SELECTORS, Dashboard, Panel, dashboards_of, fill, template
-from slo.dashboards.grafana import dashboard_json
+from slo.dashboards.grafana import LEVELS, SELECTORS, dashboard_json, dashboards_of, fill, panels_of, template
 from slo.metrics import metric_of
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
+from tidegate.core.model import Json
 
 ALL = ON_CALL, ENGINEERING, MONEY = dashboards_of(SLOS, service="chat", cost=COST)
 PAGE = (Path(__file__).parents[4] / "docs/guides/dashboards.md").read_text(encoding="utf-8")
 SCHEMAS = Path(__file__).parent / "grafana"
-PANELS = [panel for level in ALL for panel in level.panels]
+PANELS = [panel for level in ALL for panel in panels_of(level)]
 
 
-def written(level: Dashboard) -> dict[str, Any]:
+def written(level: Json) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(dashboard_json(level, ALL))
     return found
 
 
-def panel(level: Dashboard, title: str) -> Panel:
-    return next(found for found in level.panels if found.title == title)
+def panel(level: Json, title: str) -> Json:
+    return next(found for found in panels_of(level) if found["title"] == title)
 
 
 @pytest.mark.parametrize("version", ["10.1.9", "13.2.3"])
@@ -53,11 +53,11 @@ def test_no_panel_stands_on_another_or_next_to_the_grid() -> None:
 
 def test_the_page_has_every_panel_with_its_question_and_what_to_do() -> None:
     rows = re.findall(r"^\| (?!panel \|)([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
-    assert rows == [(panel.title, panel.question, panel.action) for panel in PANELS]
+    assert rows == [(panel["title"], panel["question"], panel["action"]) for panel in PANELS]
 
 
 def test_long_names_of_services_have_short_addresses_of_their_own() -> None:
-    uids = {level.uid for name in ("a" * 60, "a" * 61, "b" * 26) for level in dashboards_of([], service=name)}
+    uids = {level["uid"] for name in ("a" * 60, "a" * 61, "b" * 26) for level in dashboards_of([], service=name)}
     assert len(uids) == 9
     assert max(map(len, uids)) <= 40
 
@@ -81,22 +81,22 @@ def test_no_limit_of_a_service_is_written_into_a_file(level: str) -> None:
 
 
 def test_lines_are_where_the_slos_have_them() -> None:
-    assert panel(ON_CALL, "Share of requests that fail").steps[-1] == ("red", pytest.approx(0.001))
-    assert panel(ON_CALL, "Time to first token, p50 and p95").steps[-1] == ("red", 0.25)
-    assert panel(ENGINEERING, "Composite quality").steps == (
+    assert panel(ON_CALL, "Share of requests that fail")["steps"][-1] == ("red", pytest.approx(0.001))
+    assert panel(ON_CALL, "Time to first token, p50 and p95")["steps"][-1] == ("red", 0.25)
+    assert panel(ENGINEERING, "Composite quality")["steps"] == [
         ("red", None),
         ("yellow", 0.8),
         ("green", pytest.approx(0.85)),
-    )
-    beyond, within = (found.queries[0].expr for found in ON_CALL.panels if found.kind == "heatmap")
+    ]
+    beyond, within = (found["queries"][0]["expr"] for found in panels_of(ON_CALL) if found["kind"] == "heatmap")
     assert 'le=~"0[.]5|0[.]75|1[.]0' in beyond and beyond.endswith('le="0.25"})')
     assert 'le=~"0[.]001|' in within and within.endswith('|0[.]25"})')
 
 
 def test_without_a_price_nothing_is_asked_about_money() -> None:
-    assert MONEY.rows[0][0] == "Money"
-    unpriced = [panel for level in dashboards_of(SLOS, service="chat") for panel in level.panels]
-    assert not [query for panel in unpriced for query in panel.queries if "cost" in query.expr]
+    assert MONEY["rows"][0]["title"] == "Money"
+    unpriced = [panel for level in dashboards_of(SLOS, service="chat") for panel in panels_of(level)]
+    assert not [query for panel in unpriced for query in panel["queries"] if "cost" in query["expr"]]
 
 
 WAYS: list[tuple[tuple[SloSpec, ...], CostSpec | None]] = [(SLOS, COST), (SLOS, None), ((), COST), ((), None)]
@@ -109,14 +109,14 @@ def test_every_query_has_its_series(slos: tuple[SloSpec, ...], cost: CostSpec | 
     # What is recorded of SLOs has the same names, whichever of them a delivery has.
     known = known_series(SLOS, service="chat", counted_by=counted_by, cost=cost)
     made = dashboards_of(slos, service="chat", cost=cost, counted_by=counted_by)
-    asked = [query.expr for level in made for panel in level.panels for query in panel.queries]
+    asked = [query["expr"] for level in made for panel in panels_of(level) for query in panel["queries"]]
     chosen_from = [query.removeprefix("label_values(").rpartition(",")[0] for query in VARIABLES]
     for expr in (*asked, *chosen_from, SELECTORS["firing"]):
         assert series_of(expr) <= known, expr
 
 
 def test_no_query_sees_other_services() -> None:
-    for query in (*(query.expr for panel in PANELS for query in panel.queries), SELECTORS["firing"], *VARIABLES):
+    for query in (*(query["expr"] for panel in PANELS for query in panel["queries"]), SELECTORS["firing"], *VARIABLES):
         asked, told = len(re.findall(r"\b(?:tidegate[:_]|slo:|ALERTS)", query)), query.count('service="$service"')
         assert asked == told > 0, query
 
@@ -140,5 +140,5 @@ def test_what_not_every_engine_exports_says_what_it_needs_and_nothing_else_does(
     }
     assert dependent
     for found in PANELS:
-        for query in found.queries:
-            assert bool(series_of(query.expr) & dependent) == (query.needs == needs), found.title
+        for query in found["queries"]:
+            assert bool(series_of(query["expr"]) & dependent) == (query.get("needs") == needs), found["title"]

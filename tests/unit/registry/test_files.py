@@ -1,0 +1,289 @@
+"""Files of a version: their digests, which are served, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from registry.conventions import SUMS, in_filter
+from registry.errors import UnfitModel
+from registry.files import (
+    architecture_of,
+    compare,
+    digest_files,
+    find_layout,
+    places_in,
+    read_sums,
+    sums_of,
+    whole_digest,
+)
+from registry.model import ModelVersion, Survey
+from tidegate.core.errors import UsageError
+
+
+def test_every_file_has_its_sha256_under_its_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.json").write_bytes(b"a")
+    (tmp_path / "b.safetensors").write_bytes(b"b")
+
+    assert digest_files(tmp_path) == {
+        "b.safetensors": hashlib.sha256(b"b").hexdigest(),
+        "sub/a.json": hashlib.sha256(b"a").hexdigest(),
+    }
+
+
+def test_a_link_counts_as_the_file_it_leads_to(tmp_path: Path) -> None:
+    cache = tmp_path / "models--acme--support-llm"
+    folder = cache / "snapshots" / "c0ffee"
+    folder.mkdir(parents=True)
+    (cache / "blob").write_bytes(b"a")
+    (folder / "config.json").symlink_to("../../blob")
+    (folder / "again.json").symlink_to("config.json")
+
+    assert digest_files(folder) == dict.fromkeys(("again.json", "config.json"), hashlib.sha256(b"a").hexdigest())
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "../key", "../m2/key"])
+@pytest.mark.parametrize("folder", ["m", "snapshots/m", "models--a--b/snapshots/m"])
+def test_a_link_out_of_the_folder_is_refused(target: str, folder: str, tmp_path: Path) -> None:
+    model = tmp_path / "a" / "b" / folder
+    model.mkdir(parents=True)
+    for key in (tmp_path / "key", tmp_path / "m2" / "key"):
+        key.parent.mkdir(exist_ok=True)
+        key.write_text("secret")
+    (model / "notes.txt").symlink_to(target if target.startswith("/") else tmp_path / target.removeprefix("../"))
+    with pytest.raises(UnfitModel, match=r"notes\.txt: a link out of "):
+        digest_files(model)
+
+
+def test_sha256sum_reads_the_sums_and_their_digest_is_the_whole_one(tmp_path: Path) -> None:
+    for name in ("b", "a b", "Z"):
+        (tmp_path / name).write_text(name)
+    files = digest_files(tmp_path)
+    (tmp_path / SUMS).write_text(sums_of(files))
+    done = subprocess.run(["sha256sum", "-c", SUMS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "Z: OK\na b: OK\nb: OK\n"
+    # They are no file of the model.
+    assert digest_files(tmp_path) == read_sums(sums_of(files)) == files
+    assert whole_digest(files) == hashlib.sha256((tmp_path / SUMS).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("text", ["no digest\n", f"{'1' * 64} a\n", f"{'1' * 64}  a\n\n"])
+def test_a_line_that_is_no_digest_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a line is no SHA-256"):
+        read_sums(text)
+
+
+def test_the_whole_digest_knows_names_and_contents() -> None:
+    digests = {whole_digest(files) for files in ({"a": "1"}, {"b": "1"}, {"a": "2"}, {"a": "1", "b": "1"}, {})}
+
+    assert len(digests) == 5
+
+
+def test_no_difference_is_falsy_and_says_nothing() -> None:
+    assert compare({"a": "1"}, {"a": "1"}) == ""
+
+
+def test_a_difference_names_every_file() -> None:
+    found = compare({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"})
+
+    assert found == "changed: b; missing: c; extra: d"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../prod.conf", "a/../../b", "./a", "a//b", "", "a\\b"])
+def test_no_file_of_a_version_has_a_path_that_leads_out_of_its_folder(path: str) -> None:
+    with pytest.raises(ValidationError, match="a path of a file below the model's folder"):
+        ModelVersion(name="m", version="1", digest="d" * 64, files={path: "d" * 64}, size_bytes=0)
+
+
+@pytest.mark.parametrize("digest", ["/victim", "../victim", "D" * 64, "d" * 63, "d" * 65, "d" * 64 + "\n", " "])
+def test_a_digest_is_a_digest_and_never_a_path(digest: str) -> None:
+    with pytest.raises(ValidationError, match="should match pattern"):
+        ModelVersion(name="m", version="1", digest=digest, files={}, size_bytes=0)
+
+
+@pytest.mark.parametrize("name", ["m' OR name LIKE '%", 'm"', "m`", "m\\"])
+def test_a_name_never_says_more_than_a_name_in_a_filter(name: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a model"):
+        in_filter(name)
+
+
+def test_a_name_in_a_filter_is_quoted() -> None:
+    assert in_filter("support llm") == "'support llm'"
+
+
+HF = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+TRANSFORMERS = (
+    "MLmodel",
+    "requirements.txt",
+    "model/config.json",
+    "model/generation_config.json",
+    "model/model-00001-of-00002.safetensors",
+    "model/model-00002-of-00002.safetensors",
+    "components/tokenizer/tokenizer.json",
+    "components/tokenizer/tokenizer_config.json",
+)
+
+
+def survey(paths: Iterable[str]) -> Survey:
+    return find_layout("models:/m/1", "memory:/m", dict.fromkeys(paths, 1))
+
+
+def below(folder: str, names: tuple[str, ...] = HF) -> list[str]:
+    return [f"{folder}/{name}" for name in names]
+
+
+@pytest.mark.parametrize("folder", ["model", "data/export/hf", "artifacts/snapshots/7"])
+def test_the_one_folder_with_a_model_is_found_wherever_it_lies(folder: str) -> None:
+    layout = survey([*below(folder), "MLmodel", "notes/readme.md"])
+
+    assert layout.folders == (folder,)
+    assert layout.places == dict(zip(HF, below(folder), strict=True))
+
+
+def test_artifacts_that_are_the_model_themselves_leave_mlflows_own_descriptions_out() -> None:
+    layout = survey([*HF, "MLmodel", "conda.yaml", "requirements.txt", "input_example.json"])
+
+    assert layout.folders == ("",)
+    assert set(layout.places) == set(HF)
+
+
+def test_the_tokenizer_that_transformers_logs_next_to_the_model_belongs_to_it() -> None:
+    layout = survey(TRANSFORMERS)
+
+    assert layout.folders == ("model", "components/tokenizer")
+    assert layout.places["tokenizer.json"] == "components/tokenizer/tokenizer.json"
+    assert layout.places["config.json"] == "model/config.json"
+    assert len(layout.places) == 6
+
+
+def test_a_folder_with_a_tokenizer_of_its_own_needs_no_other() -> None:
+    assert survey([*below("model"), *below("components/tokenizer", ("tokenizer.json",))]).folders == ("model",)
+
+
+def test_what_lies_in_both_folders_is_taken_from_the_first() -> None:
+    paths = ["model/config.json", "tokenizer/config.json", "tokenizer/tokenizer.json"]
+
+    places = places_in(("model", "tokenizer"), paths)
+
+    assert places == {"config.json": "model/config.json", "tokenizer.json": "tokenizer/tokenizer.json"}
+
+
+def test_folders_whose_names_begin_alike_are_two() -> None:
+    assert places_in(("model",), ["model/a", "model-old/b"]) == {"a": "model/a"}
+
+
+def test_code_and_pickles_next_to_the_weights_are_left_out() -> None:
+    layout = survey([*below("model"), "model/training_args.bin", "model/rng/state.PT", "model/modeling.py"])
+
+    assert set(layout.places) == set(HF)
+    assert layout.left_out == ("model/modeling.py", "model/rng/state.PT", "model/training_args.bin")
+
+
+def test_checkpoints_below_a_model_are_a_part_of_it() -> None:
+    assert survey([*below("model"), *below("model/checkpoint-10")]).folders == ("model",)
+
+
+def test_of_several_folders_none_is_guessed() -> None:
+    paths = [*below("base"), *below("tuned")]
+
+    with pytest.raises(
+        UnfitModel, match=r"^models:/m/1: 2 folders could be served, such as base and tuned; .*RUN/PATH$"
+    ):
+        survey(paths)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [],
+        ["MLmodel", "model.xgb"],
+        ["model/config.json", "model/pytorch_model.bin"],
+        ["peft/adapter_config.json", "peft/adapter_model.safetensors"],
+    ],
+)
+def test_what_cannot_be_served_comes_with_advice(paths: list[str]) -> None:
+    with pytest.raises(UnfitModel, match=r"no folder of it has config.json and \*.safetensors; log what "):
+        survey(paths)
+
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def read_card(folder: Path, paths: Iterable[str]) -> str:
+    return architecture_of(str(folder), paths, lambda path: (folder / path).read_bytes())
+
+
+def write(folder: Path, **config: object) -> Path:
+    for name in FILES:
+        (folder / name).write_text("{}")
+    described = {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16", "transformers_version": "5.1.0"}
+    (folder / "config.json").write_text(json.dumps(described | config))
+    return folder
+
+
+def test_the_card_says_what_the_config_says(tmp_path: Path) -> None:
+    assert read_card(write(tmp_path), FILES) == "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "sub/optimizer.pt", "W.PKL", "last.ckpt", "rng.pth"])
+def test_a_file_that_may_be_pickled_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnfitModel, match=f"^{name}: may hold pickled objects; convert the weights to safetensors$"):
+        read_card(write(tmp_path), (*FILES, name))
+
+
+def test_custom_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match=r"modeling_x\.py: custom code"):
+        read_card(write(tmp_path), (*FILES, "modeling_x.py"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_pointer_to_custom_code_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).write_text(json.dumps({"auto_map": {"AutoModel": "evil--x"}}))
+
+    with pytest.raises(UnfitModel, match="auto_map asks for custom code"):
+        read_card(tmp_path, {*FILES, name})
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("config.json", "no config.json"),
+        ("model.safetensors", r"no \*.safetensors"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, missing: str, said: str) -> None:
+    with pytest.raises(UnfitModel, match=said):
+        read_card(write(tmp_path), set(FILES) - {missing})
+
+
+def test_an_empty_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="no files there"):
+        read_card(tmp_path, ())
+
+
+def test_a_config_that_is_not_json_is_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+
+    with pytest.raises(UnfitModel, match=r"config\.json: not JSON"):
+        read_card(tmp_path, FILES)
+
+
+def test_a_model_has_exactly_one_architecture(tmp_path: Path) -> None:
+    with pytest.raises(UnfitModel, match="expected exactly one"):
+        read_card(write(tmp_path, architectures=[]), FILES)
+
+
+@pytest.mark.parametrize("name", ["a\nb.json", "a\\b.json"])
+def test_a_file_name_that_sha256sum_would_write_in_another_way_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnfitModel, match="is no name for a file of a model"):
+        read_card(write(tmp_path), (*FILES, name))
