@@ -26,7 +26,7 @@ from pipelines.adapters.engines import engine_provider, require_engine_environme
 from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.git import git_access_for
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.load.scratch import ScratchProcesses
+from pipelines.adapters.load.scratch import scratch_engine
 from pipelines.adapters.samples import LocalSamples
 from pipelines.adapters.series import BySeries
 from pipelines.adapters.services import readers_for
@@ -53,7 +53,7 @@ from pipelines.ports import (
     Fleet,
     Tokenizer,
 )
-from pipelines.run.context import Backends, Commands, Context
+from pipelines.run.context import Backends, Context
 from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
@@ -143,9 +143,10 @@ async def connect(
             journal=journal,
             registry=at.registry,
             trials=Trials(carried.folder, journal),
-            loads=LocustLoads(carried.folder / "load"),
+            own=carried.folder,
+            loads=LocustLoads(carried.folder / "load").block,
             readers=readers_for(spec, folder),
-            commands=Commands(partial(ask_command, folder=folder, environment=os.environ), carried.folder / "commands"),
+            commands=partial(ask_command, folder=folder, environment=os.environ),
             identities=at.identities,
             git=git_access_for(spec, ground.clock),
             asker=carried.asker,
@@ -229,7 +230,7 @@ async def _this_machine(carried: Carried, play: Play, metrics: str | None) -> As
                     tokenizer=file_tokenizer(),
                     clock=SystemClock(),
                     events=PrometheusEvents(host.prometheus_url),
-                    scratch=ScratchProcesses(at.state.scratch, SystemClock()),
+                    scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=PrometheusQueries(host.prometheus_url),
                     users=records,
                     requests=records,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.ports import Registry
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion
+from registry.versions import MlflowRegistry
 from rollouts.model import PORT, Engine
 from tidegate.core.threads import call_in_thread
 
@@ -18,7 +18,7 @@ from tidegate.core.threads import call_in_thread
 class DownloadedEngines:
     """Engines whose files are on this machine; nothing is built or started."""
 
-    registry: Registry
+    registry: MlflowRegistry
     state: StateFolder
     name: str
     """What requests carry in their `model` field."""

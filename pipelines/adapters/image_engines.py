@@ -8,11 +8,11 @@ from pathlib import Path
 
 from engine_images.spec import EngineSettings
 from pipelines.authority.engine_images import TrustedImages, pinned_image, recorded_settings
-from pipelines.ports import Registry
 from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE
 from registry.model import EngineRecord, ModelVersion
+from registry.versions import MlflowRegistry
 from rollouts.model import NOT_OURS_TO_START, Engine, ImageLaunch
 from tidegate.core.threads import call_in_thread
 
@@ -29,7 +29,7 @@ def _known_by_itself(_: ModelVersion, __: EngineSettings) -> None:
 class ImageEngines:
     """Engines as images; nothing is built or started on this machine."""
 
-    registry: Registry
+    registry: MlflowRegistry
     state: StateFolder
     name: str
     """What requests carry in their `model` field."""

@@ -25,9 +25,10 @@ from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, Ve
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps
 from pipelines.events.payloads import VerdictPayload
-from pipelines.ports import DeliveryArtifacts, Ledger
+from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
 from registry.conventions import MOST_ARTIFACT_BYTES
+from registry.deliveries import MlflowDeliveries
 from registry.model import Event
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -326,7 +327,7 @@ def digests_of(paths: Mapping[str, Path]) -> dict[str, str]:
     return {place: sha256(path.read_bytes()).hexdigest() for place, path in paths.items()}
 
 
-def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: Path, files: Collection[str]) -> Path:
+def bring_spec(kept: MlflowDeliveries, delivery: str, spec_file: str, folder: Path, files: Collection[str]) -> Path:
     """The spec of a delivery, brought to `folder` with the other `files` with which it was opened.
 
     Raises:
@@ -353,7 +354,7 @@ def transcripts(told: Vouched) -> frozenset[str]:
 
 
 def bring_evidence(
-    kept: DeliveryArtifacts, delivery: str, folder: Path, told: Vouched, least: Mapping[str, int] = MappingProxyType({})
+    kept: MlflowDeliveries, delivery: str, folder: Path, told: Vouched, least: Mapping[str, int] = MappingProxyType({})
 ) -> None:
     """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is.
 

@@ -8,17 +8,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from pipelines.ports import Ledger, Registry
+from pipelines.ports import Ledger
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StoreRefused, StoreUnreachable, UnknownDelivery
 from registry.model import SERVING, Event, ModelVersion, ServingAliases
 from tidegate.core.errors import TidegateError
 from tidegate.core.files import lock_open_file
 from tidegate.core.model import Value
+
+if TYPE_CHECKING:
+    from registry.versions import MlflowRegistry
 
 
 class EventEntry(Value):
@@ -73,7 +76,7 @@ Entry = EventEntry | MetricsEntry | FileEntry | TagsEntry | AliasEntry | Closing
 ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])
 
 
-def write_entry(entry: Entry, ledger: Ledger, registry: Registry | None, *, again: bool) -> None:
+def write_entry(entry: Entry, ledger: Ledger, registry: MlflowRegistry | None, *, again: bool) -> None:
     """Write it. `again`: it may have been written by an attempt before whose answer was lost, and must not be twice.
 
     Raises:
@@ -184,7 +187,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 
 def write_leftovers(
-    folder: Path, ledgers: MlflowDeliveries, registry: Registry, complain: Callable[[str], None]
+    folder: Path, ledgers: MlflowDeliveries, registry: MlflowRegistry, complain: Callable[[str], None]
 ) -> None:
     """Write every file of which no process lives, and remove it. One that cannot be written stays, and is told."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -203,7 +206,7 @@ def write_leftovers(
             path.unlink(missing_ok=True)
 
 
-def _written(path: Path, ledgers: MlflowDeliveries, registry: Registry) -> Iterator[str]:
+def _written(path: Path, ledgers: MlflowDeliveries, registry: MlflowRegistry) -> Iterator[str]:
     """Write it in order, each entry once; yields what the store refuses."""
     entries, delivery = list(read_entries(path)), path.name.partition(".")[0]
     if not entries:

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.events.spool import Entry, EventEntry, FileEntry, Spool, passes, write_entry
-from pipelines.ports import Ledger, Registry
+from pipelines.ports import Ledger
 from pipelines.spec.sections import PatienceSpec
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
+
+if TYPE_CHECKING:
+    from registry.versions import MlflowRegistry
 
 HOLD_SECONDS = 1.0
 """At most: then the queue moves again, whether or not anybody let it go."""
@@ -66,7 +69,13 @@ class Writer:
     """Writes entries in the order in which they come, each exactly once. Its calls are safe from any thread."""
 
     def __init__(
-        self, ledger: Ledger, registry: Registry | None, clock: Clock, *, spool: Spool | None, limits: WriterLimits
+        self,
+        ledger: Ledger,
+        registry: MlflowRegistry | None,
+        clock: Clock,
+        *,
+        spool: Spool | None,
+        limits: WriterLimits,
     ) -> None:
         """What `spool` holds is of a process before this one, and is written first."""
         self._ledger, self._registry = ledger, registry

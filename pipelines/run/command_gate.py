@@ -85,8 +85,8 @@ class _Asked:
             raise NotPossible(f"this process runs no commands, which gate {gate} needs", hint=hint)
         self._context, self._step, self._gate, self._settings = context, step, gate, settings
         self._rollback = rollback
-        self._ask = context.commands.ask
-        self._file = context.commands.folder / f"{step.id}.{gate}.txt"
+        self._ask = context.commands
+        self._file = context.own / "commands" / f"{step.id}.{gate}.txt"
         self._end = context.clock.monotonic() + settings.within.total_seconds()
         self._failures = 0
 

@@ -168,7 +168,7 @@ def start_load(
 
 
 class LocustLoads:
-    """The `LoadGenerators` of a delivery on this machine."""
+    """Brings blocks of load from this machine."""
 
     def __init__(self, folder: Path, *, timeout_seconds: float = 120) -> None:
         """`folder` gets requests, records and logs."""
@@ -177,7 +177,7 @@ class LocustLoads:
     async def block(
         self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
     ) -> Sequence[RequestRecord]:
-        """As `LoadGenerators.block`; raises NotInstalled without Locust."""
+        """As `BringLoad`; raises NotInstalled without Locust."""
         assert order.seconds is not None, "a block has an end"
         records, timeout = self.folder / f"{name}.jsonl", self._timeout_seconds
         plans = _plans([order], requests, records, processes=processes, timeout_seconds=timeout)

@@ -11,34 +11,20 @@ from rollouts.adapters.http import Http
 from rollouts.local import machine
 from rollouts.local.machine import Admission
 from rollouts.model import Engine, EngineSet, Role
-from tidegate.core.clock import Clock
+from tidegate.core.clock import SystemClock
 
 
-class ScratchProcesses:
-    """The `ScratchEngines` of this machine; they end with the process that started them."""
-
-    def __init__(self, logs: Path, clock: Clock) -> None:
-        """`logs` is the folder of engines' logs."""
-        self._logs, self._clock = logs, clock
-
-    @asynccontextmanager
-    async def start(self, region: str, engine: Engine) -> AsyncIterator[EngineSet]:
-        """One process, healthy and warm."""
-        self._logs.mkdir(parents=True, exist_ok=True)
-        http = Http()
+@asynccontextmanager
+async def scratch_engine(region: str, engine: Engine, *, logs: Path) -> AsyncIterator[EngineSet]:
+    """One process, healthy and warm, which ends with the process that started it; `logs` is the folder of its log."""
+    logs.mkdir(parents=True, exist_ok=True)
+    async with Http() as http:
+        # What runs here already is seen in the memory that is left.
+        admission = Admission(machine.measure)
+        processes = EngineProcesses(f"{region}-scratch", logs=logs, http=http, admission=admission, clock=SystemClock())
+        running = await processes.start(engine)
         try:
-            # What runs here already is seen in the memory that is left.
-            admission = Admission(machine.measure)
-            processes = EngineProcesses(
-                f"{region}-scratch", logs=self._logs, http=http, admission=admission, clock=self._clock
-            )
-            running = await processes.start(engine)
-            try:
-                yield EngineSet(
-                    role=Role.STABLE, version=engine.version, digest=engine.digest, url=running.url, ready=True
-                )
-            finally:
-                # Nobody waits for an answer of it.
-                await running.abandon()
+            yield EngineSet(role=Role.STABLE, version=engine.version, digest=engine.digest, url=running.url, ready=True)
         finally:
-            await http.close()
+            # Nobody waits for an answer of it.
+            await running.abandon()

@@ -94,7 +94,7 @@ async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncI
         raise NotPossible(f"{step.region}: this fleet starts no engine that serves nobody", hint=hint)
     context.journal.note(step.id, "starting a copy of the champion that serves nobody")
     champion = await context.prepare_champion(step.id)
-    async with context.scratch.start(step.region or "", champion) as copy:
+    async with context.scratch(step.region or "", champion) as copy:
         yield {"stable": LoadArm(copy, prices[0]), "canary": LoadArm(canary, prices[1])}
 
 
@@ -206,7 +206,7 @@ class LoadBlocks:
         )
         assert self._context.loads is not None, "nobody brings load"
         name = f"{self._step.id}.{role}"
-        return await self._context.loads.block(name, order, self._requests, processes=self._processes)
+        return await self._context.loads(name, order, self._requests, processes=self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
         arm = self._arms[role]
@@ -227,9 +227,8 @@ def _why_blind(stable: ArmLoad | None, canary: ArmLoad | None) -> str:
 
 def _report(context: Context, step: PlanStep, result: LoadResult) -> None:
     """Keep the figures next to the evidence, and tell them."""
-    assert context.loads is not None, "nobody brought load"
-    context.loads.folder.mkdir(parents=True, exist_ok=True)
-    path = context.loads.folder / f"{step.id}.json"
+    path = context.own / "load" / f"{step.id}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
     context.journal.attach(path, folder="load")
     told = StepProgress.model_validate({"load": result.model_dump(mode="json")})

@@ -18,7 +18,7 @@ SCRATCH_URL = "http://127.0.0.1:9009"
 
 
 class FakeLoads:
-    """`LoadGenerators`: what each address makes of a load, by its tokens a second."""
+    """`BringLoad`: what each address makes of a load, by its tokens a second."""
 
     def __init__(self, folder: Path, clock: Clock, speeds: dict[str, float]) -> None:
         """`speeds` are those of addresses; one that is missing answers nothing."""

@@ -16,7 +16,7 @@ from pipelines.errors import Stopped
 from pipelines.events.artifacts import named_files
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.plan.gates import offline_rollback
-from pipelines.run.context import Commands, Context
+from pipelines.run.context import Context
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import not_for_a_spec
@@ -60,7 +60,7 @@ class Asked:
         self.deployed = False
 
     def context(self) -> Context:
-        return replace(self.world.context(), commands=Commands(self.told.ask, self.folder / "commands"))
+        return replace(self.world.context(), commands=self.told.ask, own=self.folder)
 
     @property
     def step(self) -> PlanStep:
