@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
-from pipelines.adapters.git import git_access_for
 from pipelines.adapters.services import places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import region_objects, release_of
 from pipelines.plan.scrapes import asked_of_prometheus, scraping_of
+from pipelines.repository import git_access_for
 from pipelines.run.git import preview_git, refuse_unreadable_sync
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted

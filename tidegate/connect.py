@@ -24,7 +24,6 @@ from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
-from pipelines.adapters.git import git_access_for
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.load.scratch import scratch_engine
 from pipelines.adapters.samples import LocalSamples
@@ -53,6 +52,7 @@ from pipelines.ports import (
     Fleet,
     Tokenizer,
 )
+from pipelines.repository import git_access_for
 from pipelines.run.context import Backends, Context
 from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES

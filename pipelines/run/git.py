@@ -37,8 +37,8 @@ from pipelines.repository import (
     BranchMoved,
     GitAccess,
     GitAway,
-    SyncSource,
     SyncUnreadable,
+    ToolInCluster,
 )
 from pipelines.run.context import Context
 from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
@@ -202,7 +202,7 @@ async def _look_after(context: Context, step: PlanStep) -> None:
             raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
 
 
-async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: SyncSource, commit: str) -> None:
+async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: ToolInCluster, commit: str) -> None:
     """Return once the tool of every region of the wave has applied the commit, or one after it."""
     sync, regions = writer.spec.sync, list(context.spec.regions.waves[step.wave - 1])
     assert sync is not None, "a tool is waited for that the spec does not name"
@@ -227,7 +227,7 @@ async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: 
         await context.clock.sleep(LOOK_SECONDS)
 
 
-async def _said(writer: GitWriter, source: SyncSource, region: str, commit: str) -> tuple[str, bool]:
+async def _said(writer: GitWriter, source: ToolInCluster, region: str, commit: str) -> tuple[str, bool]:
     """What the tool of a region says, and whether it has applied the commit."""
     try:
         found: Applied = await source.applied(region)
@@ -380,7 +380,7 @@ def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
         asyncio.run(_ask_every_region(access.synced, spec.regions.names))
 
 
-async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
+async def _ask_every_region(source: ToolInCluster, regions: Iterable[str]) -> None:
     # All of them to their end: one that was cancelled within a request would leave its connection open.
     answers = await asyncio.gather(*map(source.applied, regions), return_exceptions=True)
     for region, error in zip(regions, answers, strict=True):
