@@ -11,7 +11,6 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Protocol, Self, TypeVar
 
-from pipelines.adapters.metrics_server import served_metrics
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
@@ -19,9 +18,8 @@ from pipelines.events.artifacts import SPEC, bring_evidence, owed, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState
-from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.events.writer import Spool, WriterLimits, limits_of, passes
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_plan
 from pipelines.ports import Listener
@@ -29,7 +27,7 @@ from pipelines.run.context import Context
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_input, golden_set
 from pipelines.spec.sections import LocalFleet
-from pipelines.views.metrics import families
+from pipelines.views.metrics import families, served_metrics
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
 from registry.ledger import MlflowLedger

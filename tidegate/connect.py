@@ -22,10 +22,10 @@ from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.load.scratch import scratch_engine
 from pipelines.adapters.samples import LocalSamples
 from pipelines.adapters.series import BySeries
 from pipelines.adapters.services import readers_for
@@ -38,16 +38,16 @@ from pipelines.adapters.this_machine import (
     prometheus_target,
     require_local_fleet,
     require_regions,
+    scratch_engine,
     start_users,
 )
+from pipelines.authority.answering import refuse_unanswerable
 from pipelines.authority.engine_images import pem_of
-from pipelines.authority.verification import refuse_unanswerable
 from pipelines.delivery_lock import refuse_second
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
-from pipelines.plan.places import engines_of
 from pipelines.ports import (
     Fleet,
     Tokenizer,

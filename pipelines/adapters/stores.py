@@ -19,7 +19,7 @@ from tidegate.core.process import note, note_sink
 from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
-    from pipelines.adapters.mlflow_triggers import MlflowTriggers
+    from pipelines.adapters.trigger_server import MlflowTriggers
     from pipelines.spec.trust import Trusted
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
@@ -44,7 +44,7 @@ def open_deliveries(
     """
     from pipelines.adapters.ledger_keys import believed_by, seal_from
     from pipelines.adapters.trust import named_trust
-    from pipelines.events.spool import write_leftovers
+    from pipelines.events.writer import write_leftovers
     from registry.deliveries import MlflowDeliveries
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
@@ -78,7 +78,7 @@ def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) 
 
 def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
     """The registry, asked which versions are to be delivered, and told whom to call."""
-    from pipelines.adapters.mlflow_triggers import MlflowTriggers
+    from pipelines.adapters.trigger_server import MlflowTriggers
 
     return MlflowTriggers(mlflow_address(state, tracking_uri))
 

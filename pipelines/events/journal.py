@@ -21,7 +21,7 @@ from pipelines.events.payloads import (
     TrafficShift,
     VerdictPayload,
 )
-from pipelines.events.spool import (
+from pipelines.events.writer import (
     AliasEntry,
     ClosingEntry,
     Entry,
@@ -29,10 +29,12 @@ from pipelines.events.spool import (
     FileEntry,
     MetricsEntry,
     Spool,
+    StoreSilence,
     TagsEntry,
+    Writer,
+    WriterLimits,
     passes,
 )
-from pipelines.events.writer import StoreSilence, Writer, WriterLimits
 from pipelines.model import Ending, Left, Plan, PlanStep, PlanStepRecord, Result
 from pipelines.ports import Ledger, Listener
 from registry.errors import DeliveryLost, StoreUnreachable

@@ -20,7 +20,7 @@ from gates.model import ArmKey
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
-from pipelines.load.model import LoadOrder, LoadRequest
+from pipelines.load import LoadOrder, LoadRequest
 from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, UserSamples
 from pipelines.repository import GitAccess

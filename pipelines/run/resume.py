@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 
-from pipelines.authority.verification import AnswerVerifier
+from pipelines.authority.answering import AnswerVerifier
 from pipelines.errors import Stopped
 from pipelines.events.history import (
     Failed,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipelines.load.model import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
+from pipelines.load import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration, format_duration
 

@@ -17,8 +17,7 @@ from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
-from pipelines.load.model import LoadRequest
-from pipelines.load.requests import plain_requests, requests_like
+from pipelines.load import LoadRequest, plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust

@@ -14,8 +14,7 @@ from time import monotonic
 from typing import BinaryIO
 
 from gates.evidence.request_record import RecordReader, RequestRecord
-from pipelines.load.model import RATE_OF_A_PROCESS, LoadOrder, LoadPlan, LoadRequest, LoadTotals, totals
-from pipelines.load.requests import plain_requests
+from pipelines.load import RATE_OF_A_PROCESS, LoadOrder, LoadPlan, LoadRequest, LoadTotals, plain_requests, totals
 from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError

@@ -13,8 +13,7 @@ from gates.evidence.request_record import RequestRecord
 from gates.model import Verdict, blind
 from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
-from pipelines.load.model import LoadOrder, LoadRequest
-from pipelines.load.results import ArmResult, LoadResult, arm_load, arm_result
+from pipelines.load import ArmResult, LoadOrder, LoadRequest, LoadResult, arm_load, arm_result
 from pipelines.model import PlanStep
 from pipelines.plan.gates import gates_in
 from pipelines.run.context import Context

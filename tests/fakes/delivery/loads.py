@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gates.evidence.request_record import RequestRecord
-from pipelines.load.model import LoadOrder, LoadRequest
-from pipelines.load.requests import shuffled
+from pipelines.load import LoadOrder, LoadRequest, shuffled
 from rollouts.model import Engine, EngineSet, Role
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError

@@ -18,10 +18,8 @@ from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.load.scratch import scratch_engine
-from pipelines.load.model import LoadOrder
-from pipelines.load.requests import plain_requests
-from pipelines.load.results import arm_load
+from pipelines.adapters.this_machine import scratch_engine
+from pipelines.load import LoadOrder, arm_load, plain_requests
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 

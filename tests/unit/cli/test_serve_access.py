@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.listeners import ListenOptions, webhooks_and_page
+from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"

@@ -13,7 +13,7 @@ import pytest
 from fakes.delivery.records import START, delivered
 from fakes.delivery.world import CHALLENGER_URL, World, a_spec
 
-from pipelines.adapters.notify_http import post
+from pipelines.adapters.services import post
 from pipelines.ports import Listener
 from pipelines.views.notifications import (
     LONGEST,
