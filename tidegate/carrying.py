@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
-from pipelines.events.artifacts import SPEC, bring_evidence, owed, vouched
+from pipelines.events.artifacts import SPEC, bring_evidence, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
@@ -303,7 +303,7 @@ def attach(
     spec_file, path = bring_kept(deliveries, ledger.delivery, events, own)
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
-    bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events))
     carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=key or "")
     return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
 

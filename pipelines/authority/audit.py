@@ -14,8 +14,8 @@ from gates.transcript import read, replay
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import (
     SPEC,
+    Vouched,
     bring_spec,
-    owed,
     proven,
     refuse_shorter,
     transcripts,
@@ -133,9 +133,10 @@ def _evidence(events: Sequence[Event], files: Sequence[Path]) -> Iterator[ChainF
     """Transcripts that are others, or less, than what verdicts were told of."""
     told, found = vouched(events), {path.stem: path.read_bytes() for path in files if path.exists()}
     for trial, content in found.items():
-        yield from _refused(trial, partial(proven, trial, content, told.get(trial, ())))
-    for trial, least in owed(events).items():
-        yield from _refused(trial, partial(refuse_shorter, trial, len(found.get(trial, b"")), least), what="removed")
+        yield from _refused(trial, partial(proven, trial, content, told.get(trial, Vouched())))
+    for trial, each in told.items():
+        short = partial(refuse_shorter, trial, len(found.get(trial, b"")), each.least)
+        yield from _refused(trial, short, what="removed")
 
 
 def judge_again(

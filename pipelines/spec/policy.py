@@ -153,7 +153,7 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
         folder: where the spec lies.
         root: as `root_of` says, or the operator.
     """
-    for where, path in _named(spec):
+    for where, path in named_files(spec):
         real = (folder / path).resolve()
         if any(real.is_relative_to(each) for each in OF_THE_KERNEL):
             yield SpecConflict(where, str(path), "a file, and nothing of the kernel's")
@@ -166,12 +166,13 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
 
 def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
     """Every named file that is not there; its path starts from `folder`, where the spec lies."""
-    for where, path in _named(spec):
+    for where, path in named_files(spec):
         if not (folder / path).exists():
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
-def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
+def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
+    """Every file that a spec names, with where, as it names it."""
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset

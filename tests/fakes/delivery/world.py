@@ -18,7 +18,7 @@ from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
-from pipelines.events.artifacts import Trials, bring_evidence, owed, vouched
+from pipelines.events.artifacts import Trials, bring_evidence, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal, opening_of
 from pipelines.events.state import DeliveryState, state_of
@@ -324,7 +324,7 @@ class Steps:
         disk, ledger = next(self._disks), self._join()
         disk.mkdir()
         events = ledger.recorded()
-        bring_evidence(self._kept, ledger.delivery, disk, vouched(events), owed(events))
+        bring_evidence(self._kept, ledger.delivery, disk, vouched(events))
         world, registry = self.world, OffLoop(self.world.registry)
         journal = Journal(OffLoop(ledger), world.clock, [world.recorder], registry=registry, limits=world.limits)
         return replace(
