@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-
-import httpx
+from typing import TYPE_CHECKING
 
 from gates.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from gates.analyses.agreement import AgreementGate, Likeness
@@ -27,6 +26,9 @@ from pipelines.views.notifications import Body, NotificationChannel, NotTaken, n
 from registry.ledger import MlflowLedger
 from tidegate.core.process import note, note_sink
 
+if TYPE_CHECKING:
+    import httpx
+
 TIMEOUT_SECONDS = 5.0
 TOO_MANY = 429
 NO_URL = "the variable holds no http or https URL"
@@ -35,8 +37,8 @@ NO_URL = "the variable holds no http or https URL"
 logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
-def post(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> None:
-    """Post JSON once. It follows no redirect: the body is for the address that was named.
+def send_by_http(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> None:
+    """A `Sender`: posts JSON once. It follows no redirect: the body is for the address that was named.
 
     Args:
         url: the address.
@@ -46,6 +48,9 @@ def post(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> 
     Raises:
         NotTaken: no answer, or one that is no success.
     """
+    # Not above: few deliveries notify anybody, and a rollback is in a hurry.
+    import httpx
+
     try:
         with httpx.Client(transport=transport, timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
             status = client.post(url, json=body).status_code
@@ -95,10 +100,3 @@ def places_of(notify: Sequence[NotifySpec], environment: Mapping[str, str] = os.
         for each in notify
         if environment.get(each.variable)
     ]
-
-
-def send_by_http(url: str, body: Mapping[str, object]) -> None:
-    """A `Sender`; what it takes is imported with the first message."""
-    from pipelines.adapters.services import post
-
-    post(url, body)

@@ -19,7 +19,6 @@ from tidegate.core.process import note, note_sink
 from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
-    from pipelines.adapters.trigger_server import MlflowTriggers
     from pipelines.spec.trust import Trusted
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
@@ -74,13 +73,6 @@ def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) 
 
     for version in versions:
         require(*clients_of(registry.location(version)))
-
-
-def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
-    """The registry, asked which versions are to be delivered, and told whom to call."""
-    from pipelines.adapters.trigger_server import MlflowTriggers
-
-    return MlflowTriggers(mlflow_address(state, tracking_uri))
 
 
 def mlflow_address(state: Path, tracking_uri: str | None) -> str:

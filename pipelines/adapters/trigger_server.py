@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.adapters.fleets import cluster_client
-from pipelines.adapters.stores import open_deliveries, open_triggers
+from pipelines.adapters.stores import mlflow_address, open_deliveries
 from pipelines.adapters.web_server import Listener
 from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY
 from pipelines.requests import QueuePolicy
@@ -175,7 +175,8 @@ async def serve_triggers(
         register: the address at which MLflow reaches this receiver; None to register no webhook.
     """
     model, alias = spec.model.name, spec.model.origin
-    triggers, clock, loop = open_triggers(state.root, tracking_uri), SystemClock(), asyncio.get_running_loop()
+    triggers = MlflowTriggers(mlflow_address(state.root, tracking_uri))
+    clock, loop = SystemClock(), asyncio.get_running_loop()
     (hook, page_at), options = listeners, listeners[0].options
     async with AsyncExitStack() as stack:
         ledgers = await call_in_thread(open_deliveries, state.root, tracking_uri)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,73 +97,6 @@ def bounded(limits: Connections) -> type[H11Protocol]:
 
 GRACE_SECONDS = 10
 """That requests in flight have to end."""
-
-
-@contextmanager
-def listening(host: str, port: int) -> Generator[socket.socket, None, None]:
-    """A socket there, closed at the end; port 0 is a free one.
-
-    Raises:
-        OutsideError: nobody can listen there.
-    """
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise OutsideError(
-            f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --address"
-        ) from error
-    with listener:
-        yield listener
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Where a server's certificate is, and its key."""
-
-    certificate: Path
-    key: Path
-
-
-def address_of(listener: socket.socket, *, tls: Tls | None = None) -> str:
-    """`http://HOST:PORT`, or `https://`."""
-    host, port = listener.getsockname()[:2]
-    return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-@asynccontextmanager
-async def answering(
-    app: Starlette, listener: socket.socket, *, tls: Tls | None = None, limits: Connections | None = None
-) -> AsyncIterator[None]:
-    """Answer requests within the context; those that came before its end are still answered.
-
-    Raises:
-        UsageError: the certificate or its key cannot be used.
-    """
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        ws="none",
-        http=bounded(limits or Connections()),
-        # Who the next proxy says that a client is, anybody could say.
-        proxy_headers=False,
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=tls.key if tls else None,
-    )
-    try:
-        config.load()
-    except OSError as error:
-        raise UsageError(
-            f"the certificate or its key cannot be used: {error.strerror or error}",
-            hint="name both as PEM files that this user can read",
-        ) from error
-    async with serving(config, listener):
-        yield
-
-
 LOOPBACK = "127.0.0.1"
 
 
@@ -181,21 +114,14 @@ class ListenOptions:
     token_option: str = "--page-token"
     """What the option is called that gave `token`."""
 
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("--tls-cert without --tls-key, or the other way round", hint="give both")
+
     @property
     def is_local(self) -> bool:
         """Whether `address` is reached from this machine alone."""
         return is_loopback(host_and_port(self.address)[0])
-
-    @property
-    def tls(self) -> Tls | None:
-        """What both addresses prove themselves with.
-
-        Raises:
-            UsageError: one of the two files is missing.
-        """
-        if (self.certificate is None) != (self.key is None):
-            raise UsageError("--tls-cert without --tls-key, or the other way round", hint="give both")
-        return Tls(self.certificate, self.key) if self.certificate and self.key else None
 
     @property
     def password(self) -> str | None:
@@ -204,7 +130,20 @@ class ListenOptions:
         Raises:
             UsageError: it cannot be read or could be guessed.
         """
-        return _token(self.token, self.token_option)
+        if self.token is None:
+            return None
+        try:
+            token = self.token.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "no text"
+            raise UsageError(
+                f"{self.token_option} {self.token}: {str(reason).lower()}",
+                hint="name a file with the token in its first line",
+            ) from error
+        if weak := weakness(token):
+            hint = "for instance what `openssl rand -hex 32` prints"
+            raise UsageError(f"{self.token_option} {self.token}: {weak}", hint=hint)
+        return token
 
     def names(self, registered: str | None) -> frozenset[str]:
         """What the page is called; MLflow's way here is one of its names."""
@@ -218,15 +157,61 @@ class Listener:
 
     options: ListenOptions
     socket: socket.socket
+    limits: Connections = field(default_factory=Connections)
 
     @property
     def address(self) -> str:
         """`http://HOST:PORT`, or `https://`."""
-        return address_of(self.socket, tls=self.options.tls)
+        host, port = self.socket.getsockname()[:2]
+        return f"http{'s' if self.options.key else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def answering(self, app: Starlette) -> AbstractAsyncContextManager[None]:
-        """Answer requests within the context."""
-        return answering(app, self.socket, tls=self.options.tls)
+    @asynccontextmanager
+    async def answering(self, app: Starlette) -> AsyncIterator[None]:
+        """Answer requests within the context; those that came before its end are still answered.
+
+        Raises:
+            UsageError: the certificate or its key cannot be used.
+        """
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            ws="none",
+            http=bounded(self.limits),
+            # Who the next proxy says that a client is, anybody could say.
+            proxy_headers=False,
+            ssl_certfile=self.options.certificate,
+            ssl_keyfile=self.options.key,
+        )
+        try:
+            config.load()
+        except OSError as error:
+            raise UsageError(
+                f"the certificate or its key cannot be used: {error.strerror or error}",
+                hint="name both as PEM files that this user can read",
+            ) from error
+        async with serving(config, self.socket):
+            yield
+
+
+@contextmanager
+def listening(listen: ListenOptions, host: str, port: int) -> Iterator[Listener]:
+    """A socket there, closed at the end; port 0 is a free one.
+
+    Raises:
+        OutsideError: nobody can listen there.
+    """
+    try:
+        heard = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise OutsideError(
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --address"
+        ) from error
+    with heard:
+        yield Listener(listen, heard)
 
 
 @contextmanager
@@ -243,8 +228,8 @@ def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
             f"{listen.address} would be open to anyone who can reach it",
             hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
         )
-    with listening(host, port) as heard:
-        yield Listener(listen, heard)
+    with listening(listen, host, port) as heard:
+        yield heard
 
 
 @contextmanager
@@ -256,31 +241,13 @@ def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listene
         OutsideError: nobody can listen there.
     """
     host, port = host_and_port(listen.address)
-    page = host_and_port(listen.page) if listen.page else (host, port) if is_loopback(host) else _next_port(port)
+    beside = (host, port) if is_loopback(host) else (LOOPBACK, port + 1 if 0 < port < 65535 else 0)
+    page = host_and_port(listen.page) if listen.page else beside
     if not is_loopback(page[0]) and listen.password is None:
         raise UsageError(
             f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
             hint="give --page-token FILE, or --page 127.0.0.1:PORT with a proxy next to it that people log in at",
         )
     with ExitStack() as stack:
-        webhooks = Listener(listen, stack.enter_context(listening(host, port)))
-        yield webhooks, webhooks if page == (host, port) else Listener(listen, stack.enter_context(listening(*page)))
-
-
-def _next_port(port: int) -> tuple[str, int]:
-    return LOOPBACK, port + 1 if 0 < port < 65535 else 0
-
-
-def _token(path: Path | None, option: str) -> str | None:
-    if path is None:
-        return None
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "no text"
-        raise UsageError(
-            f"{option} {path}: {str(reason).lower()}", hint="name a file with the token in its first line"
-        ) from error
-    if weak := weakness(token):
-        raise UsageError(f"{option} {path}: {weak}", hint="for instance what `openssl rand -hex 32` prints")
-    return token
+        webhooks = stack.enter_context(listening(listen, host, port))
+        yield webhooks, webhooks if page == (host, port) else stack.enter_context(listening(listen, *page))

@@ -19,8 +19,8 @@ from gates.traffic import Assumptions, Change, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
 from pipelines.plan.gates import budget_shares, canary_traffic, gates_in, load_traffic, shadow_traffic
-from pipelines.spec.approvals import with_approvals
-from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage, StageEntry
+from pipelines.spec.approvals import asked_before
+from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.sections import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
@@ -70,8 +70,12 @@ def _reachable_steps(spec: Delivery, prompts: int) -> tuple[PlanStep, ...]:
 
 
 def steps_of(spec: Delivery, *, prompts: int) -> tuple[PlanStep, ...]:
-    """Every step of a delivery by this spec, whatever the version."""
-    return tuple(with_approvals(spec.approvals, tuple(_steps(spec, prompts))))
+    """Every step of a delivery by this spec, whatever the version, each with what must be approved before it begins."""
+    steps = tuple(_steps(spec, prompts))
+    asked = [
+        tuple(dict.fromkeys(filter(None, (asked_before(a, each, steps) for a in spec.approvals)))) for each in steps
+    ]
+    return tuple(step.model_copy(update={"approvals": names}) for step, names in zip(steps, asked, strict=True))
 
 
 def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
@@ -152,12 +156,8 @@ def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
     settings = spec.gates.asked[gate]
     if isinstance(settings, CommandGate):
         return GatePlan(gate=gate, needs=None, seconds=settings.within.total_seconds())
-    return _golden_plan(spec, gate, prompts)
-
-
-def _golden_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
-    quality = spec.gates.of(QualityGate)[gate]
-    forecast = quality_forecast(quality, prompts=prompts).model_copy(update={"gate": gate})
+    assert isinstance(settings, QualityGate), "an offline stage asks no other kind"
+    forecast = quality_forecast(settings, prompts=prompts).model_copy(update={"gate": gate})
     return GatePlan(gate=gate, needs=prompts, seconds=None, forecasts=(forecast,))
 
 
@@ -195,16 +195,15 @@ def refuse_hopeless(spec: Delivery, steps: Sequence[PlanStep], prompts: int) -> 
 
 def _advice(late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
     """What to write, and how many users would do; where no line of the stage helps, what would help its first gate."""
-    found = [f"`{each.line}`{_when(each)}" for each in proposals]
+    half = [
+        f" (half pass within {round_up(each.seconds_to_pass)})" if each.seconds_to_pass else "" for each in proposals
+    ]
+    found = [f"`{each.line}`{when}" for each, when in zip(proposals, half, strict=True)]
     users = [[each for each in forecast.proposals if each.change == "requests_per_second"] for forecast in late]
     if found and all(users):
         found.append(max((each for told in users for each in told), key=lambda each: each.value).words)
     words = found or late[0].remedy
     return f"one of: {'; '.join(words)}" if words else "ask for what a healthy version shows"
-
-
-def _when(change: SpecChange) -> str:
-    return f" (half pass within {round_up(change.seconds_to_pass)})" if change.seconds_to_pass else ""
 
 
 def hopeless(forecast: GateForecast) -> str:
@@ -292,7 +291,12 @@ def proposals_for(spec: Delivery, steps: Sequence[PlanStep], planned: Planned) -
     found = [each for step in late if step.stage is stage for each in _late(step)]
     told = []
     for change, text, update in _changes(spec, stage, found):
-        entries = tuple(_entry_with(each, stage, update) for each in spec.stages)
+        entries = tuple(
+            each.model_copy(update={str(stage): getattr(each, stage).model_copy(update=dict(update))})
+            if each.name == stage
+            else each
+            for each in spec.stages
+        )
         seconds = _seconds(planned(spec.model_copy(update={"stages": entries})), stage)
         if seconds is not None:
             told.append(SpecChange(change=change, line=f"{stage}: {{{text}}}", seconds_to_pass=seconds))
@@ -334,10 +338,3 @@ def _most(late: Sequence[GateForecast], change: Change) -> float | None:
     found = [next((each.value for each in gate.proposals if each.change == change), None) for gate in late]
     known = [value for value in found if value is not None]
     return max(known) if known and len(known) == len(found) else None
-
-
-def _entry_with(entry: StageEntry, stage: StageName, update: Mapping[str, object]) -> StageEntry:
-    if entry.name != stage:
-        return entry
-    settings = getattr(entry, stage).model_copy(update=dict(update))
-    return entry.model_copy(update={str(stage): settings})

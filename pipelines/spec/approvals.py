@@ -236,13 +236,6 @@ class ResumeSpec(SpecModel):
         return self
 
 
-def with_approvals(approvals: Sequence[ApprovalSpec], steps: Sequence[PlanStep]) -> Iterator[PlanStep]:
-    """The steps, each with what must be approved before it begins."""
-    for step in steps:
-        asked = tuple(dict.fromkeys(name for each in approvals if (name := asked_before(each, step, steps))))
-        yield step.model_copy(update={"approvals": asked}) if asked else step
-
-
 def asked_before(approval: ApprovalSpec, step: PlanStep, steps: Sequence[PlanStep]) -> str | None:
     """The name of what is asked before that step, such as `wave@2` or the step's own id; None when nothing is."""
     if approval.before == "wave":
