@@ -37,10 +37,6 @@ LaunchOf = Callable[[ModelVersion, EngineSettings], ImageLaunch | None]
 """How a version's image is started by these settings; None for one that tidegate built."""
 
 
-def _known_by_itself(_: ModelVersion, __: EngineSettings) -> None:
-    """An image that tidegate built."""
-
-
 @dataclass(frozen=True)
 class ImageEngines:
     """Engines as images; nothing is built or started on this machine."""
@@ -55,7 +51,7 @@ class ImageEngines:
     """What an image has to be, asked in every region again; anything will do when None."""
     settings: EngineSettings | None = None
     """Of the spec; None where every version has an image of its own, which its tags name."""
-    launch_of: LaunchOf = _known_by_itself
+    launch_of: LaunchOf = lambda *_: None
     allowed: SpecTrust = field(default_factory=SpecTrust)
     """What records of engines may say, as specs may."""
 
@@ -76,7 +72,10 @@ class ImageEngines:
         prebuilt = settings.image if settings else None
         theirs = image == NOT_OURS_TO_START
         proven = await call_in_thread(self.trusted.prove, version, image) if self.trusted and not theirs else ""
-        since = "" if prebuilt or theirs else _since(image, tags)
+        now = tags.get(ENGINE_IMAGE)
+        # A tag that was changed after the plan was made.
+        moved = not prebuilt and not theirs and now != image
+        since = f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since" if moved else ""
         served = "by engines that others start" if theirs else f"from {image}"
         progress(f"{version.uri} is served {served}{since}{f', {proven}' if proven else ''}")
         await call_in_thread(self.registry.download, version, self._workdir(version))
@@ -98,12 +97,6 @@ class ImageEngines:
 
     def _workdir(self, version: ModelVersion) -> Path:
         return self.state.engines / version.digest
-
-
-def _since(image: str, tags: Mapping[str, str]) -> str:
-    """What to say of a tag that was changed after the plan was made."""
-    now = tags.get(ENGINE_IMAGE)
-    return "" if now == image else f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since"
 
 
 @dataclass(frozen=True)
@@ -148,17 +141,14 @@ def engine_provider(
     """What makes a model version ready for the spec's fleet; `images` are those that a plan settled."""
     if isinstance(spec.fleet, ClusterFleetSpec):
         engines = ImageEngines(registry, state, spec.metadata.name, images or {}, trusted, settings=spec.engine)
-        return _image_engines(spec, spec.fleet, engines) if isinstance(spec.fleet, ArgoFleetSpec) else engines
+        if not isinstance(fleet := spec.fleet, ArgoFleetSpec):
+            return engines
+
+        def launch_of(version: ModelVersion, settings: EngineSettings) -> ImageLaunch | None:
+            return image_launch(spec, fleet, settings, version=version.version, digest=version.digest)
+
+        return replace(engines, launch_of=launch_of, allowed=named_trust().trust.spec)
     return local_engines(spec, state, registry)
-
-
-def _image_engines(spec: Delivery, fleet: ArgoFleetSpec, engines: ImageEngines) -> ImageEngines:
-    """The same, which know of images that tidegate did not build."""
-
-    def launch_of(version: ModelVersion, settings: EngineSettings) -> ImageLaunch | None:
-        return image_launch(spec, fleet, settings, version=version.version, digest=version.digest)
-
-    return replace(engines, launch_of=launch_of, allowed=named_trust().trust.spec)
 
 
 def local_engines(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -72,17 +73,12 @@ def believed_by(trusted: Trusted) -> BelievedKeys | None:
     paths = [trusted.folder / path for path in trusted.trust.ledger.keys]
     pems = [_read(path, "a key of `ledger.keys`") for path in paths]
     for path, pem in zip(paths, pems, strict=True):
-        _refuse_unusable(path, pem)
+        try:
+            with suppress(BadSignature):
+                verify(pem, b"", b"")
+        except BadKey as error:
+            raise UsageError(f"{path}: {error}") from error
     return BelievedKeys({known_by(pem): pem for pem in pems}) if pems else None
-
-
-def _refuse_unusable(path: Path, pem: bytes) -> None:
-    try:
-        verify(pem, b"", b"")
-    except BadSignature:
-        return
-    except BadKey as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _read(path: Path, what: str) -> bytes:

@@ -72,16 +72,14 @@ class BuildServers:
         http = Http()
         try:
             begun = self._clock.monotonic()
-            running = await self._processes(http, log).start(engine, log_file=log)
+            processes = EngineProcesses(
+                NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
+            )
+            running = await processes.start(engine, log_file=log)
             return BuildServer(running, http, self._clock.monotonic() - begun)
         except BaseException:
             await http.close()
             raise
-
-    def _processes(self, http: Http, log: Path) -> EngineProcesses:
-        return EngineProcesses(
-            NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
-        )
 
 
 Progress = Callable[[str], None]

@@ -171,21 +171,19 @@ async def engine_before(
     from rollouts.cluster.region import CarriedRegion
 
     if isinstance(fleet, CarriedRegion):
-        return await fleet.engine_of(version) or await _allowed_engine(version, spec, records)
+        if kept := await fleet.engine_of(version):
+            return kept
+        from pipelines.adapters.trust import named_trust, trusted_images
+
+        model, engine = await records.ask(lambda it: it.engine(version, spec.metadata.name))
+        if images := trusted_images(named_trust()):
+            await call_in_thread(images.prove, model, engine.image)
+        return engine
     from pipelines.adapters.engines import local_engines
 
     found, record = await records.ask(lambda it: it.recorded(version))
     provider = engines or local_engines(spec, state, await call_in_thread(records.registry))
     return await provider.prepare(found, note, record)
-
-
-async def _allowed_engine(version: str, spec: Delivery, records: RollbackLedger) -> Engine:
-    from pipelines.adapters.trust import named_trust, trusted_images
-
-    found, engine = await records.ask(lambda it: it.engine(version, spec.metadata.name))
-    if images := trusted_images(named_trust()):
-        await call_in_thread(images.prove, found, engine.image)
-    return engine
 
 
 def _me() -> str:

@@ -7,7 +7,7 @@ is. Users never wait for Git: they are moved in the cluster, before this and on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TypeVar
@@ -377,14 +377,14 @@ def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
         SyncUnreadable: it is not there, or may not be read.
     """
     if access and access.synced:
-        asyncio.run(_ask_every_region(access.synced, spec.regions.names))
+        source, regions = access.synced, spec.regions.names
 
+        async def ask_every_region() -> list[Applied | BaseException]:
+            # All of them to their end: one that was cancelled within a request would leave its connection open.
+            return await asyncio.gather(*map(source.applied, regions), return_exceptions=True)
 
-async def _ask_every_region(source: ToolInCluster, regions: Iterable[str]) -> None:
-    # All of them to their end: one that was cancelled within a request would leave its connection open.
-    answers = await asyncio.gather(*map(source.applied, regions), return_exceptions=True)
-    for region, error in zip(regions, answers, strict=True):
-        if isinstance(error, NotFound | Forbidden | KubeconfigWrong):
-            raise SyncUnreadable(f"{region}: {error.message}", hint=READABLE_SYNC) from error
-        if isinstance(error, BaseException) and not isinstance(error, FleetError):
-            raise error
+        for region, error in zip(regions, asyncio.run(ask_every_region()), strict=True):
+            if isinstance(error, NotFound | Forbidden | KubeconfigWrong):
+                raise SyncUnreadable(f"{region}: {error.message}", hint=READABLE_SYNC) from error
+            if isinstance(error, BaseException) and not isinstance(error, FleetError):
+                raise error

@@ -146,7 +146,11 @@ class LoadBlocks:
             for role, records in found.items():
                 self._records[role] += records
             stable, canary = loads["stable"], loads["canary"]
-            self._blind = _why_blind(stable, canary)
+            self._blind = "no request of a block ended"
+            if stable and canary:
+                # Next to a stable that serves nothing every canary would look well.
+                served = f"stable answered none of {stable.requests:,} requests in full"
+                self._blind = "" if stable.output_tokens else served
             if stable and canary and not self._blind:
                 block = LoadBlock(stable=stable, canary=canary)
                 self._fresh.append(block)
@@ -162,7 +166,7 @@ class LoadBlocks:
         return Batch(time=now, source="load", blocks=tuple(fresh)) if fresh else None
 
     def blind(self) -> Iterator[Verdict]:
-        """Next to a stable that serves nothing every canary would look well."""
+        """Why the last blocks say nothing, where they do not."""
         if self._blind:
             yield blind(self._blind)
 
@@ -214,14 +218,6 @@ class LoadBlocks:
     def _result(self, role: str) -> ArmResult:
         loads = [getattr(block, role) for block in self.taken]
         return arm_result(self._arms[role].engines.version, loads, self._records[role])
-
-
-def _why_blind(stable: ArmLoad | None, canary: ArmLoad | None) -> str:
-    if stable is None or canary is None:
-        return "no request of a block ended"
-    if stable.output_tokens:
-        return ""
-    return f"stable answered none of {stable.requests:,} requests in full"
 
 
 def _report(context: Context, step: PlanStep, result: LoadResult) -> None:
