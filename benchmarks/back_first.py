@@ -28,8 +28,7 @@ from fakes.delivery.world import CHALLENGER, World, a_spec
 from figures import machine, milliseconds
 
 from pipelines.events.journal import Journal
-from pipelines.events.spool import Spool
-from pipelines.events.writer import WriterLimits
+from pipelines.events.writer import Spool, WriterLimits
 from pipelines.run.engine import deliver
 from tidegate.core.clock import SystemClock
 

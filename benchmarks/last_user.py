@@ -33,8 +33,7 @@ from fakes.services.mlflow_server import AwayServer
 from figures import machine, milliseconds
 
 from pipelines.events.journal import Journal
-from pipelines.events.spool import Spool, write_leftovers
-from pipelines.events.writer import WriterLimits
+from pipelines.events.writer import Spool, WriterLimits, write_leftovers
 from pipelines.run.engine import deliver
 from registry.deliveries import MlflowDeliveries
 from registry.model import ModelVersion

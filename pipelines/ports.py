@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
-from gates.evidence.request_record import RequestRecord
-from pipelines.load.model import LoadOrder, LoadRequest
-from registry.model import (
-    SERVING,
-    DeliverySummary,
-    EngineRecord,
-    ModelVersion,
-    ServingAliases,
-)
+from registry.model import EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import Engine, EngineSet, RegionState
 from tidegate.core.model import Value
@@ -63,28 +54,6 @@ class RemembersWayBack(Protocol):
         """All users to a version of before that is no longer warm, as the region itself keeps it."""
 
 
-class Registry(Protocol):
-    """Where model versions live."""
-
-    def download(self, version: ModelVersion, target: Path) -> Path:
-        """The version's files below `target`, each proven against its digest; returns their folder."""
-
-    def source(self, version: ModelVersion) -> str:
-        """The addresses below which a plain GET brings each of the version's files; empty when there is none."""
-
-    def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
-        """Champion becomes previous, this version champion, challenger goes."""
-
-    def reinstate(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
-        """Make the version champion again; previous is the one before it, where that is known."""
-
-    def mark(self, version: ModelVersion, tags: Mapping[str, str]) -> None:
-        """Write tags on a version, such as why it was taken back."""
-
-    def tags(self, version: ModelVersion) -> Mapping[str, str]:
-        """What is written on a version now, by us and by others; `registry.conventions` has our names."""
-
-
 class Ledger(Protocol):
     """The append-only record of one delivery."""
 
@@ -108,26 +77,6 @@ class Ledger(Protocol):
 
     def close(self, outcome: str, reason: str) -> None:
         """The delivery is over: `delivered`, `rolled-back`, `inconclusive`, `interrupted` or `failed`."""
-
-
-class DeliveryList(Protocol):
-    """The deliveries that were, to look at, no matter who started them. Every call may block."""
-
-    def deliveries(self, name: str, *, last: int | None = None) -> Sequence[DeliverySummary]:
-        """Those of a model, newest first."""
-
-    def is_alive(self, delivery: DeliverySummary) -> bool:
-        """Whether it has not ended and shows signs of life."""
-
-    def events(self, delivery: str) -> Sequence[Event]:
-        """What its ledger holds, oldest first."""
-
-
-class DeliveryArtifacts(Protocol):
-    """Where the files of deliveries are kept."""
-
-    def fetch(self, delivery: str, folder: str, into: Path, named: Collection[str] | None = None) -> Sequence[Path]:
-        """Where the files below one folder of what was kept with it would be; those `named` are copied there."""
 
 
 class Listener(Protocol):
@@ -155,34 +104,6 @@ class Chat(Protocol):
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included."""
-
-
-class LoadGenerators(Protocol):
-    """Brings load to engines, a block at a time."""
-
-    @property
-    def folder(self) -> Path:
-        """Of this machine; what the load met is kept there, and results too."""
-
-    async def block(
-        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
-    ) -> Sequence[RequestRecord]:
-        """Bring one; returns every request of it, once all have ended. `name` is that of its files.
-
-        Raises:
-            OutsideError: what generates the load is gone, or stuck.
-        """
-
-
-class ScratchEngines(Protocol):
-    """Who starts engines that serve nobody."""
-
-    def start(self, region: str, engine: Engine) -> AbstractAsyncContextManager[EngineSet]:
-        """A copy of that engine, ready, for the length of the context.
-
-        Raises:
-            FleetError: it did not start, or there is no room for it.
-        """
 
 
 class Tokenizer(Protocol):

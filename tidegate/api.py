@@ -17,7 +17,7 @@ from typing import Any
 from gates.analyses.burn_rate import EventSource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
-from pipelines.adapters.downloaded_engines import DownloadedEngines
+from pipelines.adapters.engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
 from pipelines.adapters.stores import NotedAdoption
 from pipelines.adapters.this_machine import host_of

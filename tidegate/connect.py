@@ -23,12 +23,10 @@ from gates.analyses.queries.reading import asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
+from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
-from pipelines.adapters.git import git_access_for
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.load.scratch import ScratchProcesses
-from pipelines.adapters.metrics_server import served_metrics
 from pipelines.adapters.samples import LocalSamples
 from pipelines.adapters.series import BySeries
 from pipelines.adapters.services import readers_for
@@ -41,24 +39,25 @@ from pipelines.adapters.this_machine import (
     is_being_written,
     prometheus_target,
     require_regions,
+    scratch_engine,
     start_users,
 )
+from pipelines.authority.answering import refuse_unanswerable
 from pipelines.authority.engine_images import pem_of
-from pipelines.authority.verification import refuse_unanswerable
 from pipelines.delivery_lock import refuse_second
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.events.state import DeliveryState
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
-from pipelines.plan.places import engines_of
 from pipelines.ports import Fleet, Tokenizer
-from pipelines.run.context import Backends, Commands, Context
+from pipelines.repository import git_access_for
+from pipelines.run.context import Backends, Context
 from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
-from pipelines.views.metrics import families
+from pipelines.views.metrics import families, served_metrics
 from registry.ledger import MlflowLedger
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
@@ -165,9 +164,10 @@ async def connect(
             journal=journal,
             registry=at.registry,
             trials=Trials(carried.folder, journal),
-            loads=LocustLoads(carried.folder / "load"),
+            own=carried.folder,
+            loads=LocustLoads(carried.folder / "load").block,
             readers=readers_for(spec, folder),
-            commands=Commands(partial(ask_command, folder=folder, environment=os.environ), carried.folder / "commands"),
+            commands=partial(ask_command, folder=folder, environment=os.environ),
             identities=at.identities,
             git=git_access_for(spec, ground.clock),
             asker=carried.asker,
@@ -243,7 +243,7 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
                     tokenizer=file_tokenizer(),
                     clock=SystemClock(),
                     events=PrometheusEvents(host.prometheus_url),
-                    scratch=ScratchProcesses(at.state.scratch, SystemClock()),
+                    scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=PrometheusQueries(host.prometheus_url),
                     users=records,
                     requests=records,

@@ -20,13 +20,12 @@ from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.delivery_lock import delivery_lock
-from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, owed, vouched
+from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.spool import Spool, passes
 from pipelines.events.state import DeliveryState, state_of
-from pipelines.events.writer import limits_of
+from pipelines.events.writer import Spool, limits_of, passes
 from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import refuse_other_plan
 from pipelines.ports import Listener
@@ -334,7 +333,7 @@ def attach(
     spec_file, path = bring_kept(deliveries, ledger.delivery, events, own)
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
-    bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
+    bring_evidence(deliveries, ledger.delivery, own, vouched(events))
     patience = timedelta(seconds=known.patience_seconds)
     carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=known.key or "")
     return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)

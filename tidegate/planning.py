@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from pipelines.adapters.stores import NotedAdoption, open_registry
+from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
-from pipelines.authority.verification import who_asks
 from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
 from pipelines.model import Plan, Resolved

@@ -12,8 +12,8 @@ from pipelines.adapters.fleets import CarriedFleet, require_contexts
 from pipelines.adapters.stores import mlflow_address
 from pipelines.delivery_lock import holder
 from pipelines.events.listeners import EventFile
-from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.writer import SUFFIX
 from pipelines.ports import Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery

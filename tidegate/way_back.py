@@ -350,7 +350,7 @@ async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str
     if rollback.spec.git is None or not served:
         return []
     # Not above: users are back before any of it is loaded.
-    from pipelines.adapters.git import git_access_for
+    from pipelines.repository import git_access_for
     from pipelines.run.git import write_served
 
     access = git_access_for(rollback.spec, SystemClock())

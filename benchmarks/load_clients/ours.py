@@ -14,9 +14,7 @@ from statistics import mean
 
 from benchmarks.load_clients.clients import Place, Task
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.load.model import RATE_OF_A_PROCESS, LoadOrder
-from pipelines.load.requests import plain_requests
-from pipelines.load.results import Quantiles
+from pipelines.load import RATE_OF_A_PROCESS, LoadOrder, Quantiles, plain_requests
 
 
 async def main(task: Task, place: Place) -> None:

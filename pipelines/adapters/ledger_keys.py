@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -40,7 +41,11 @@ def believed_by(trusted: Trusted) -> Believed | None:
     paths = [trusted.folder / path for path in trusted.trust.ledger.keys]
     pems = [_read(path, "a key of `ledger.keys`") for path in paths]
     for path, pem in zip(paths, pems, strict=True):
-        _refuse_unusable(path, pem)
+        try:
+            with suppress(BadSignature):
+                verify(pem, b"", b"")
+        except BadKey as error:
+            raise UsageError(f"{path}: {error}") from error
     return {known_by(pem): partial(_signed, pem) for pem in pems} or None
 
 
@@ -50,15 +55,6 @@ def _signed(pem: bytes, content: bytes, signature: str) -> bool:
     except (BadSignature, BadKey, UnicodeEncodeError):
         return False
     return True
-
-
-def _refuse_unusable(path: Path, pem: bytes) -> None:
-    try:
-        verify(pem, b"", b"")
-    except BadSignature:
-        return
-    except BadKey as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _read(path: Path, what: str) -> bytes:

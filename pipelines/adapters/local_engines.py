@@ -19,10 +19,10 @@ from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
 from pipelines.adapters.samples import file_of
 from pipelines.authority.engine_images import recorded_settings
-from pipelines.ports import Registry
 from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
+from registry.versions import MlflowRegistry
 from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.local import machine
@@ -72,16 +72,14 @@ class BuildServers:
         http = Http()
         try:
             begun = self._clock.monotonic()
-            running = await self._processes(http, log).start(engine, log_file=log)
+            processes = EngineProcesses(
+                NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
+            )
+            running = await processes.start(engine, log_file=log)
             return BuildServer(running, http, self._clock.monotonic() - begun)
         except BaseException:
             await http.close()
             raise
-
-    def _processes(self, http: Http, log: Path) -> EngineProcesses:
-        return EngineProcesses(
-            NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
-        )
 
 
 Progress = Callable[[str], None]
@@ -91,7 +89,7 @@ Progress = Callable[[str], None]
 class LocalEngines:
     """Engines on this machine, each built once."""
 
-    registry: Registry
+    registry: MlflowRegistry
     settings: EngineSettings
     environment: EngineEnvironment
     state: StateFolder

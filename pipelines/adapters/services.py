@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gates.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
 from gates.analyses.agreement import AgreementGate, Likeness
@@ -20,9 +22,48 @@ from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
-from pipelines.views.notifications import NotificationChannel, notified, subject_of
+from pipelines.views.notifications import Body, NotificationChannel, NotTaken, notified, subject_of
 from registry.ledger import MlflowLedger
 from tidegate.core.process import note
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT_SECONDS = 5.0
+TOO_MANY = 429
+NO_URL = "the variable holds no http or https URL"
+
+# It logs the URL of every request at the level INFO.
+logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
+
+
+def send_by_http(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> None:
+    """A `Sender`: posts JSON once. It follows no redirect: the body is for the address that was named.
+
+    Args:
+        url: the address.
+        body: what is posted.
+        transport: is for tests.
+
+    Raises:
+        NotTaken: no answer, or one that is no success.
+    """
+    # Not above: few deliveries notify anybody, and a rollback is in a hurry.
+    import httpx
+
+    try:
+        with httpx.Client(transport=transport, timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
+            status = client.post(url, json=body).status_code
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+        again, reason = False, NO_URL
+    except httpx.TransportError as error:
+        again, reason = True, f"no answer ({type(error).__name__})"
+    else:
+        if 200 <= status < 300:
+            return
+        again, reason = status == TOO_MANY or status >= 500, f"answered {status}"
+    # Raised outside, so that no error that holds the address is chained to it.
+    raise NotTaken(reason, again=again)
 
 
 def readers_for(spec: Delivery, folder: Path) -> Readers:
@@ -59,10 +100,3 @@ def places_of(notify: Sequence[NotifySpec], environment: Mapping[str, str] = os.
         for each in notify
         if environment.get(each.variable)
     ]
-
-
-def send_by_http(url: str, body: Mapping[str, object]) -> None:
-    """A `Sender`; what it takes is imported with the first message."""
-    from pipelines.adapters.notify_http import post
-
-    post(url, body)

@@ -19,7 +19,6 @@ from tidegate.core.process import note
 from tidegate.core.text import in_bytes, parsed, redacted
 
 if TYPE_CHECKING:
-    from pipelines.adapters.mlflow_triggers import MlflowTriggers
     from pipelines.spec.trust import Trusted
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
@@ -44,7 +43,7 @@ def open_deliveries(
     """
     from pipelines.adapters.ledger_keys import believed_by, seal_from
     from pipelines.adapters.trust import named_trust
-    from pipelines.events.spool import write_leftovers
+    from pipelines.events.writer import write_leftovers
     from registry.deliveries import MlflowDeliveries
 
     seal = seal_from(os.environ.get(LEDGER_KEY))
@@ -74,13 +73,6 @@ def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) 
 
     for version in versions:
         require(*clients_of(registry.location(version)))
-
-
-def open_triggers(state: Path, tracking_uri: str | None) -> MlflowTriggers:
-    """The registry, asked which versions are to be delivered, and told whom to call."""
-    from pipelines.adapters.mlflow_triggers import MlflowTriggers
-
-    return MlflowTriggers(mlflow_address(state, tracking_uri))
 
 
 def mlflow_address(state: Path, tracking_uri: str | None) -> str:

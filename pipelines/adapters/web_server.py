@@ -1,22 +1,26 @@
-"""A web application on one address, within a process that has more to do; and what one client of it may hold."""
+"""A server of ours within a process that has more to do: where it listens, and what one client of it may hold."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pipelines.triggers.webhooks import weakness
 from tidegate.core.adapters.asgi import serving
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.model import Value
+from tidegate.core.process import host_and_port
+from tidegate.core.text import is_loopback
 
 
 class Connections(Value):
@@ -93,68 +97,157 @@ def bounded(limits: Connections) -> type[H11Protocol]:
 
 GRACE_SECONDS = 10
 """That requests in flight have to end."""
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """As the options say it."""
+
+    address: str
+    page: str | None = None
+    """Where the page is; as `address` on the loopback, else next to it on the loopback."""
+    token: Path | None = None
+    hosts: Sequence[str] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    token_option: str = "--page-token"
+    """What the option is called that gave `token`."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("--tls-cert without --tls-key, or the other way round", hint="give both")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `address` is reached from this machine alone."""
+        return is_loopback(host_and_port(self.address)[0])
+
+    @property
+    def password(self) -> str | None:
+        """What one who looks must know; None where anyone may.
+
+        Raises:
+            UsageError: it cannot be read or could be guessed.
+        """
+        if self.token is None:
+            return None
+        try:
+            token = self.token.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "no text"
+            raise UsageError(
+                f"{self.token_option} {self.token}: {str(reason).lower()}",
+                hint="name a file with the token in its first line",
+            ) from error
+        if weak := weakness(token):
+            hint = "for instance what `openssl rand -hex 32` prints"
+            raise UsageError(f"{self.token_option} {self.token}: {weak}", hint=hint)
+        return token
+
+    def names(self, registered: str | None) -> frozenset[str]:
+        """What the page is called; MLflow's way here is one of its names."""
+        own = {urlsplit(registered).hostname or ""} if registered else set()
+        return frozenset({*self.hosts, *own} - {""})
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A socket, and how it answers."""
+
+    options: ListenOptions
+    socket: socket.socket
+    limits: Connections = field(default_factory=Connections)
+
+    @property
+    def address(self) -> str:
+        """`http://HOST:PORT`, or `https://`."""
+        host, port = self.socket.getsockname()[:2]
+        return f"http{'s' if self.options.key else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @asynccontextmanager
+    async def answering(self, app: Starlette) -> AsyncIterator[None]:
+        """Answer requests within the context; those that came before its end are still answered.
+
+        Raises:
+            UsageError: the certificate or its key cannot be used.
+        """
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            ws="none",
+            http=bounded(self.limits),
+            # Who the next proxy says that a client is, anybody could say.
+            proxy_headers=False,
+            ssl_certfile=self.options.certificate,
+            ssl_keyfile=self.options.key,
+        )
+        try:
+            config.load()
+        except OSError as error:
+            raise UsageError(
+                f"the certificate or its key cannot be used: {error.strerror or error}",
+                hint="name both as PEM files that this user can read",
+            ) from error
+        async with serving(config, self.socket):
+            yield
 
 
 @contextmanager
-def listening(host: str, port: int) -> Generator[socket.socket, None, None]:
+def listening(listen: ListenOptions, host: str, port: int) -> Iterator[Listener]:
     """A socket there, closed at the end; port 0 is a free one.
 
     Raises:
         OutsideError: nobody can listen there.
     """
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        heard = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise OutsideError(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --address"
         ) from error
-    with listener:
-        yield listener
+    with heard:
+        yield Listener(listen, heard)
 
 
-@dataclass(frozen=True)
-class Tls:
-    """Where a server's certificate is, and its key."""
-
-    certificate: Path
-    key: Path
-
-
-def address_of(listener: socket.socket, *, tls: Tls | None = None) -> str:
-    """`http://HOST:PORT`, or `https://`."""
-    host, port = listener.getsockname()[:2]
-    return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-@asynccontextmanager
-async def answering(
-    app: Starlette, listener: socket.socket, *, tls: Tls | None = None, limits: Connections | None = None
-) -> AsyncIterator[None]:
-    """Answer requests within the context; those that came before its end are still answered.
+@contextmanager
+def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
+    """A socket for an application without a page, closed at the end.
 
     Raises:
-        UsageError: the certificate or its key cannot be used.
+        UsageError: others could ask it, and nobody would have to say who he is.
+        OutsideError: nobody can listen there.
     """
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        ws="none",
-        http=bounded(limits or Connections()),
-        # Who the next proxy says that a client is, anybody could say.
-        proxy_headers=False,
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=tls.key if tls else None,
-    )
-    try:
-        config.load()
-    except OSError as error:
+    host, port = host_and_port(listen.address)
+    if not is_loopback(host) and listen.password is None:
         raise UsageError(
-            f"the certificate or its key cannot be used: {error.strerror or error}",
-            hint="name both as PEM files that this user can read",
-        ) from error
-    async with serving(config, listener):
-        yield
+            f"{listen.address} would be open to anyone who can reach it",
+            hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
+        )
+    with listening(listen, host, port) as heard:
+        yield heard
+
+
+@contextmanager
+def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listener]]:
+    """Where webhooks come, and where the page is, closed at the end; the same where both have one address.
+
+    Raises:
+        UsageError: the page would be shown to others without a login.
+        OutsideError: nobody can listen there.
+    """
+    host, port = host_and_port(listen.address)
+    beside = (host, port) if is_loopback(host) else (LOOPBACK, port + 1 if 0 < port < 65535 else 0)
+    page = host_and_port(listen.page) if listen.page else beside
+    if not is_loopback(page[0]) and listen.password is None:
+        raise UsageError(
+            f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
+            hint="give --page-token FILE, or --page 127.0.0.1:PORT with a proxy next to it that people log in at",
+        )
+    with ExitStack() as stack:
+        webhooks = stack.enter_context(listening(listen, host, port))
+        yield webhooks, webhooks if page == (host, port) else stack.enter_context(listening(listen, *page))

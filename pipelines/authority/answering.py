@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,240 @@ from pipelines.authority.approvals import (
     request,
     resumption,
 )
-from pipelines.authority.verification import AnswerVerifier, refuse_unanswerable
 from pipelines.events.history import plan_of
 from pipelines.events.payloads import ApprovalDenied, ApprovalGiven, DeliveryRequested, DeliveryResumed, PersonAnswer
+from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
-from pipelines.statements import Identities, Person, Prover, Statement
+from pipelines.spec.trust import ApproversSpec
+from pipelines.statements import Identities, Person, Prover, Statement, Unproven, utc
 from registry.model import Event
 from tidegate.core.clock import Clock
-from tidegate.core.errors import Refused, UsageError
+from tidegate.core.errors import OutsideError, Refused, UsageError
+from tidegate.core.model import Value
 from tidegate.core.process import note
+
+
+class Answer(Value):
+    """What somebody has said to a question."""
+
+    key: str
+    """By what one answer is told from another."""
+    person: Person
+    approves: bool
+    reason: str
+    ignored: str = ""
+    """Why it does not count; empty when it does."""
+
+    def __str__(self) -> str:
+        return f"{self.person}: {self.reason}" if self.reason else str(self.person)
+
+
+class Tally(Value):
+    """What all the answers come to."""
+
+    heard: tuple[Answer, ...]
+    """Of each person the last word."""
+    ignored: tuple[Answer, ...]
+    enough: bool
+
+    @property
+    def refusal(self) -> Answer | None:
+        """One is enough."""
+        return next((each for each in self.heard if not each.approves), None)
+
+
+class AnswerVerifier:
+    """Checks the proof of each answer in the ledger: an event alone proves nothing, since anybody may write one.
+
+    All of it blocks: proofs are checked by programs and by servers.
+    """
+
+    def __init__(self, identities: Identities) -> None:
+        """What was checked once is not checked again."""
+        self.identities = identities
+        self._checked: dict[str, Person | Unproven] = {}
+
+    def tally(self, question: Question, events: Sequence[Event]) -> Tally:
+        """Count all that was said by now: of each person the last word, and each person once."""
+        requester = None if question.names else self.requester(question.delivery, events)
+        last: dict[str, Answer] = {}
+        ignored: list[Answer] = []
+        for event in events:
+            if event.step == question.name and event.kind in ("approved", "refused"):
+                try:
+                    said = self.answer(question, event, events)
+                except OutsideError as error:
+                    # Perhaps at the next look.
+                    said = _said(event, f"it cannot be checked now: {error}")
+                if said.ignored:
+                    ignored.append(said)
+                else:
+                    last[said.person.identity.casefold()] = said
+        enough = all(
+            sum(each.approves and rule.objection(each.person, requester) is None for each in last.values())
+            >= rule.count
+            for rule in question.rules
+        )
+        return Tally(heard=tuple(last.values()), ignored=tuple(ignored), enough=enough)
+
+    def answer(self, question: Question, event: Event, events: Sequence[Event]) -> Answer:
+        """One answer, and whether it counts.
+
+        Args:
+            question: what it should be an answer to.
+            event: as it stands in the ledger, or would.
+            events: of the ledger: what each credential was used for, and who asked for the delivery.
+
+        Raises:
+            OutsideError: it cannot be checked now.
+        """
+        proof = PersonAnswer.of(event).proof
+        if proof is None:
+            late = question.since is not None and event.at < question.since
+            said = _said(event, "it was said before this was asked" if late else "")
+        else:
+            try:
+                statement = proof.read()
+                said = _said(event, question.misses(statement, event) or "")
+                if not said.ignored:
+                    person = self._person(event)
+                    used = person.once and _first_uses(events).get(proof.claim, proof.statement) != proof.statement
+                    why = "its token was used for another answer before" if used else ""
+                    said = said.model_copy(update={"person": person, "reason": statement.reason, "ignored": why})
+            except Unproven as error:
+                said = _said(event, str(error))
+        if said.ignored or not question.rules:
+            return said
+        requester = None if question.names else self.requester(question.delivery, events)
+        objections = [rule.objection(said.person, requester, approves=said.approves) for rule in question.rules]
+        return said if None in objections else said.model_copy(update={"ignored": objections[0]})
+
+    def requester(self, delivery: str, events: Sequence[Event]) -> Person | None:
+        """Who asked for the delivery; None where that is not proven."""
+        event = next((each for each in events if (each.step, each.kind) == ("delivery", "requested")), None)
+        try:
+            said = self.answer(request(delivery, events), event, events) if event else None
+        except OutsideError:
+            return None
+        return said.person if said and said.person.proven and not said.ignored else None
+
+    def _person(self, event: Event) -> Person:
+        proof = PersonAnswer.of(event).proof
+        assert proof is not None, "only a proof says who somebody is"
+        key = f"{event.at.isoformat()} {proof.model_dump_json()}"
+        if key not in self._checked:
+            try:
+                self._checked[key] = self.identities.verify(proof, event.at)
+            except Unproven as error:
+                self._checked[key] = error
+        found = self._checked[key]
+        if isinstance(found, Unproven):
+            raise found
+        return found
+
+    def refuse_unproven_heir(self, spec: ResumeSpec | None, delivery: str, events: Sequence[Event]) -> None:
+        """Go on where nobody has carried the delivery on, or the last who did may, by the spec and by their proof.
+
+        Raises:
+            UsageError: they may not, or have not proven it.
+            OutsideError: it cannot be checked now.
+        """
+        resumed = [at for at, event in enumerate(events) if (event.step, event.kind) == ("delivery", "resumed")]
+        if not resumed:
+            return
+        last, question = events[resumed[-1]], resumption(spec, delivery, events[: resumed[-1]])
+        why = self.answer(question, last, events).ignored if question.rules else ""
+        if why:
+            raise UsageError(
+                f"{last.message or 'somebody'} carried this delivery on at {utc(last.at)} and may not: {why}",
+                hint=f"resume takes {question.asked_of}: `tidegate resume`, or `tidegate stage open --delivery`",
+            )
+
+
+def _said(event: Event, ignored: str) -> Answer:
+    """By the event alone, which anybody may have written."""
+    answer = PersonAnswer.of(event)
+    return Answer(
+        key=f"{event.at.isoformat()} {event.kind} {answer.by}",
+        person=Person(identity=answer.by or event.message or "somebody", proven=False),
+        approves=event.kind != "refused",
+        reason=answer.reason,
+        ignored=ignored,
+    )
+
+
+def _first_uses(events: Iterable[Event]) -> Mapping[str, str]:
+    """The statement that each credential stood next to first, whatever was asked: it can be read in the ledger."""
+    used: dict[str, str] = {}
+    for event in events:
+        if event.kind in WORDS and (proof := PersonAnswer.of(event).proof) is not None:
+            used.setdefault(proof.claim, proof.statement)
+    return used
+
+
+def refuse_unanswerable(
+    approvals: Sequence[ApprovalSpec], approvers: ApproversSpec, *, asked: bool, requester: Person | None = None
+) -> None:
+    """Say no to a delivery that would wait in vain, since too few people could prove that they may approve it.
+
+    Args:
+        approvals: of the spec.
+        approvers: of the trust file.
+        asked: whether somebody proves who asks for the delivery.
+        requester: who that is, once it is known.
+
+    Raises:
+        UsageError: the first approval that too few people could give, and what to write.
+    """
+    # An issuer may say of anybody in the world that they are of a group.
+    unbounded = any(issuer.groups_claim for issuer in approvers.oidc)
+    for at, each in enumerate(approvals):
+        by, where = each.by, f"approvals[{at}]"
+        if not isinstance(by, ProvenBy):
+            continue
+        if not approvers.anybody:
+            hint = "name `approvers` in trust.yaml, or write `by: names` where a name without proof is enough"
+            raise UsageError(f"{where}.by: nobody can prove who they are", hint=hint)
+        if each.not_the_requester and not asked:
+            hint = "prove who asks for the delivery: --identity"
+            raise UsageError(f"{where}.not_the_requester: it is not known who asks", hint=hint)
+        if unbounded or not by.groups:
+            continue
+        if unknown := [group for group in by.groups if group not in approvers.groups]:
+            hint = "name its people in `approvers.groups` there"
+            raise UsageError(f"{where}.by.groups: {unknown[0]} is no group of trust.yaml", hint=hint)
+        people = {approvers.person(name).casefold() for group in by.groups for name in approvers.groups[group]}
+        without = ""
+        if each.not_the_requester and requester and requester.identity.casefold() in people:
+            people.remove(requester.identity.casefold())
+            without = f" without {requester.identity}, who asks"
+        if len(people) < by.count:
+            found = f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}{without}"
+            hint = "name more people, ask for fewer, or have somebody else ask for the delivery"
+            raise UsageError(f"{where}.by.count: {found}", hint=hint)
+
+
+REQUESTED_BY = "TIDEGATE_REQUESTED_BY"
+"""Set by the one who starts the command for somebody else; `tidegate serve` sets it."""
+BY_ALIAS = "alias moved, unknown"
+"""MLflow does not say who moved an alias."""
+
+CI = (
+    ("GITHUB_ACTOR", "GITHUB_RUN_ID", "GitHub"),
+    ("GITLAB_USER_LOGIN", "CI_JOB_ID", "GitLab"),
+    ("BUILD_USER_ID", "BUILD_TAG", "Jenkins"),
+)
+"""The variables that name a person and a run, for each kind of CI."""
+
+
+def who_asks(environment: Mapping[str, str], *, user: str, host: str) -> str:
+    """A person, and the run of CI or the machine, as one line: `ann, GitHub run 17`, `ann@laptop`."""
+    if said := environment.get(REQUESTED_BY):
+        return said
+    for person, run, kind in CI:
+        if environment.get(person):
+            return f"{environment[person]}, {kind} run {environment.get(run, 'unknown')}"
+    return f"{user}@{host}"
 
 
 @dataclass(frozen=True)

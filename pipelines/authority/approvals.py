@@ -13,8 +13,7 @@ from pydantic import AwareDatetime
 from pipelines.events.history import before, done_steps
 from pipelines.events.payloads import Waiting
 from pipelines.model import Plan, PlanStep, StageName
-from pipelines.plan.approvals import asked_before
-from pipelines.spec.approvals import NAMES, ApprovalSpec, FreezeSpec, ProvenBy, ResumeSpec, WhoMay
+from pipelines.spec.approvals import NAMES, ApprovalSpec, FreezeSpec, ProvenBy, ResumeSpec, WhoMay, asked_before
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Person, Statement, utc
 from registry.model import Event

@@ -14,8 +14,8 @@ from gates.transcript import read, replay
 from pipelines.events.artifacts import FOLDER as EVIDENCE
 from pipelines.events.artifacts import (
     SPEC,
+    Vouched,
     bring_spec,
-    owed,
     proven,
     refuse_shorter,
     transcripts,
@@ -24,14 +24,15 @@ from pipelines.events.artifacts import (
 from pipelines.events.history import outcome_of, plan_of, spec_file_of
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
-from pipelines.ports import DeliveryArtifacts, Registry
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.chain import ChainEntry, ChainFinding, heads_of, vanished
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
+from registry.deliveries import MlflowDeliveries
 from registry.files import digest_files
 from registry.model import DeliverySummary, Event
 from registry.record import LedgerRecord
+from registry.versions import MlflowRegistry
 from tidegate.core.errors import NotGenuine, TidegateError, UsageError
 from tidegate.core.files import write_atomically
 from tidegate.core.model import Value
@@ -68,8 +69,8 @@ def audit(
     summary: DeliverySummary,
     record: LedgerRecord,
     found: Sequence[ChainFinding],
-    kept: DeliveryArtifacts,
-    registry: Registry,
+    kept: MlflowDeliveries,
+    registry: MlflowRegistry,
     *,
     heads: Sequence[str] = (),
     replaying: bool = False,
@@ -104,7 +105,7 @@ def audit(
 
 
 def _other_findings(
-    summary: DeliverySummary, events: Sequence[Event], kept: DeliveryArtifacts, registry: Registry
+    summary: DeliverySummary, events: Sequence[Event], kept: MlflowDeliveries, registry: MlflowRegistry
 ) -> Iterator[ChainFinding]:
     delivery = summary.id
     opened = any((event.step, event.kind) == ("delivery", "started") for event in events)
@@ -133,13 +134,14 @@ def _evidence(events: Sequence[Event], files: Sequence[Path]) -> Iterator[ChainF
     """Transcripts that are others, or less, than what verdicts were told of."""
     told, found = vouched(events), {path.stem: path.read_bytes() for path in files if path.exists()}
     for trial, content in found.items():
-        yield from _refused(trial, partial(proven, trial, content, told.get(trial, ())))
-    for trial, least in owed(events).items():
-        yield from _refused(trial, partial(refuse_shorter, trial, len(found.get(trial, b"")), least), what="removed")
+        yield from _refused(trial, partial(proven, trial, content, told.get(trial, Vouched())))
+    for trial, each in told.items():
+        short = partial(refuse_shorter, trial, len(found.get(trial, b"")), each.least)
+        yield from _refused(trial, short, what="removed")
 
 
 def judge_again(
-    delivery: str, events: Sequence[Event], kept: DeliveryArtifacts
+    delivery: str, events: Sequence[Event], kept: MlflowDeliveries
 ) -> tuple[Sequence[str], Sequence[ChainFinding]]:
     """The trials whose evidence gives the recorded verdicts again, bit for bit, and what differs in the others."""
     same: list[str] = []
@@ -160,7 +162,7 @@ def judge_again(
     return same, differing
 
 
-def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: DeliveryArtifacts, folder: Path) -> None:
+def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: MlflowDeliveries, folder: Path) -> None:
     spec_file = spec_file_of(events)
     if spec_file is None:
         return
@@ -177,7 +179,7 @@ def _refused(where: str, compare: Callable[[], object], *, what: str = "changed"
         yield ChainFinding(what=what, where=where, why=error.message)
 
 
-def _tags(plan: Plan, registry: Registry) -> Iterator[ChainFinding]:
+def _tags(plan: Plan, registry: MlflowRegistry) -> Iterator[ChainFinding]:
     images = plan.resolved.images if plan.resolved else {}
     for version, name in ((plan.version, plan.on_trial), (plan.champion, plan.in_production)):
         planned = images.get(name)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Protocol
 
-from gates.analyses.command import CommandGate
 from gates.analyses.drift.spec import DriftReference
 from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
@@ -24,10 +21,13 @@ from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import done_steps
+from pipelines.events.journal import Journal
 from pipelines.events.payloads import VerdictPayload
-from pipelines.ports import DeliveryArtifacts, Ledger
+from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.policy import named_files
 from registry.conventions import MOST_ARTIFACT_BYTES
+from registry.deliveries import MlflowDeliveries
 from registry.model import Event
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -129,20 +129,12 @@ def asked_of(terms: AnalysisPlan) -> Mapping[str, object]:
     return terms.model_dump(exclude={"reference", "sources"})
 
 
-class Keeper(Protocol):
-    """Takes files that shall be kept with the delivery, and holds nobody up: a `Journal`."""
-
-    def attach(self, path: Path, *, folder: str = "") -> None:
-        """Keep it below that folder."""
-        ...
-
-
 class Trials:
     """All trials of one delivery, by name: `canary@eu-west-1` is one trial through all its weights."""
 
-    def __init__(self, folder: Path, keeper: Keeper) -> None:
-        """`folder` is the delivery's own on this machine."""
-        self._folder, self._keeper = folder / FOLDER, keeper
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        """`folder` is the delivery's own on this machine; `journal` takes files that shall be kept, and waits not."""
+        self._folder, self._journal = folder / FOLDER, journal
         self._open: dict[str, RecordedTrial] = {}
 
     def open(self, name: str, terms: AnalysisPlan, step: str) -> RecordedTrial:
@@ -176,7 +168,7 @@ class Trials:
 
     def keep(self, name: str) -> None:
         """Put the transcript so far next to the ledger's events."""
-        self._keeper.attach(self._open[name].path, folder=FOLDER)
+        self._journal.attach(self._open[name].path, folder=FOLDER)
 
     def _known(self, name: str) -> RecordedTrial | None:
         if name not in self._open and self._path(name).exists():
@@ -187,48 +179,34 @@ class Trials:
         return self._folder / f"{name.replace('/', '.')}.jsonl"
 
 
-class Written(Value):
-    """A transcript as it stood when a verdict was told."""
-
-    bytes: int
-    sha256: str
-
-
-Vouched = Mapping[str, Sequence[Written]]
-"""By the name of the transcript, as `canary@eu-west-1`, or `bake@1.eu-west-1`."""
-
-
-def vouched(events: Iterable[Event]) -> Vouched:
-    """Every state of every transcript that a verdict names, but those of a step that was begun again since.
+class Vouched(Value):
+    """What verdicts in the ledger say of one transcript, but those of a step that was begun again since.
 
     A process that was killed may not have kept what it had written; elsewhere the transcript goes another way then, and
     where it was kept, the verdicts that follow vouch for it.
     """
-    found: dict[str, dict[str, list[Written]]] = {}
+
+    states: tuple[tuple[int, str], ...] = ()
+    """How many bytes it had at each, and their SHA-256."""
+    least: int = 0
+    """Bytes that must be there: those that the verdicts of steps that are done were told of."""
+
+
+def vouched(events: Sequence[Event]) -> Mapping[str, Vouched]:
+    """By the name of the transcript, as `canary@eu-west-1`, or `bake@1.eu-west-1`."""
+    by_step: dict[str, list[tuple[str, tuple[int, str]]]] = {}
     for event in events:
         if event.kind == "started":
-            found.pop(event.step, None)
+            by_step.pop(event.step, None)
         elif event.kind == "verdict":
-            for trial, (size, digest) in VerdictPayload.of(event).transcripts.items():
-                of_step = found.setdefault(event.step, {})
-                of_step.setdefault(trial, []).append(Written(bytes=size, sha256=digest))
-    return {
-        trial: [state for of_step in found.values() for state in of_step.get(trial, ())]
-        for trial in {trial for of_step in found.values() for trial in of_step}
-    }
-
-
-def owed(events: Sequence[Event]) -> Mapping[str, int]:
-    """How many bytes of each transcript must be there: those that the verdicts of steps that are done were told of.
-
-    A step that died may not have kept what it had written, and is taken again.
-    """
-    done, least = done_steps(events), dict[str, int]()
-    for event in events:
-        if event.kind == "verdict" and event.step in done:
-            for trial, (size, _) in VerdictPayload.of(event).transcripts.items():
-                least[trial] = max(size, least.get(trial, 0))
-    return least
+            by_step.setdefault(event.step, []).extend(VerdictPayload.of(event).transcripts.items())
+    done, found = done_steps(events), dict[str, Vouched]()
+    for step, told in by_step.items():
+        for trial, state in told:
+            known = found.get(trial, Vouched())
+            least = max(known.least, state[0] if step in done else 0)
+            found[trial] = Vouched(states=(*known.states, state), least=least)
+    return found
 
 
 def refuse_shorter(trial: str, found: int, least: int) -> None:
@@ -238,46 +216,33 @@ def refuse_shorter(trial: str, found: int, least: int) -> None:
         NotAsPlanned: it does.
     """
     if found < least:
-        raise NotAsPlanned(
-            f"the evidence of {trial} was cut off after its verdicts",
-            hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
-        )
+        raise _not_as_judged(trial, "cut off")
 
 
-def proven(trial: str, content: bytes, states: Iterable[Written]) -> int:
+def proven(trial: str, content: bytes, told: Vouched) -> int:
     """How many bytes of a transcript the ledger vouches for; what stands behind them, nobody has judged by.
 
     Raises:
         NotAsPlanned: the transcript is another than the one that verdicts were told of.
     """
     digest, size = sha256(), 0
-    for state in sorted(states, key=lambda state: state.bytes):
-        if state.bytes > len(content):
+    for end, expected in sorted(told.states):
+        if end > len(content):
             break
-        digest.update(content[size : state.bytes])
-        size = state.bytes
-        if digest.hexdigest() != state.sha256:
-            raise NotAsPlanned(
-                f"the evidence of {trial} was changed after its verdicts",
-                hint="find out who changed it: `tidegate audit verify`; then deliver the version again",
-            )
+        digest.update(content[size:end])
+        size = end
+        if digest.hexdigest() != expected:
+            raise _not_as_judged(trial, "changed")
     return size
+
+
+def _not_as_judged(trial: str, what: str) -> NotAsPlanned:
+    hint = "find out who changed it: `tidegate audit verify`; then deliver the version again"
+    return NotAsPlanned(f"the evidence of {trial} was {what} after its verdicts", hint=hint)
 
 
 SPEC = "spec"
 """Of a delivery's folder and of its artifacts: the spec and the files it names, as they lay side by side."""
-
-
-def named_files(spec: Delivery) -> Iterator[Path]:
-    """The files that a spec names, as it names them."""
-    if spec.offline and spec.offline.dataset:
-        yield spec.offline.dataset
-    if spec.load:
-        yield from (path for _, path in spec.load.named_files())
-    if spec.traffic and spec.traffic.prompts:
-        yield spec.traffic.prompts
-    for command in spec.gates.of(CommandGate).values():
-        yield from command.files
 
 
 def refuse_unkeepable(spec: Delivery) -> None:
@@ -286,7 +251,7 @@ def refuse_unkeepable(spec: Delivery) -> None:
     Raises:
         UsageError: it does.
     """
-    absolute = next((str(path) for path in named_files(spec) if path.is_absolute()), None)
+    absolute = next((str(path) for _, path in named_files(spec) if path.is_absolute()), None)
     if absolute is not None:
         raise UsageError(
             f"the spec names {absolute}, which other machines do not have",
@@ -316,7 +281,7 @@ def laid_out(spec_path: Path, spec: Delivery) -> tuple[str, Mapping[str, Path]]:
     """
     refuse_unkeepable(spec)
     paths = [Path(os.path.normpath(spec_path.absolute()))]
-    paths += [Path(os.path.normpath(paths[0].parent / path)) for path in named_files(spec)]
+    paths += [Path(os.path.normpath(paths[0].parent / path)) for _, path in named_files(spec)]
     root = Path(os.path.commonpath([path.parent for path in paths]))
     return paths[0].relative_to(root).as_posix(), {path.relative_to(root).as_posix(): path for path in paths}
 
@@ -326,7 +291,7 @@ def digests_of(paths: Mapping[str, Path]) -> dict[str, str]:
     return {place: sha256(path.read_bytes()).hexdigest() for place, path in paths.items()}
 
 
-def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: Path, files: Collection[str]) -> Path:
+def bring_spec(kept: MlflowDeliveries, delivery: str, spec_file: str, folder: Path, files: Collection[str]) -> Path:
     """The spec of a delivery, brought to `folder` with the other `files` with which it was opened.
 
     Raises:
@@ -347,14 +312,12 @@ def bring_spec(kept: DeliveryArtifacts, delivery: str, spec_file: str, folder: P
     return path
 
 
-def transcripts(told: Vouched) -> frozenset[str]:
+def transcripts(told: Iterable[str]) -> frozenset[str]:
     """The artifacts of the trials that the ledger vouches for; nothing of others is ever read."""
     return frozenset(f"{FOLDER}/{trial}.jsonl" for trial in told)
 
 
-def bring_evidence(
-    kept: DeliveryArtifacts, delivery: str, folder: Path, told: Vouched, least: Mapping[str, int] = MappingProxyType({})
-) -> None:
+def bring_evidence(kept: MlflowDeliveries, delivery: str, folder: Path, told: Mapping[str, Vouched]) -> None:
     """Bring the transcripts of a delivery to its folder; one that goes further here stays as it is.
 
     Of what is brought, only what the ledger vouches for is kept: the rest, no verdict was told of.
@@ -364,7 +327,6 @@ def bring_evidence(
         delivery: whose.
         folder: the delivery's own on this machine.
         told: what the ledger vouches for.
-        least: how many bytes of each must be there, as `owed` says.
 
     Raises:
         NotAsPlanned: a transcript is another than the one that verdicts were told of, or was cut off.
@@ -373,13 +335,13 @@ def bring_evidence(
     with TemporaryDirectory(dir=folder) as fresh:
         for path in kept.fetch(delivery, FOLDER, Path(fresh), transcripts(told)):
             trial, content = path.stem, path.read_bytes() if path.exists() else b""
-            content = content[: proven(trial, content, told.get(trial, ()))]
+            content = content[: proven(trial, content, told.get(trial, Vouched()))]
             here = folder / FOLDER / path.name
             # A process that died here may have written more than it had kept; another's may have gone another way.
             if not content or (here.exists() and here.read_bytes().startswith(content)):
                 continue
             here.parent.mkdir(parents=True, exist_ok=True)
             here.write_bytes(content)
-    for trial, size in least.items():
+    for trial, each in told.items():
         here = folder / FOLDER / f"{trial}.jsonl"
-        refuse_shorter(trial, here.stat().st_size if here.exists() else 0, size)
+        refuse_shorter(trial, here.stat().st_size if here.exists() else 0, each.least)

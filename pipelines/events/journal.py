@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
@@ -21,7 +21,7 @@ from pipelines.events.payloads import (
     TrafficShift,
     VerdictPayload,
 )
-from pipelines.events.spool import (
+from pipelines.events.writer import (
     AliasEntry,
     ClosingEntry,
     Entry,
@@ -29,18 +29,23 @@ from pipelines.events.spool import (
     FileEntry,
     MetricsEntry,
     Spool,
+    StoreSilence,
     TagsEntry,
+    Writer,
+    WriterLimits,
     passes,
 )
-from pipelines.events.writer import StoreSilence, Writer, WriterLimits
 from pipelines.model import Ending, Left, Plan, PlanStep, PlanStepRecord, Result
-from pipelines.ports import Ledger, Listener, Registry
+from pipelines.ports import Ledger, Listener
 from registry.errors import DeliveryLost, StoreUnreachable
 from registry.model import SERVING, Event, EventKind, ModelVersion, ServingAliases
 from rollouts.model import RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.units import format_duration
+
+if TYPE_CHECKING:
+    from registry.versions import MlflowRegistry
 
 RUNNING_INTERVAL_SECONDS = 10.0
 """How often the ledger repeats a verdict that has not changed, until its step ends; displays see every one."""
@@ -60,7 +65,7 @@ class Journal:
         clock: Clock,
         listeners: Sequence[Listener] = (),
         *,
-        registry: Registry | None = None,
+        registry: MlflowRegistry | None = None,
         spool: Spool | None = None,
         limits: WriterLimits | None = None,
     ) -> None:

@@ -189,7 +189,11 @@ class DeliveryState(Value):
         """The state with the event's step changed, and its words; a step outside the plan, as an undo, is appended."""
         if event.step == "delivery":
             return self
-        known = self.steps if self.step(event.step) else (*self.steps, _unplanned(event.step))
+        known = self.steps
+        if self.step(event.step) is None:
+            said = StepId.parsed(event.step)
+            weight = int(said.weight) if said.weight else None
+            known += (StepState(id=event.step, stage=said.stage, region=said.place or None, weight=weight),)
         changed = {"message": event.message, **changes}
         steps = tuple(step.model_copy(update=changed) if step.id == event.step else step for step in known)
         return self.model_copy(update={"steps": steps})
@@ -207,12 +211,6 @@ def state_of(events: Iterable[Event]) -> DeliveryState:
     for event in events:
         delivery = delivery.apply(event)
     return delivery
-
-
-def _unplanned(step_id: str) -> StepState:
-    known = StepId.parsed(step_id)
-    weight = int(known.weight) if known.weight else None
-    return StepState(id=step_id, stage=known.stage, region=known.place or None, weight=weight)
 
 
 def _after(delivery: DeliveryState, event: Event) -> DeliveryState:
@@ -342,8 +340,13 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
     if not delivery.steps or delivery.outcome or troubled:
         return None
     pace = _pace(delivery.steps, now)
-    left = [step.model_copy(update={"expected_seconds": _remaining(step, pace, now)}) for step in delivery.steps]
-    return expected_seconds(left)
+    ahead = (StepStatus.WAITING, StepStatus.RUNNING)
+    left = [
+        max(step.expected_seconds * pace - step.seconds(now), 0.0) if step.state in ahead else 0.0
+        for step in delivery.steps
+    ]
+    steps = zip(delivery.steps, left, strict=True)
+    return expected_seconds([step.model_copy(update={"expected_seconds": seconds}) for step, seconds in steps])
 
 
 def _pace(steps: Iterable[StepState], now: datetime) -> float:
@@ -357,9 +360,3 @@ def _pace(steps: Iterable[StepState], now: datetime) -> float:
     if not expected:
         return 1.0
     return min(max(sum(step.seconds(now) for step in telling) / expected, FASTEST_PACE), SLOWEST_PACE)
-
-
-def _remaining(step: StepState, pace: float, now: datetime) -> float:
-    if step.state not in (StepStatus.WAITING, StepStatus.RUNNING):
-        return 0.0
-    return max(step.expected_seconds * pace - step.seconds(now), 0.0)

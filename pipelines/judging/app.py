@@ -18,8 +18,7 @@ from starlette.routing import Route
 
 from gates.trials import Answer, Judge, Question
 from pipelines.judging.questions import FLAGGER_YES, FlaggerHook, FlaggerPayload, read_body, wrong
-from pipelines.triggers.access import behind_door
-from pipelines.triggers.app import ALIVE, alive_route, bounded_body, metrics_route
+from pipelines.triggers.app import ALIVE, alive_route, behind_door, bounded_body, metrics_route
 from tidegate.core.errors import TidegateError, UsageError
 
 VERDICT, FLAGGER = "/v1/verdict", "/v1/flagger/{hook}"

@@ -11,7 +11,6 @@ from hashlib import sha256
 
 from pydantic import JsonValue
 
-from engine_images.spec import EngineSettings
 from pipelines.errors import UntrustedImage
 from pipelines.spec.delivery import Delivery
 from registry.conventions import ENGINE_IMAGE
@@ -30,23 +29,14 @@ JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
 def record_of(spec: Delivery, version: ModelVersion, tags: Mapping[str, str]) -> EngineRecord:
     """The engine of `version` by the spec as it is now, under the version's number; `tags` are the version's."""
     settings = spec.engine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    image = _image(spec.engine, tags) if isinstance(spec.fleet, ClusterFleetSpec) else ""
+    own = spec.engine.image.reference if spec.engine.image else tags.get(ENGINE_IMAGE, "")
+    image = own if isinstance(spec.fleet, ClusterFleetSpec) else ""
     pods = pod_changes(spec.fleet) if isinstance(spec.fleet, ArgoFleetSpec) else {}
-    fingerprint = _fingerprint(settings, image, pods)
-    return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image, pods=pods)
-
-
-def _image(settings: EngineSettings, tags: Mapping[str, str]) -> str:
-    return settings.image.reference if settings.image else tags.get(ENGINE_IMAGE, "")
-
-
-def _fingerprint(settings: Mapping[str, object], image: str, pods: Mapping[str, object] | None = None) -> str:
-    compiled = settings.get("compile")
-    kept = dict(settings)
+    compiled, kept = settings.get("compile"), dict(settings)
     if isinstance(compiled, Mapping):
         kept["compile"] = {name: value for name, value in compiled.items() if name not in JUDGED_ONLY}
-    # Records of before have no third part.
-    return _digest([kept, image, pods] if pods else [kept, image])
+    fingerprint = _digest([kept, image, pods] if pods else [kept, image])
+    return EngineRecord(name=version.version, fingerprint=fingerprint, settings=settings, image=image, pods=pods)
 
 
 def _digest(said: object) -> str:
@@ -104,16 +94,17 @@ def serving_engine(
 
 def engine_changes(before: EngineRecord, after: EngineRecord) -> Iterator[str]:
     """What differs, a phrase for each: `vllm.args.max-num-seqs: 256 -> 8`."""
-    old, new = (dict(_flat(each.settings)) | {"image": each.image} | _of_pods(each) for each in (before, after))
+    # Pods by their digests: a patch has many lines.
+    old, new = (
+        dict(_flat(each.settings))
+        | {"image": each.image}
+        | {f"fleet.{name}": _digest(said)[:8] for name, said in each.pods.items()}
+        for each in (before, after)
+    )
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was != now:
             yield f"{name}: {_told(was)} -> {_told(now)}"
-
-
-def _of_pods(record: EngineRecord) -> dict[str, object]:
-    """By their digests: a patch has many lines."""
-    return {f"fleet.{name}": _digest(said)[:8] for name, said in record.pods.items()}
 
 
 def _told(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Literal
 
@@ -18,12 +18,11 @@ from slo.metrics import E2E, TIME_PER_OUTPUT_TOKEN, TTFT
 from slo.model import EventSli
 from slo.outputs import rule_file
 from slo.promql import of_arm
-from slo.rules import RuleGroup, rules_for
+from slo.rules import rules_for
 from slo.signals import signal_groups
-from slo.spec import CountedBy, SloSpec, Threshold
+from slo.spec import SloSpec, Threshold
 from slo.windows import windows_for
-from tidegate.core.metrics import MetricSource, source_of
-from tidegate.core.model import Value
+from tidegate.core.metrics import source_of
 
 ONCE = 0.1
 """What the golden set gets, and all bakes together: each is one look at much evidence."""
@@ -41,7 +40,9 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
     if spec.offline:
         found[OFFLINE] = ONCE
         rest -= ONCE
-    if bakes := _bakes(spec):
+    # Promoted regions with a control: as long as a later wave serves the champion.
+    controlled = spec.regions.waves[:-1] if spec.gates.of(ErrorsGate) else ()
+    if bakes := [f"bake@{wave}/{region}" for wave, regions in enumerate(controlled, start=1) for region in regions]:
         found |= dict.fromkeys(bakes, ONCE / len(bakes))
         rest -= ONCE
     stages = [name for name in ("shadow", "canary") if getattr(spec, name)]
@@ -57,27 +58,13 @@ def offline_rollback(spec: Delivery) -> float:
     return spec.gates.budget.rollback * budget_shares(spec)[OFFLINE] / len(spec.offline.gates)
 
 
-def _bakes(spec: Delivery) -> list[str]:
-    """Promoted regions with a control: as long as a later wave serves the champion."""
-    waves = spec.regions.waves[:-1] if spec.gates.of(ErrorsGate) else ()
-    return [f"bake@{wave}/{region}" for wave, regions in enumerate(waves, start=1) for region in regions]
-
-
 def rules_of(spec: Delivery) -> str:
-    """The rule file of a delivery's SLOs, and of the signals that its dashboards show."""
-    signals = signal_groups(
-        service=spec.metadata.name, counted_by=spec.counted_by, cost=spec.cost, sources=spec.sources
-    )
-    return rule_file((*_slo_rules(spec), *signals))
-
-
-def _slo_rules(spec: Delivery) -> tuple[RuleGroup, ...]:
-    """SLO by SLO: each has the alert windows of its own period."""
-    groups = [
-        group_of([item], service=spec.metadata.name, counted_by=spec.counted_by, sources=spec.sources)
-        for item in spec.slos
-    ]
-    return tuple(rules for group in groups for rules in rules_for(group, windows_for(group.slos[0].window)))
+    """The rule file of a delivery's SLOs, each with the windows of its own period, and of its dashboards' signals."""
+    service, counted_by, sources = spec.metadata.name, spec.counted_by, spec.sources
+    groups = [group_of([item], service=service, counted_by=counted_by, sources=sources) for item in spec.slos]
+    rules = [each for group in groups for each in rules_for(group, windows_for(group.slos[0].window))]
+    signals = signal_groups(service=service, counted_by=counted_by, cost=spec.cost, sources=sources)
+    return rule_file((*rules, *signals))
 
 
 TIMES: Mapping[str, Literal["ttft", "itl", "e2e"]] = {
@@ -87,70 +74,9 @@ TIMES: Mapping[str, Literal["ttft", "itl", "e2e"]] = {
 }
 """Histograms that gates read themselves, and what they call them."""
 
-ARM = {"region": "{{.region}}", "version": "{{.version}}"}
+ARM: Mapping[str, str] = {"region": "{{.region}}", "version": "{{.version}}"}
 """What narrows a query to the version on trial. Not its role: while requests are copied to it, its engines still
 count as the canary's, and only the proxy knows that they are a shadow's."""
-
-
-class GatedStage(Value):
-    """What a gate must know of the stage that asks it."""
-
-    service: str
-    """The delivery's name."""
-    within: timedelta
-    look: timedelta
-    """Between two looks at the evidence."""
-    mirrored: bool = False
-    """Whether the canary gets copies, which users never see."""
-    counted_by: CountedBy = CountedBy.PROXY
-    """Who counts errors in this fleet unless an SLO says otherwise."""
-    sources: tuple[MetricSource, ...] = ()
-    """Where it is read what others count."""
-
-
-def burn_gate(gate: BurnRateGate, slos: Sequence[SloSpec], stage: GatedStage) -> BurnRateGate:
-    """The gate as it is judged in one stage: with an objective, events, and windows of the stage's length."""
-    slo = named_slo(gate.slo, slos) if gate.slo else None
-    whole = gate
-    if slo:
-        whole = promised(gate, slo).model_copy(update=_events(slo, stage))
-    return scaled_to(whole, stage.within, look=stage.look, written=gate.model_fields_set)
-
-
-def _events(slo: SloSpec, stage: GatedStage) -> dict[str, object]:
-    """How the gate counts the SLO's events; nothing to add where it counts failed requests by itself."""
-    if slo.errors and (slo.errors.counted_by or stage.counted_by) is stage.counted_by:
-        return {}
-    threshold = slo.threshold_in(stage.sources)
-    time = threshold and _time_of(slo, threshold)
-    # Copies reach the canary under the proxy's name for them, which its engines do not know: no times of theirs.
-    if stage.mirrored or not (threshold and threshold.edge and time):
-        return _queries(slo, stage)
-    return {"slower": SlowerThan(metric=time, than=timedelta(seconds=threshold.edge))}
-
-
-def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"] | None:
-    """What gates call it; None of what they do not read, such as a token's own times."""
-    if threshold.series:
-        return "ttft" if slo.ttft else "e2e" if slo.e2e else None
-    return TIMES.get(threshold.histogram.name)
-
-
-def _queries(slo: SloSpec, stage: GatedStage) -> dict[str, object]:
-    sli = slo_of(slo, service=stage.service, counted_by=stage.counted_by, sources=stage.sources).sli
-    assert isinstance(sli, EventSli), f"an SLO on {slo.kind} counts no events"
-    arm = _arm(slo, stage)
-    errors, total = (of_arm(query, window="{{.window}}", arm=arm) for query in (sli.error_query, sli.total_query))
-    # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.
-    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})", "counted_as": "rate"}
-
-
-def _arm(slo: SloSpec, stage: GatedStage) -> Mapping[str, str]:
-    source = source_of(stage.sources, slo.signal) if slo.signal else None
-    if source is None or source.has_own_labels:
-        return ARM
-    role = "shadow" if stage.mirrored else "canary"
-    return source.labels_of(service="", region="{{.region}}", role=role, version="{{.version}}")
 
 
 def gates_in(spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage) -> Gates:
@@ -159,19 +85,40 @@ def gates_in(spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage) -> Ga
 
 
 def gates_within(spec: Delivery, within: timedelta, *, mirrored: bool = False) -> Gates:
-    """As `gates_in`, of a stage that lasts so long; `mirrored` when its canary gets copies only."""
-    burns = spec.gates.of(BurnRateGate)
-    if not burns:
-        return spec.gates
-    stage = GatedStage(
-        service=spec.metadata.name,
-        within=within,
-        look=spec.look,
-        mirrored=mirrored,
-        counted_by=spec.counted_by,
-        sources=spec.sources,
-    )
-    return spec.gates.model_copy(update={gate: burn_gate(burn, spec.slos, stage) for gate, burn in burns.items()})
+    """As `gates_in`, of a stage that lasts so long; `mirrored` when its canary gets copies, which users never see."""
+    burns = {}
+    for gate, burn in spec.gates.of(BurnRateGate).items():
+        slo = named_slo(burn.slo, spec.slos) if burn.slo else None
+        whole = promised(burn, slo).model_copy(update=_events(slo, spec, mirrored=mirrored)) if slo else burn
+        burns[gate] = scaled_to(whole, within, look=spec.look, written=burn.model_fields_set)
+    return spec.gates.model_copy(update=burns) if burns else spec.gates
+
+
+def _events(slo: SloSpec, spec: Delivery, *, mirrored: bool) -> dict[str, object]:
+    """How the gate counts the SLO's events; nothing to add where it counts failed requests by itself."""
+    if slo.errors and (slo.errors.counted_by or spec.counted_by) is spec.counted_by:
+        return {}
+    threshold = slo.threshold_in(spec.sources)
+    time = threshold and _time_of(slo, threshold)
+    # Copies reach the canary under the proxy's name for them, which its engines do not know: no times of theirs.
+    if not mirrored and threshold and threshold.edge and time:
+        return {"slower": SlowerThan(metric=time, than=timedelta(seconds=threshold.edge))}
+    sli = slo_of(slo, service=spec.metadata.name, counted_by=spec.counted_by, sources=spec.sources).sli
+    assert isinstance(sli, EventSli), f"an SLO on {slo.kind} counts no events"
+    source, arm = source_of(spec.sources, slo.signal) if slo.signal else None, ARM
+    if source is not None and not source.has_own_labels:
+        role = "shadow" if mirrored else "canary"
+        arm = source.labels_of(service="", region="{{.region}}", role=role, version="{{.version}}")
+    errors, total = (of_arm(query, window="{{.window}}", arm=arm) for query in (sli.error_query, sli.total_query))
+    # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.
+    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})", "counted_as": "rate"}
+
+
+def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"] | None:
+    """What gates call it; None of what they do not read, such as a token's own times."""
+    if threshold.series:
+        return "ttft" if slo.ttft else "e2e" if slo.e2e else None
+    return TIMES.get(threshold.histogram.name)
 
 
 def shadow_traffic(spec: Delivery) -> Exposure:

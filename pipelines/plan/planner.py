@@ -5,7 +5,8 @@ A process that carries on compares what it would plan with what was settled when
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from hashlib import sha256
 
 from gates.analyses.command import CommandGate
@@ -14,22 +15,16 @@ from gates.evidence.batch import Source
 from gates.planning.forecast import forecasts, round_up, with_proposals
 from gates.sequential_test import analysis_plan_of
 from gates.spec import stage_sources
-from gates.traffic import Assumptions, Exposure, GateForecast
+from gates.traffic import Assumptions, Change, Exposure, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
-from pipelines.plan.approvals import with_approvals
-from pipelines.plan.gates import (
-    budget_shares,
-    canary_traffic,
-    gates_in,
-    load_traffic,
-    shadow_traffic,
-)
-from pipelines.plan.proposals import proposals_for
+from pipelines.plan.gates import budget_shares, canary_traffic, gates_in, load_traffic, shadow_traffic
+from pipelines.spec.approvals import asked_before
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.sections import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
+from tidegate.core.units import format_duration
 
 ENGINE_START_SECONDS = 25.0
 """A first guess for an engine that starts next to others; what the display corrects as it learns."""
@@ -75,8 +70,12 @@ def _reachable_steps(spec: Delivery, prompts: int) -> tuple[PlanStep, ...]:
 
 
 def steps_of(spec: Delivery, *, prompts: int) -> tuple[PlanStep, ...]:
-    """Every step of a delivery by this spec, whatever the version."""
-    return tuple(with_approvals(spec.approvals, tuple(_steps(spec, prompts))))
+    """Every step of a delivery by this spec, whatever the version, each with what must be approved before it begins."""
+    steps = tuple(_steps(spec, prompts))
+    asked = [
+        tuple(dict.fromkeys(filter(None, (asked_before(a, each, steps) for a in spec.approvals)))) for each in steps
+    ]
+    return tuple(step.model_copy(update={"approvals": names}) for step, names in zip(steps, asked, strict=True))
 
 
 def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
@@ -157,12 +156,8 @@ def _offline_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
     settings = spec.gates.asked[gate]
     if isinstance(settings, CommandGate):
         return GatePlan(gate=gate, needs=None, seconds=settings.within.total_seconds())
-    return _golden_plan(spec, gate, prompts)
-
-
-def _golden_plan(spec: Delivery, gate: str, prompts: int) -> GatePlan:
-    quality = spec.gates.of(QualityGate)[gate]
-    forecast = quality_forecast(quality, prompts=prompts).model_copy(update={"gate": gate})
+    assert isinstance(settings, QualityGate), "an offline stage asks no other kind"
+    forecast = quality_forecast(settings, prompts=prompts).model_copy(update={"gate": gate})
     return GatePlan(gate=gate, needs=prompts, seconds=None, forecasts=(forecast,))
 
 
@@ -200,16 +195,15 @@ def refuse_hopeless(spec: Delivery, steps: Sequence[PlanStep], prompts: int) -> 
 
 def _advice(late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
     """What to write, and how many users would do; where no line of the stage helps, what would help its first gate."""
-    found = [f"`{each.line}`{_when(each)}" for each in proposals]
+    half = [
+        f" (half pass within {round_up(each.seconds_to_pass)})" if each.seconds_to_pass else "" for each in proposals
+    ]
+    found = [f"`{each.line}`{when}" for each, when in zip(proposals, half, strict=True)]
     users = [[each for each in forecast.proposals if each.change == "requests_per_second"] for forecast in late]
     if found and all(users):
         found.append(max((each for told in users for each in told), key=lambda each: each.value).words)
     words = found or late[0].remedy
     return f"one of: {'; '.join(words)}" if words else "ask for what a healthy version shows"
-
-
-def _when(change: SpecChange) -> str:
-    return f" (half pass within {round_up(change.seconds_to_pass)})" if change.seconds_to_pass else ""
 
 
 def hopeless(forecast: GateForecast) -> str:
@@ -282,3 +276,65 @@ def other_than_planned(plan: Plan, resolved: Resolved, spec: Delivery, prompts: 
             yield f"its plan asks for other approvals than its spec before {step}"
     if plan.name != spec.metadata.name or plan.version.name != spec.model.name:
         yield "its plan is of another model than its spec"
+
+
+Planned = Callable[[Delivery], Sequence[PlanStep]]
+"""The steps of a delivery by another spec."""
+
+
+def proposals_for(spec: Delivery, steps: Sequence[PlanStep], planned: Planned) -> tuple[SpecChange, ...]:
+    """Changes of the spec, each of which alone is enough for the first stage that is too late; none where none is."""
+    late = [step for step in steps if _late(step)]
+    if not late:
+        return ()
+    stage = late[0].stage
+    found = [each for step in late if step.stage is stage for each in _late(step)]
+    told = []
+    for change, text, update in _changes(spec, stage, found):
+        entries = tuple(
+            each.model_copy(update={str(stage): getattr(each, stage).model_copy(update=dict(update))})
+            if each.name == stage
+            else each
+            for each in spec.stages
+        )
+        seconds = _seconds(planned(spec.model_copy(update={"stages": entries})), stage)
+        if seconds is not None:
+            told.append(SpecChange(change=change, line=f"{stage}: {{{text}}}", seconds_to_pass=seconds))
+    return tuple(told)
+
+
+def _late(step: PlanStep) -> list[GateForecast]:
+    return [each for gate in step.gates for each in gate.forecasts if not each.reachable]
+
+
+def _seconds(steps: Sequence[PlanStep], stage: StageName) -> float | None:
+    """How long the slowest gate of the stage's steps takes; None when one is still too late."""
+    asked = [step for step in steps if step.stage is stage]
+    if any(_late(step) for step in asked):
+        return None
+    return max((gate.seconds or 0.0 for step in asked for gate in step.gates), default=0.0)
+
+
+def _changes(
+    spec: Delivery, stage: StageName, late: Sequence[GateForecast]
+) -> Iterator[tuple[Change, str, Mapping[str, object]]]:
+    """Everything that could be changed of the stage: what it is called, how it is written, and the fields."""
+    if longest := _most(late, "within"):
+        within = timedelta(seconds=longest)
+        yield "within", f"within: {format_duration(within)}", {"within": within}
+    least = _most(late, "percent")
+    if least is not None and spec.canary and stage is StageName.CANARY:
+        # Those of the stage that would do; where none would, the least that does.
+        weights = tuple(weight for weight in spec.canary.weights if weight >= least) or (int(least),)
+        yield "percent", f"weights: {list(weights)}", {"weights": weights}
+    elif least is not None and spec.shadow:
+        yield "percent", f"percent: {int(least)}", {"percent": int(least)}
+    if pairs := _most(late, "pairs_per_second"):
+        yield "pairs_per_second", f"pairs_per_second: {pairs:g}", {"pairs_per_second": pairs}
+
+
+def _most(late: Sequence[GateForecast], change: Change) -> float | None:
+    """What is enough for all late gates; None when one of them has no such proposal."""
+    found = [next((each.value for each in gate.proposals if each.change == change), None) for gate in late]
+    known = [value for value in found if value is not None]
+    return max(known) if known and len(known) == len(found) else None

@@ -9,7 +9,7 @@ from pipelines.plan.engines import with_pod_changes
 from pipelines.plan.prebuilt import image_launch
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
-from rollouts.cluster.capacity import EngineDemand, engine_demand
+from rollouts.cluster.capacity import engine_demand
 from rollouts.cluster.model import Render
 from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
@@ -41,7 +41,12 @@ def guard_image(spec: Delivery) -> str:
 def unprotected(spec: Delivery) -> Iterator[str]:
     """What is lost where regions have no guard, no disruption budget or no network policy, or two backends alone."""
     if isinstance(spec.fleet, ClusterFleetSpec) and not guard_image(spec):
-        yield _nobody_ends_it(spec.fleet)
+        unnamed = "neither `fleet.guard` nor a `workflow` names an image"
+        why = unnamed if spec.fleet.guard else "`fleet.guard` is null"
+        yield (
+            f"no region has a guard: {why}; a trial without a carrier for {format_duration(spec.fleet.unattended)} "
+            "goes on until somebody says `tidegate rollback`"
+        )
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.unavailable is None:
         yield "`fleet.unavailable` is null: who drains nodes may take all engines of a region at once"
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.network is None:
@@ -51,16 +56,6 @@ def unprotected(spec: Delivery) -> Iterator[str]:
         )
     if isinstance(spec.fleet, RouteFleetSpec):
         yield "the next version starts where the one before the last promotion is: from then on none goes back to that"
-
-
-def _nobody_ends_it(fleet: ClusterFleetSpec) -> str:
-    unnamed = "neither `fleet.guard` nor a `workflow` names an image"
-    why = unnamed if fleet.guard else "`fleet.guard` is null"
-    after = format_duration(fleet.unattended)
-    return (
-        f"no region has a guard: {why}; a trial without a carrier for {after} goes on until somebody says "
-        "`tidegate rollback`"
-    )
 
 
 class RegionObjects(Value):
@@ -168,22 +163,21 @@ def release_of(
 
 
 def _require_certain_engine(spec: Delivery, version: str, image: str, digest: str) -> None:
+    def found(value: str) -> str:
+        return repr(value) if value else "none"
+
     if not _PINNED.fullmatch(image) and not (spec.engine.image and spec.engine.image.by_tag):
         raise UsageError(
-            f"--image: found {_quoted(image)}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
+            f"--image: found {found(image)}; expected REPOSITORY@sha256:DIGEST, as `engine push` prints it",
             hint="`--part setup` of `render` needs none",
         )
     if not _VERSION.fullmatch(version):
-        raise UsageError(f"--version: found {_quoted(version)}; expected the number of a model version")
+        raise UsageError(f"--version: found {found(version)}; expected the number of a model version")
     if spec.engine.image and spec.engine.weights_place.from_registry and not digest:
         raise UsageError(
             "--digest: found none; the engine's weights are brought from the registry and proven against it",
             hint=f"`tidegate model list {spec.model.name} --output json` has it",
         )
-
-
-def _quoted(value: str) -> str:
-    return repr(value) if value else "none"
 
 
 def region_release(
@@ -253,30 +247,26 @@ class EngineCount(Value):
 def engine_counts(spec: Delivery) -> tuple[EngineCount, ...]:
     """One for each region in the order of the waves; none for the fleet on this machine."""
     fleet = spec.fleet
-    return tuple(_counts(spec, fleet)) if isinstance(fleet, ArgoFleetSpec) else ()
+    return (
+        tuple(_count(spec, fleet, region) for region in spec.regions.names) if isinstance(fleet, ArgoFleetSpec) else ()
+    )
 
 
-def _counts(spec: Delivery, fleet: ArgoFleetSpec) -> Iterator[EngineCount]:
-    for region in spec.regions.names:
-        replicas = fleet.replicas_in(region)
-        need = _need(spec, fleet, replicas)
-        yield EngineCount(
-            region=region,
-            serving=replicas,
-            first=need.first,
-            most=need.most,
-            warm=(fleet.previous.versions if fleet.previous else 0) * replicas,
-            per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
-            currency=spec.cost.currency if spec.cost else "",
-        )
-
-
-def _need(spec: Delivery, fleet: ArgoFleetSpec, replicas: int) -> EngineDemand:
+def _count(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> EngineCount:
     """As the region's own check before a version is brought up has it."""
-    some = Engine(version="1", digest="", model="", image="any")
+    replicas, some = fleet.replicas_in(region), Engine(version="1", digest="", model="", image="any")
     canary = {
         "steps": steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas),
         "dynamicStableScale": fleet.canary.dynamic_stable,
     }
     rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": canary}}}
-    return engine_demand(rollout, rollout)
+    need = engine_demand(rollout, rollout)
+    return EngineCount(
+        region=region,
+        serving=replicas,
+        first=need.first,
+        most=need.most,
+        warm=(fleet.previous.versions if fleet.previous else 0) * replicas,
+        per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
+        currency=spec.cost.currency if spec.cost else "",
+    )

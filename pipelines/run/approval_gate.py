@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from pipelines.authority.answering import AnswerVerifier
 from pipelines.authority.approvals import FROZEN, Question, answering, approval, asked_at, lifting, patience
-from pipelines.authority.verification import AnswerVerifier
 from pipelines.errors import Stopped
 from pipelines.events.history import outcome_of
 from pipelines.events.payloads import AnswerIgnored, AnswersAllow, Waiting

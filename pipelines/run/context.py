@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from gates.analyses.burn_rate import EventSource
 from gates.analyses.command import CommandGate, Question, Reply
 from gates.analyses.queries.asked import QuerySource
+from gates.evidence.request_record import RequestRecord
 from gates.judge.answer_judge import AnswerJudge
 from gates.judge.pair_judge import PairJudge
 from gates.model import ArmKey
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
+from pipelines.load import LoadOrder, LoadRequest
 from pipelines.model import Plan, PlanStep, StageName
-from pipelines.ports import (
-    Chat,
-    EngineProvider,
-    Fleet,
-    LoadGenerators,
-    Registry,
-    ScratchEngines,
-    Tokenizer,
-    UserSamples,
-)
+from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, UserSamples
 from pipelines.repository import GitAccess
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Identities, Prover
-from rollouts.model import Engine
+from rollouts.model import Engine, EngineSet
 from tidegate.core.clock import Clock
+
+if TYPE_CHECKING:
+    from registry.versions import MlflowRegistry
+
+AskCommand = Callable[[CommandGate, Question, float], Awaitable[Reply]]
+"""Runs a gate's command within so many seconds; raises NotAnswered where there is no answer that can be read."""
+ScratchEngines = Callable[[str, Engine], AbstractAsyncContextManager[EngineSet]]
+"""Starts a copy of an engine in a region that serves nobody, for the length of the context; raises FleetError."""
+
+
+class BringLoad(Protocol):
+    """Brings a block of load to an engine."""
+
+    async def __call__(
+        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
+    ) -> Sequence[RequestRecord]:
+        """Every request of it, once all have ended; `name` is that of its files. Raises OutsideError."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +58,6 @@ class Readers:
     """Makes the judge of one comparison, its control begun."""
     answer_judges: Callable[[], Awaitable[AnswerJudge]] | None = None
     """The same of answers that are scored each by itself."""
-
-
-@dataclass(frozen=True)
-class Commands:
-    """What runs the commands of gates."""
-
-    ask: Callable[[CommandGate, Question, float], Awaitable[Reply]]
-    """Within so many seconds; raises NotAnswered when there is no answer, or none that can be read."""
-    folder: Path
-    """Where what they said is kept, until the delivery's ledger has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Backends:
     samples: UserSamples | None = None
     """Samples of users' requests; None where the spec asks for none."""
     scratch: ScratchEngines | None = None
-    """Who starts engines that serve nobody; None where the fleet does not."""
+    """None where the fleet starts no engine that serves nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +97,17 @@ class Context(Backends):
     folder: Path
     """Where the spec lies; relative paths in it start here."""
     journal: Journal
-    registry: Registry
+    registry: MlflowRegistry
     trials: Trials
     identities: Identities
     """Who can prove who they are, for approvals and the like."""
     readers: Readers = Readers()
-    commands: Commands | None = None
-    """What runs the commands of gates; None where nothing does."""
-    loads: LoadGenerators | None = None
-    """Who brings load of our own; None where nobody can."""
+    own: Path
+    """The delivery's own folder on this machine; what gates' commands and loads said is written there."""
+    commands: AskCommand | None = None
+    """None where nothing runs the commands of gates."""
+    loads: BringLoad | None = None
+    """None where nobody can bring load of our own."""
     git: GitAccess | None = None
     """The repository that says what regions serve; None where the spec names none."""
     asker: Prover | None = None

@@ -37,22 +37,18 @@ async def deliver(context: Context) -> Result:
     """Run every step; on a verdict, an error or a cancellation undo what was done, then close the ledger."""
     try:
         await context.journal.opened(context.plan, spec_file=context.spec_file)
-        await _say_who_asks(context)
+        # Nothing has begun yet, and a key may wait for a person's touch.
+        if context.asker is not None:
+            events, delivery = await context.journal.recorded(), context.journal.delivery
+            hearing = Hearing(context.spec, delivery, events, context.identities, context.clock)
+            event = await call_in_thread(hearing.request, context.asker)
+            await context.journal.say(event.step, DeliveryRequested.of(event), event.message)
     except asyncio.CancelledError:
         cancellation_is_heard()
         return await abort(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED)
     except UsageError as error:
         return await abort(context, Ending.FAILED, str(error), error.exit_code)
     return await to_the_end(context)
-
-
-async def _say_who_asks(context: Context) -> None:
-    """Where somebody proves it: nothing has begun yet, and a key may wait for a person's touch."""
-    if context.asker is not None:
-        events, delivery = await context.journal.recorded(), context.journal.delivery
-        hearing = Hearing(context.spec, delivery, events, context.identities, context.clock)
-        event = await call_in_thread(hearing.request, context.asker)
-        await context.journal.say(event.step, DeliveryRequested.of(event), event.message)
 
 
 async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Result:
@@ -117,7 +113,12 @@ async def _run_branches(context: Context, lanes: list[list[PlanStep]], leaving: 
 
     Nobody on the way back waits for them: `leaving` has those that have not ended yet.
     """
-    running = [asyncio.create_task(_run_branch(context, lane)) for lane in lanes]
+
+    async def one_after_the_other(lane: list[PlanStep]) -> None:
+        for step in lane:
+            await run_step(context, step)
+
+    running = [asyncio.create_task(one_after_the_other(lane)) for lane in lanes]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
         stopped = next((task for task in running if task.done() and not task.cancelled() and task.exception()), None)
@@ -131,12 +132,6 @@ async def _run_branches(context: Context, lanes: list[list[PlanStep]], leaving: 
             if not task.done():
                 task.cancel()
                 leaving.add(task)
-
-
-async def _run_branch(context: Context, lane: list[PlanStep]) -> None:
-    """One region's steps of a stretch, one after the other."""
-    for step in lane:
-        await run_step(context, step)
 
 
 async def run_step(context: Context, step: PlanStep) -> None:

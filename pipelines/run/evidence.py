@@ -24,7 +24,6 @@ from pipelines.model import ENDING_OF, PlanStep
 from pipelines.plan.gates import budget_shares
 from pipelines.run.context import Context
 from pipelines.run.regions import refuse_dead_canary
-from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
 
@@ -177,10 +176,16 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
         # The region first: what gates say of a canary that is gone, or at another weight, is of no use.
         state = await context.fleet(step).observe()
         refuse_dead_canary(state, context.plan.on_trial)
-        _refuse_other_weight(step, state)
+        # Evidence at a weight that this delivery did not set says nothing about this step.
+        if step.weight is not None and state.weight != step.weight:
+            by = f", last written by {state.route_writer}" if state.route_writer else ""
+            raise by_others(f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %{by}")
         context.journal.check()
         elapsed = context.clock.monotonic() - start
-        verdicts = await _look(ask, final=elapsed >= window.within)
+        try:
+            verdicts = await ask(elapsed >= window.within)
+        except OutsideError as error:
+            verdicts = [blind(str(error))]
         for verdict in verdicts:
             context.journal.verdict(step, verdict, context.trials.written(step.id))
         outcome = worst(verdict.outcome for verdict in verdicts)
@@ -188,32 +193,11 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
             last_seen = context.clock.monotonic()
         is_blind = context.clock.monotonic() - last_seen >= context.spec.patience.metrics.total_seconds()
         # A pass comes first: evidence that arrives with the deadline is evidence.
-        if outcome is GateOutcome.PASS and elapsed >= window.at_least and not _must_stay(context, elapsed, window):
+        # While the next step could not begin, the canary is watched on: one with users is not left alone.
+        stays = context.journal.is_behind and elapsed < window.within
+        if outcome is GateOutcome.PASS and elapsed >= window.at_least and not stays:
             return
         if outcome is GateOutcome.FAIL or elapsed >= window.within or is_blind:
-            raise Stopped(ENDING_OF[outcome], _reason(verdicts, outcome))
+            culprits = (f"gate {each.gate}: {each.reason}" for each in verdicts if each.outcome is outcome)
+            raise Stopped(ENDING_OF[outcome], "; ".join(culprits))
         await context.clock.sleep(LOOK_SECONDS)
-
-
-def _must_stay(context: Context, elapsed: float, window: WatchWindow) -> bool:
-    """Whether to go on watching, since the next step could not begin: a canary with users is not left alone."""
-    return context.journal.is_behind and elapsed < window.within
-
-
-async def _look(ask: Ask, *, final: bool) -> Sequence[Verdict]:
-    try:
-        return await ask(final)
-    except OutsideError as error:
-        return [blind(str(error))]
-
-
-def _reason(verdicts: Sequence[Verdict], outcome: GateOutcome) -> str:
-    culprits = [verdict for verdict in verdicts if verdict.outcome is outcome]
-    return "; ".join(f"gate {verdict.gate}: {verdict.reason}" for verdict in culprits)
-
-
-def _refuse_other_weight(step: PlanStep, state: RegionState) -> None:
-    """Evidence at a weight that this delivery did not set says nothing about this step."""
-    if step.weight is not None and state.weight != step.weight:
-        writer = f", last written by {state.route_writer}" if state.route_writer else ""
-        raise by_others(f"somebody else set the weight to {state.weight} %; this delivery set {step.weight} %{writer}")

@@ -7,7 +7,7 @@ is. Users never wait for Git: they are moved in the cluster, before this and on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TypeVar
@@ -37,8 +37,8 @@ from pipelines.repository import (
     BranchMoved,
     GitAccess,
     GitAway,
-    SyncSource,
     SyncUnreadable,
+    ToolInCluster,
 )
 from pipelines.run.context import Context
 from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
@@ -202,7 +202,7 @@ async def _look_after(context: Context, step: PlanStep) -> None:
             raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
 
 
-async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: SyncSource, commit: str) -> None:
+async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: ToolInCluster, commit: str) -> None:
     """Return once the tool of every region of the wave has applied the commit, or one after it."""
     sync, regions = writer.spec.sync, list(context.spec.regions.waves[step.wave - 1])
     assert sync is not None, "a tool is waited for that the spec does not name"
@@ -227,7 +227,7 @@ async def _applied(context: Context, step: PlanStep, writer: GitWriter, source: 
         await context.clock.sleep(LOOK_SECONDS)
 
 
-async def _said(writer: GitWriter, source: SyncSource, region: str, commit: str) -> tuple[str, bool]:
+async def _said(writer: GitWriter, source: ToolInCluster, region: str, commit: str) -> tuple[str, bool]:
     """What the tool of a region says, and whether it has applied the commit."""
     try:
         found: Applied = await source.applied(region)
@@ -377,14 +377,14 @@ def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
         SyncUnreadable: it is not there, or may not be read.
     """
     if access and access.synced:
-        asyncio.run(_ask_every_region(access.synced, spec.regions.names))
+        source, regions = access.synced, spec.regions.names
 
+        async def ask_every_region() -> list[Applied | BaseException]:
+            # All of them to their end: one that was cancelled within a request would leave its connection open.
+            return await asyncio.gather(*map(source.applied, regions), return_exceptions=True)
 
-async def _ask_every_region(source: SyncSource, regions: Iterable[str]) -> None:
-    # All of them to their end: one that was cancelled within a request would leave its connection open.
-    answers = await asyncio.gather(*map(source.applied, regions), return_exceptions=True)
-    for region, error in zip(regions, answers, strict=True):
-        if isinstance(error, NotFound | Forbidden | KubeconfigWrong):
-            raise SyncUnreadable(f"{region}: {error.message}", hint=READABLE_SYNC) from error
-        if isinstance(error, BaseException) and not isinstance(error, FleetError):
-            raise error
+        for region, error in zip(regions, asyncio.run(ask_every_region()), strict=True):
+            if isinstance(error, NotFound | Forbidden | KubeconfigWrong):
+                raise SyncUnreadable(f"{region}: {error.message}", hint=READABLE_SYNC) from error
+            if isinstance(error, BaseException) and not isinstance(error, FleetError):
+                raise error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 
-from pipelines.authority.verification import AnswerVerifier
+from pipelines.authority.answering import AnswerVerifier
 from pipelines.errors import Stopped
 from pipelines.events.history import (
     Failed,
@@ -76,13 +76,10 @@ def lost(plan: Plan, done: frozenset[str], states: Mapping[str, RegionState]) ->
     waves = {step.wave for step in plan.steps if step.region in gone}
     for step in plan.steps:
         in_vain = step.stage in (StageName.GIT, StageName.BAKE) and step.wave in waves
-        if step.id in done and (in_vain or (step.region in gone and step.stage in MADE) or (again and _sets_up(step))):
+        # Its work is in the fleet, and went with it.
+        went = again and step.stage in MADE | {StageName.BUILD, StageName.GIT, StageName.BAKE}
+        if step.id in done and (in_vain or went or (step.region in gone and step.stage in MADE)):
             yield step
-
-
-def _sets_up(step: PlanStep) -> bool:
-    """Whether the step's work is in the fleet, and went with it."""
-    return step.stage in MADE | {StageName.BUILD, StageName.GIT, StageName.BAKE}
 
 
 def _stands(plan: Plan, region: str, done: frozenset[str], state: RegionState) -> bool:

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipelines.model import PlanStep, StageName
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration, PercentText, percent_too
 
@@ -233,3 +234,16 @@ class ResumeSpec(SpecModel):
         if isinstance(self.by, ProvenBy) and self.by.count > 1:
             raise at_odds(f"count: {self.by.count}", "1: who carries on a delivery is one person")
         return self
+
+
+def asked_before(approval: ApprovalSpec, step: PlanStep, steps: Sequence[PlanStep]) -> str | None:
+    """The name of what is asked before that step, such as `wave@2` or the step's own id; None when nothing is."""
+    if approval.before == "wave":
+        # A wave begins with the deployments of its regions; one answer is for all of them.
+        begins = step.stage is StageName.DEPLOY and step.wave == approval.wave
+        return f"wave@{approval.wave}" if begins else None
+    if step.stage != approval.before or approval.region not in (None, step.region):
+        return None
+    first = min((each.weight for each in steps if each.weight is not None), default=None)
+    wanted = (approval.weight or first) if step.stage is StageName.CANARY else None
+    return step.id if step.weight == wanted else None

@@ -37,7 +37,7 @@ from pipelines.spec.approvals import (
     approval_conflicts,
 )
 from pipelines.spec.git import GitSpec, git_conflicts
-from pipelines.spec.load import LoadAround, LoadSettings, load_conflicts
+from pipelines.spec.load import LoadSettings, load_conflicts
 from pipelines.spec.sections import (
     IN_CLUSTERS,
     ON_THIS_MACHINE,
@@ -404,12 +404,13 @@ class Delivery(SpecModel):
 
     def _around_load(self, load: LoadStage, where: Loc) -> Iterator[SpecConflict]:
         """As `load_conflicts`; and a gate on cost without a price."""
-        around = LoadAround(
+        found = load_conflicts(
+            load,
             starts_engines=isinstance(self.fleet, LocalFleet),
             has_prompts=bool(self.has_golden_set or (self.traffic and self.traffic.prompts)),
             in_workflow=self.workflow is not None,
         )
-        yield from below(where, load_conflicts(load, around))
+        yield from below(where, found)
         for place, gate in enumerate(load.gates):
             if gate in self.gates.of(CostGate) and self.cost is None:
                 expected = "`cost: {per_engine_hour: ...}`, by which tokens are priced"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from pipelines.load.model import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
+from pipelines.load import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration, format_duration
 
@@ -75,33 +74,28 @@ class LoadSettings(SpecModel):
         return max(math.ceil(needed), 1)
 
 
-@dataclass(frozen=True)
-class LoadAround:
-    """What of a delivery a load stage depends on."""
+def load_conflicts(
+    load: LoadSettings, *, starts_engines: bool, has_prompts: bool, in_workflow: bool
+) -> Iterator[SpecConflict]:
+    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may.
 
-    starts_engines: bool
-    """Whether the fleet can start an engine that is nobody's."""
-    has_prompts: bool
-    in_workflow: bool
-
-
-def load_conflicts(load: LoadSettings, around: LoadAround) -> Iterator[SpecConflict]:
-    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may."""
+    `starts_engines` is whether the fleet can start an engine that is nobody's.
+    """
     if load.concurrency and load.requests_per_second:
         expected = "one of concurrency, requests_per_second"
         yield SpecConflict(("requests_per_second",), "a rate next to a concurrency", expected)
-    if load.arms == "scratch" and not around.starts_engines:
+    if load.arms == "scratch" and not starts_engines:
         found = "a scratch engine, which this fleet does not start"
         expected = "`arms: serving`, which puts the load on the stable that serves users; or no stage load"
         yield SpecConflict(("arms",), found, expected)
-    if not load.prompts and not around.has_prompts:
+    if not load.prompts and not has_prompts:
         yield SpecConflict((), "no prompts to send", "prompts here, or at traffic.prompts")
-    if load.at_once and around.starts_engines:
+    if load.at_once and starts_engines:
         found = "both arms at once on one machine, where each slows the other down"
         yield SpecConflict(("at_once",), found, "false in the local fleet")
     if load.block_seconds > load.within.total_seconds():
         longest = f"a block on both arms within `within`, which is {format_duration(load.within)}"
         yield SpecConflict(("block",), format_duration(load.block), longest)
-    if around.in_workflow:
+    if in_workflow:
         found = "a load stage in a workflow, whose image has no Locust"
         yield SpecConflict((), found, "no `workflow`: `tidegate deliver` from a machine with `tidegate[load]`")

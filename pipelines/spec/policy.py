@@ -16,8 +16,7 @@ from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
-from pipelines.load.model import LoadRequest
-from pipelines.load.requests import plain_requests, requests_like
+from pipelines.load import LoadRequest, plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
@@ -145,7 +144,7 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
         folder: where the spec lies.
         root: as `root_of` says, or the operator.
     """
-    for where, path in _named(spec):
+    for where, path in named_files(spec):
         real = (folder / path).resolve()
         if any(real.is_relative_to(each) for each in OF_THE_KERNEL):
             yield SpecConflict(where, str(path), "a file, and nothing of the kernel's")
@@ -158,12 +157,13 @@ def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecCo
 
 def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
     """Every named file that is not there; its path starts from `folder`, where the spec lies."""
-    for where, path in _named(spec):
+    for where, path in named_files(spec):
         if not (folder / path).exists():
             yield SpecConflict(where, f"{path}: no such file", "the path of a file, relative to the spec")
 
 
-def _named(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
+def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
+    """Every file that a spec names, with where, as it names it."""
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset

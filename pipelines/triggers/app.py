@@ -1,30 +1,181 @@
-"""What `tidegate serve` answers besides its page: webhooks, probes, requests and numbers."""
+"""What `tidegate serve` answers besides its page, webhooks among it; and who may ask a server of ours what it shows."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import ipaddress
+from base64 import b64decode
+from binascii import Error as NoBase64
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as AsgiMessage
 
 from pipelines.requests import RequestState
-from pipelines.triggers.receiver import MOST_BYTES, Receiver
+from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import (
     DELIVERY_ID_HEADER,
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
+    Malformed,
     Message,
     WebhookStatus,
+    read,
+    reject_reason,
 )
+from tidegate.core.clock import Clock
+from tidegate.core.errors import OutsideError
+
+MOST_BYTES = 64 * 1024
+"""Of a body. MLflow's own are below 6 KB: a tag's value has at most 5000 characters."""
+
+
+@dataclass
+class Receiver:
+    """Judges messages for one model and alias."""
+
+    model: str
+    alias: str
+    secrets: tuple[str, ...] = field(repr=False)
+    """With any of which a message may be signed."""
+    inbox: RequestQueue
+    clock: Clock
+    wake: Callable[[], None]
+    """Has the registry looked at; called once the inbox has what the message says, from any thread."""
+    heard: Counter[WebhookStatus] = field(default_factory=Counter)
+    """How many messages ended how."""
+
+    def take(self, message: Message) -> WebhookStatus:
+        """What becomes of the message; blocks while the disk writes."""
+        return self.count(self._judged(message))
+
+    def count(self, outcome: WebhookStatus) -> WebhookStatus:
+        """Note an answer, also one that was clear before the message was whole."""
+        self.heard[outcome] += 1
+        return outcome
+
+    def _judged(self, message: Message) -> WebhookStatus:
+        now = self.clock.now()
+        if (why := reject_reason(message, self.secrets, now)) is not None:
+            return why
+        try:
+            model, request = read(message.body)
+        except Malformed:
+            return WebhookStatus.MALFORMED
+        if request is not None and (request.model, request.alias) != (self.model, self.alias):
+            wanted, concerns = None, False
+        else:
+            # Without a request a mark was taken away from a version, perhaps of ours.
+            wanted, concerns = request, model == self.model
+        try:
+            taken = self.inbox.hear(message.id, wanted, now)
+        except OutsideError:
+            return WebhookStatus.UNAVAILABLE
+        if taken is WebhookStatus.NOTED and not concerns:
+            return WebhookStatus.UNKNOWN_MODEL if model not in (None, self.model) else WebhookStatus.IGNORED
+        if taken in (WebhookStatus.QUEUED, WebhookStatus.NOTED):
+            self.wake()
+        return taken
+
+
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+
+
+def behind_door(
+    routes: Sequence[Route], *, hosts: Collection[str], password: str | None, open_to_all: Collection[str]
+) -> Starlette:
+    """An application that answers by these names, and shows nothing to the one who may not look.
+
+    Args:
+        routes: what is answered.
+        hosts: the names.
+        password: what one must know, as the password of HTTP's Basic, which browsers ask for, or as a Bearer token;
+            without it, anyone who comes may look.
+        open_to_all: the paths that anybody may ask for by any name: they show nothing.
+    """
+    names = {host.lower() for host in hosts} | {"localhost"}
+
+    # Not by its arguments, which a text of the application would show.
+    def door(app: ASGIApp) -> ASGIApp:
+        return _Door(app, names, password, open_to_all)
+
+    return Starlette(routes=list(routes), middleware=[Middleware(door)])
+
+
+@dataclass(frozen=True)
+class _Door:
+    """The Host header, the password, and what every answer says to browsers."""
+
+    app: ASGIApp
+    hosts: Collection[str]
+    password: str | None = field(repr=False)
+    open_: Collection[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sealed(message: AsgiMessage) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _ALWAYS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = None if scope["type"] != "http" or scope["path"] in self.open_ else self._refusal(scope)
+        await (refusal or self.app)(scope, receive, sealed)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        # A number is no name: the one who says it has no name that he could lead elsewhere.
+        if name.lower() not in self.hosts and not is_ip_address(name.strip("[]")):
+            # Or a page of somebody else's, whose name leads to this address, could read what is shown.
+            return PlainTextResponse("not a name of this server; see --host", HTTPStatus.MISDIRECTED_REQUEST)
+        if self.password is None or hmac.compare_digest(_password(headers).encode(), self.password.encode()):
+            return None
+        asking = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8"'}
+        return PlainTextResponse("log in to see this", HTTPStatus.UNAUTHORIZED, asking)
+
+
+def _password(headers: Headers) -> str:
+    kind, _, said = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return said.strip()
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return b64decode(said, validate=True).decode().partition(":")[2]
+    except (NoBase64, UnicodeDecodeError):
+        return ""
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether it is a number and no name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
 
 WEBHOOK, REQUESTS, ALIVE, READY, METRICS = "/webhooks/mlflow", "/requests", "/healthz", "/readyz", "/metrics"
 OPEN_TO_ALL = (WEBHOOK, ALIVE, READY)

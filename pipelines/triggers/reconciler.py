@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pipelines.ports import DeliveryList
 from pipelines.requests import (
     QueuedRequest,
     QueuePolicy,
@@ -18,6 +17,7 @@ from pipelines.requests import (
     answer,
 )
 from pipelines.triggers.queue import RequestQueue
+from registry.deliveries import MlflowDeliveries
 from registry.model import DeliverySummary
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -82,7 +82,7 @@ class Reconciler:
     """Between two looks at the registry, when no webhook asks for one."""
     inbox: RequestQueue
     marks: TaggedVersions
-    ledgers: DeliveryList
+    ledgers: MlflowDeliveries
     starter: Starter
     clock: Clock
     say: Callable[[str], None]

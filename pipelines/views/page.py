@@ -17,11 +17,10 @@ from starlette.routing import Route
 
 from pipelines.events.payloads import Closing
 from pipelines.events.state import DeliveryState, state_of
-from pipelines.ports import DeliveryList
 from pipelines.requests import QueuedRequest, RequestState
 from pipelines.views.section import TEMPLATES, asset, section
 from pipelines.views.wording import headline, moment, stopwatch
-from registry.deliveries import why_dead
+from registry.deliveries import MlflowDeliveries, why_dead
 from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
 from tidegate.core.clock import Clock
@@ -73,7 +72,7 @@ class SnapshotReader:
     """Remembers the stories of deliveries that are over, which nobody changes any more."""
 
     def __init__(
-        self, model: str, ledgers: DeliveryList, requests: Callable[[], Sequence[QueuedRequest]], clock: Clock
+        self, model: str, ledgers: MlflowDeliveries, requests: Callable[[], Sequence[QueuedRequest]], clock: Clock
     ) -> None:
         """`requests` returns those that stand, oldest first."""
         self._model, self._ledgers, self._requests, self._clock = model, ledgers, requests, clock

@@ -1,18 +1,350 @@
-"""The WorkflowTemplate of a delivery: one DAG for the whole delivery, one for the steps of a region. Pure."""
+"""The WorkflowTemplate of a delivery: a DAG for all of it, one for a region, the containers of their steps. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from hashlib import sha256
 from itertools import groupby
+from typing import Literal, NamedTuple
 
-from hera.workflows import DAG, Parameter, Task, WorkflowTemplate, models
+from hera.workflows import DAG, Container, Parameter, RetryStrategy, Task, WorkflowTemplate, models
+from hera.workflows.models.io.k8s.apimachinery.pkg.util.intstr import IntOrString
 
+from gates.analyses.command import CommandGate
+from pipelines.authority.approvals import FROZEN, patience
 from pipelines.model import PlanStep, StageName
-from pipelines.spec.workflow import account_of
+from pipelines.spec.approvals import FreezeSpec
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.sections import PatienceSpec
+from pipelines.spec.workflow import BuildSpec, account_of
 from pipelines.workflow import model as names
-from pipelines.workflow.containers import building, closure, deadline, disks, opening, staging, whose
 from pipelines.workflow.model import WorkflowInput
+from rollouts.manifests.manifest import Release, Site
+from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.manifests.spec import ClusterFleetSpec
+from tidegate.core.access import SECRETS_FOLDER
+from tidegate.core.errors import ExitCode
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY, MANAGED_BY, object_name
+from tidegate.core.names import DELIVERY, MANAGED_BY, config_map_key, object_name
+from tidegate.core.units import format_duration
+
+SecretKind = Literal["registry", "judge", "notify"]
+
+
+class Disk(NamedTuple):
+    """A volume, and where containers find it; what is not written by them is mounted read-only."""
+
+    volume: models.Volume
+    folder: str
+    step: bool = False
+    """For a delivery's steps alone: a build loads a model that nobody has judged."""
+
+    @property
+    def mount(self) -> models.VolumeMount:
+        """In a container."""
+        read_only = None if self.volume.empty_dir else True
+        return models.VolumeMount(name=self.volume.name, mount_path=self.folder, read_only=read_only)
+
+
+def _disk(name: str, folder: str, source: Mapping[str, object], *, step: bool = False) -> Disk:
+    return Disk(models.Volume.model_validate({"name": name, **source}), folder, step)
+
+
+def _secret(name: str, keys: Mapping[str, str] | None = None) -> dict[str, object]:
+    """All of its keys, or some as files of other names."""
+    items = [{"key": key, "path": path} for key, path in (keys or {}).items()]
+    return {"secret": {"secretName": name, "items": items or None}}
+
+
+def disks(blueprint: WorkflowInput) -> Iterator[Disk]:
+    """The spec, room to work, and what the operator put into the cluster for steps."""
+    settings = blueprint.settings
+    files = [{"key": config_map_key(place), "path": place} for place in blueprint.files]
+    yield _disk("spec", names.SPEC_FOLDER, {"configMap": {"name": names.files(blueprint.name), "items": files}})
+    for name, folder in (("state", names.STATE_FOLDER), ("scratch", names.SCRATCH_FOLDER)):
+        yield _disk(name, folder, {"emptyDir": {"sizeLimit": settings.scratch}})
+    if settings.kubeconfig:
+        yield _disk("kubeconfig", names.KUBE_FOLDER, _secret(settings.kubeconfig), step=True)
+    if settings.trust:
+        yield _disk("trust", names.TRUST_FOLDER, {"configMap": {"name": settings.trust}}, step=True)
+    if settings.ledger_key:
+        yield _disk("ledger", names.LEDGER_FOLDER, _secret(settings.ledger_key), step=True)
+    # Mounted, and no variables: a mounted Secret that is rotated is another file at once.
+    for secret, keys in blueprint.secrets.items():
+        # Names of volumes have no dots, and at most 63 characters.
+        name = f"prometheus-{sha256(secret.encode()).hexdigest()[:8]}"
+        own = {key: key for key in keys}
+        yield _disk(name, f"{names.SECRETS_FOLDER}/{secret}", _secret(secret, own), step=True)
+
+
+def disks_of_build(build: BuildSpec) -> Iterator[Disk]:
+    """A larger disk under the same name, who may push, and who signs."""
+    yield _disk("state", names.STATE_FOLDER, {"emptyDir": {"sizeLimit": build.scratch}})
+    if build.credentials:
+        yield _disk("login", names.LOGIN_FOLDER, _secret(build.credentials, {".dockerconfigjson": "config.json"}))
+    if build.sign_key:
+        yield _disk("sign", names.SIGN_FOLDER, _secret(build.sign_key))
+
+
+def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[models.EnvVar]:
+    """Variables that are no secrets; which clusters, whom to believe and who writes are a step's alone."""
+    settings = blueprint.settings
+    variables: dict[str, str | None] = {
+        "MLFLOW_TRACKING_URI": settings.tracking_uri,
+        "TIDEGATE_STATE": names.STATE_FOLDER,
+        "HOME": names.STATE_FOLDER,
+        "TIDEGATE_ROOT": names.SPEC_FOLDER,
+    }
+    if build:
+        variables |= {"DOCKER_CONFIG": build.credentials and names.LOGIN_FOLDER}
+    else:
+        variables |= {
+            "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
+            "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+            SECRETS_FOLDER: names.SECRETS_FOLDER if blueprint.secrets else None,
+            "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
+        }
+    return [models.EnvVar(name=name, value=value) for name, value in variables.items() if value]
+
+
+def secrets(blueprint: WorkflowInput, *kinds: SecretKind) -> list[models.EnvFromSource] | None:
+    """Secrets that become variables, by their names: those of the kinds that a container has a use for."""
+    named = [name for kind in kinds for name in getattr(blueprint.settings.secrets, kind)]
+    found = [models.SecretEnvSource(name=name) for name in dict.fromkeys(named)]
+    return [models.EnvFromSource(secret_ref=each) for each in found] or None
+
+
+def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> models.ResourceRequirements:
+    """Memory has a limit, or a step could take the node's; processors have none, or it would wait for nothing."""
+    return models.ResourceRequirements.model_validate(
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory, **(accelerators or {})}}
+    )
+
+
+def security() -> models.SecurityContext:
+    """No step needs any privilege, or writes anywhere but on its own disks."""
+    drop = models.Capabilities(drop=["ALL"])
+    return models.SecurityContext(allow_privilege_escalation=False, capabilities=drop, read_only_root_filesystem=True)
+
+
+def whose() -> models.PodSecurityContext:
+    """Whom processes run as; disks are theirs. As much as Pod Security "restricted" asks for."""
+    return models.PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=names.USER,
+        run_as_group=names.USER,
+        fs_group=names.USER,
+        seccomp_profile=models.SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+SLACK = timedelta(minutes=15)
+"""For a pod's own start, for bringing a version's files, and for a registry that is away for as long as is usual."""
+OFFLINE = timedelta(hours=2)
+"""The golden set has no limit of its own; a large one on a slow engine takes minutes."""
+WEEK = timedelta(days=7)
+
+
+def deadline(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep, steps: tuple[PlanStep, ...]) -> timedelta:
+    """From the pod's start; people who are asked, and freezes, have their time within it."""
+    waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
+    frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
+    return sum((*_parts(spec, fleet, step), *waits), silence(spec) + frozen + SLACK)
+
+
+def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
+    """Taking every region back, side by side, and trying again where one does not let itself."""
+    git = spec.git.patience if spec.git else timedelta(0)
+    return fleet.engine_starts_within + silence(spec) + spec.patience.back + git + SLACK
+
+
+def silence(spec: Delivery) -> timedelta:
+    """Of a region's API server, and of an MLflow that is given longer than usual."""
+    return spec.patience.api + max(spec.patience.registry - PatienceSpec().registry, timedelta(0))
+
+
+def _parts(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> Iterator[timedelta]:
+    # Engines start when they are deployed, when more of them are wanted, and when old ones come back.
+    if step.stage in (StageName.BUILD, StageName.DEPLOY, StageName.CANARY, StageName.PROMOTE):
+        yield fleet.engine_starts_within
+    if step.stage is StageName.OFFLINE:
+        yield OFFLINE
+        yield from (gate.within for gate in spec.gates.of(CommandGate).values())
+    if step.stage is StageName.LOAD and spec.load:
+        yield spec.load.within
+    if step.stage is StageName.SHADOW and spec.shadow:
+        yield spec.shadow.within
+    if step.stage is StageName.CANARY and spec.canary:
+        yield spec.canary.within
+    if step.stage is StageName.GIT and spec.git:
+        yield spec.git.patience
+        yield spec.git.sync.within if spec.git.sync else timedelta(0)
+    if step.stage is StageName.BAKE:
+        yield spec.regions.bake
+
+
+def _length(freeze: FreezeSpec) -> timedelta:
+    """A week for one that comes every week: it is never longer, and a week is what nobody waits in vain."""
+    if isinstance(freeze.start.day, int) or isinstance(freeze.end.day, int):
+        return WEEK
+    return freeze.end.day - freeze.start.day + timedelta(days=1)
+
+
+# A pod can be lost in two ways, by https://github.com/argoproj/argo-workflows `inferFailedReason`. It is an Error
+# when it was deleted, or when a container of Argo's own failed. It is Failed when it has a message of its own (evicted,
+# preempted, rejected by the node, its node shut down) or no status of a container at all: then the exit code is that
+# of the main container, -1 where that one told none, and 0 where it ended well in a pod that did not.
+AGAIN = (-1, 0, 4, 137, 143)
+"""The pod was lost, something outside was not there, or the process was killed. 1 and 3 are verdicts, and 2 would be
+wrong again."""
+IN_VAIN = (
+    'lastRetry.message contains "OOMKilled"',
+    'asInt(lastRetry.exitCode) == -1 && lastRetry.message contains "the specified deadline"',
+)
+"""The next try would need as much memory; an image that did not arrive within a whole deadline would not do so in the
+next. A command that was killed at its deadline goes on where it was."""
+BUILD_FAILED = (
+    'lastRetry.message startsWith "build: "',
+    'lastRetry.message startsWith "Pod failed before"',
+)
+"""The container before the main one failed: it has no exit code, and would fail again, on the same GPU."""
+
+
+def again(blueprint: WorkflowInput, *in_vain: str, codes: tuple[int, ...] = AGAIN) -> RetryStrategy:
+    """Pauses of 30 s, 1 min, 2 min and so on. `maxDuration` would count from the first try, and steps take long."""
+    lost = f'(lastRetry.status == "Error" || asInt(lastRetry.exitCode) in {list(codes)})'
+    expression = " && ".join((lost, *(f"!({each})" for each in (*IN_VAIN, *in_vain))))
+    backoff = models.Backoff(duration="30s", factor=IntOrString(2))
+    limit = blueprint.settings.retries
+    return RetryStrategy(limit=limit, retry_policy="Always", expression=expression, backoff=backoff)
+
+
+def opening(blueprint: WorkflowInput) -> Container:
+    """Prints the delivery's id. Repeated by the same workflow it finds the delivery that it has opened."""
+    command = [
+        *("stage", "open", f"{names.SPEC_FOLDER}/{blueprint.spec_file}"),
+        f"--version={names.argument(names.VERSION)}",
+        f"--delivery={names.argument(names.DELIVERY)}",
+        f"--key={names.UID}",
+        f"--patience={format_duration(blueprint.settings.patience)}",
+    ]
+    within = SLACK + silence(blueprint.spec)
+    return _command(blueprint, names.OPEN, command, within=int(within.total_seconds()), spec=True)
+
+
+def staging(blueprint: WorkflowInput) -> Container:
+    """Any step."""
+    inputs = [Parameter(name=name) for name in (names.STEP, names.DELIVERY, names.DEADLINE)]
+    step, delivery = names.own_value(names.STEP), names.own_value(names.DELIVERY)
+    command = ["stage", step, f"--delivery={delivery}", f"--key={names.UID}"]
+    return _command(blueprint, names.STAGE, command, within=names.own_value(names.DEADLINE), inputs=inputs)
+
+
+def closure(blueprint: WorkflowInput) -> Container:
+    """The exit handler: by the key, since a workflow that was stopped may not have come to know the id."""
+    command = ["stage", "close", f"{names.SPEC_FOLDER}/{blueprint.spec_file}", f"--key={names.UID}"]
+    within = closing(blueprint.spec, blueprint.fleet)
+    return _command(blueprint, names.CLOSE, command, within=int(within.total_seconds()), spec=True)
+
+
+def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
+    """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
+    site = _site(blueprint)
+    nodes = scheduling(site)
+    layout, version = f"{names.STATE_FOLDER}/images", names.argument(names.VERSION)
+    own = list(disks_of_build(build))
+    shared = [each for each in disks(blueprint) if not each.step and each.volume.name != "state"]
+    sign = [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
+    first = models.UserContainer(
+        name="build",
+        image=build.image,
+        command=["tidegate"],
+        args=[
+            "engine",
+            "build",
+            f"models:/{blueprint.spec.model.name}/{version}",
+            f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
+            f"--base={build.base}",
+            f"--layout={layout}",
+            *sign,
+        ],
+        env=environment(blueprint, build),
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[each.mount for each in (*shared, *own)],
+        resources=resources(build.cpu, build.memory, gpu_amount(site)),
+        security_context=security(),
+    )
+    return Container(
+        name=names.ENGINE,
+        image=build.image,
+        command=["tidegate"],
+        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark", *sign],
+        init_containers=[first],
+        env=environment(blueprint, build),
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[each.mount for each in (*shared, *own) if each.folder != names.SPEC_FOLDER],
+        volumes=[each.volume for each in own],
+        resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
+        security_context=security(),
+        node_selector=nodes.get("nodeSelector"),
+        tolerations=[models.Toleration.model_validate(each) for each in nodes.get("tolerations", ())],
+        affinity=models.Affinity.model_validate(nodes["affinity"]) if "affinity" in nodes else None,
+        active_deadline_seconds=int(build.within.total_seconds()),
+        retry_strategy=again(blueprint, *BUILD_FAILED),
+        # Argo Workflows remembers only what has an output; the layout's index names the image by its digest.
+        outputs=[Parameter(name="image", value_from=models.ValueFrom(path=f"{layout}/index.json"))],
+        memoize=models.Memoize(
+            key=f"{version}-{blueprint.engine_key}",
+            max_age=f"{build.remember.total_seconds() / 3600:.0f}h",
+            cache=models.Cache(config_map=models.LocalObjectReference(name=names.memory(blueprint.name))),
+        ),
+    )
+
+
+def _command(
+    blueprint: WorkflowInput,
+    name: str,
+    arguments: list[str],
+    *,
+    within: int | str,
+    spec: bool = False,
+    inputs: list[Parameter] | None = None,
+) -> Container:
+    settings = blueprint.settings
+    # Neither who opens a delivery nor who closes it asks a judge.
+    judge: tuple[SecretKind, ...] = ("judge",) if name == names.STAGE else ()
+    return Container(
+        name=name,
+        inputs=inputs,
+        image=settings.image,
+        command=["tidegate"],
+        args=arguments,
+        env=environment(blueprint),
+        env_from=secrets(blueprint, "registry", "notify", *judge),
+        volume_mounts=[each.mount for each in disks(blueprint) if spec or each.folder != names.SPEC_FOLDER],
+        resources=resources(settings.cpu, settings.memory),
+        security_context=security(),
+        node_selector=dict(settings.selector) or None,
+        active_deadline_seconds=within,
+        # Nobody stops the one who closes but its node: a step that exits so was asked to end with its delivery.
+        retry_strategy=again(blueprint, codes=(*AGAIN, int(ExitCode.INTERRUPTED)) if name == names.CLOSE else AGAIN),
+    )
+
+
+def _site(blueprint: WorkflowInput) -> Site:
+    """As for an engine that serves: a build wants the same nodes and the same accelerators."""
+    engine = blueprint.spec.engine
+    release = Release(
+        delivery=blueprint.name,
+        region=blueprint.spec.regions.names[0],
+        version="1",
+        digest="",
+        image="",
+        accelerator=str(engine.accelerator),
+        accelerators=engine.accelerator_count,
+    )
+    return Site(fleet=blueprint.fleet, release=release)
 
 
 def workflow_template(blueprint: WorkflowInput) -> Json:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gates.comparison.comparison import EndpointComparison
     from gates.reports.check_report import CheckReport
     from gates.trials import Answer, Judge, Question
-    from pipelines.adapters.listeners import Listener
+    from pipelines.adapters.web_server import Listener
     from pipelines.judging.gate_sets import GateSet
     from tidegate.cli.ci import Reports
     from tidegate.core.access import PrometheusEndpoint
@@ -305,7 +305,7 @@ def serve(
     """
     from gates.adapters.prometheus_queries import evidence_at
     from gates.trials import Judge
-    from pipelines.adapters.listeners import ListenOptions, guarded_listener
+    from pipelines.adapters.web_server import ListenOptions, guarded_listener
     from pipelines.judging.gate_sets import read_gates
     from tidegate.core.access import endpoint_at
     from tidegate.core.clock import SystemClock

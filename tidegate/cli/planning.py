@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
-from pipelines.plan.places import engines_of
 from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected

@@ -87,9 +87,9 @@ def serve(
       tidegate serve delivery.yaml --page 0.0.0.0:8094 --page-token page.token --tls-cert c.pem --tls-key k.pem
       tidegate serve delivery.yaml --start workflow --queue wait
     """
-    from pipelines.adapters.listeners import ListenOptions, webhooks_and_page
     from pipelines.adapters.specs import read_delivery
     from pipelines.adapters.trigger_server import serve_triggers
+    from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
     from pipelines.requests import QueuePolicy
     from pipelines.state import StateFolder
     from pipelines.triggers.webhooks import SECRET, secrets_of

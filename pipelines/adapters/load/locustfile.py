@@ -25,8 +25,7 @@ from gates.evidence.request_record import Failure, RequestRecord
 from gates.text import declines
 from pipelines.adapters.load.prompts import PromptFeatures, describe_prompts, load_topics, topics_file
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
-from pipelines.load.model import LoadPlan, LoadRequest
-from pipelines.load.requests import shuffled
+from pipelines.load import LoadPlan, LoadRequest, shuffled
 from tidegate.core.files import lock_open_file
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 from tidegate.core.text import lines_of

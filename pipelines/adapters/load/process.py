@@ -14,8 +14,7 @@ from time import monotonic
 from typing import BinaryIO
 
 from gates.evidence.request_record import RecordReader, RequestRecord
-from pipelines.load.model import RATE_OF_A_PROCESS, LoadOrder, LoadPlan, LoadRequest, LoadTotals, totals
-from pipelines.load.requests import plain_requests
+from pipelines.load import RATE_OF_A_PROCESS, LoadOrder, LoadPlan, LoadRequest, LoadTotals, plain_requests, totals
 from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child, variables_for
 from tidegate.core.errors import OutsideError
@@ -168,7 +167,7 @@ def start_load(
 
 
 class LocustLoads:
-    """The `LoadGenerators` of a delivery on this machine."""
+    """Brings blocks of load from this machine."""
 
     def __init__(self, folder: Path, *, timeout_seconds: float = 120) -> None:
         """`folder` gets requests, records and logs."""
@@ -177,7 +176,7 @@ class LocustLoads:
     async def block(
         self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
     ) -> Sequence[RequestRecord]:
-        """As `LoadGenerators.block`; raises NotInstalled without Locust."""
+        """As `BringLoad`; raises NotInstalled without Locust."""
         assert order.seconds is not None, "a block has an end"
         records, timeout = self.folder / f"{name}.jsonl", self._timeout_seconds
         plans = _plans([order], requests, records, processes=processes, timeout_seconds=timeout)

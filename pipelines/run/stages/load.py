@@ -13,8 +13,7 @@ from gates.evidence.request_record import RequestRecord
 from gates.model import Verdict, blind
 from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
-from pipelines.load.model import LoadOrder, LoadRequest
-from pipelines.load.results import ArmResult, LoadResult, arm_load, arm_result
+from pipelines.load import ArmResult, LoadOrder, LoadRequest, LoadResult, arm_load, arm_result
 from pipelines.model import PlanStep
 from pipelines.plan.gates import gates_in
 from pipelines.run.context import Context
@@ -94,7 +93,7 @@ async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncI
         raise NotPossible(f"{step.region}: this fleet starts no engine that serves nobody", hint=hint)
     context.journal.note(step.id, "starting a copy of the champion that serves nobody")
     champion = await context.prepare_champion(step.id)
-    async with context.scratch.start(step.region or "", champion) as copy:
+    async with context.scratch(step.region or "", champion) as copy:
         yield {"stable": LoadArm(copy, prices[0]), "canary": LoadArm(canary, prices[1])}
 
 
@@ -147,7 +146,11 @@ class LoadBlocks:
             for role, records in found.items():
                 self._records[role] += records
             stable, canary = loads["stable"], loads["canary"]
-            self._blind = _why_blind(stable, canary)
+            self._blind = "no request of a block ended"
+            if stable and canary:
+                # Next to a stable that serves nothing every canary would look well.
+                served = f"stable answered none of {stable.requests:,} requests in full"
+                self._blind = "" if stable.output_tokens else served
             if stable and canary and not self._blind:
                 block = LoadBlock(stable=stable, canary=canary)
                 self._fresh.append(block)
@@ -163,7 +166,7 @@ class LoadBlocks:
         return Batch(time=now, source="load", blocks=tuple(fresh)) if fresh else None
 
     def blind(self) -> Iterator[Verdict]:
-        """Next to a stable that serves nothing every canary would look well."""
+        """Why the last blocks say nothing, where they do not."""
         if self._blind:
             yield blind(self._blind)
 
@@ -206,7 +209,7 @@ class LoadBlocks:
         )
         assert self._context.loads is not None, "nobody brings load"
         name = f"{self._step.id}.{role}"
-        return await self._context.loads.block(name, order, self._requests, processes=self._processes)
+        return await self._context.loads(name, order, self._requests, processes=self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
         arm = self._arms[role]
@@ -217,19 +220,10 @@ class LoadBlocks:
         return arm_result(self._arms[role].engines.version, loads, self._records[role])
 
 
-def _why_blind(stable: ArmLoad | None, canary: ArmLoad | None) -> str:
-    if stable is None or canary is None:
-        return "no request of a block ended"
-    if stable.output_tokens:
-        return ""
-    return f"stable answered none of {stable.requests:,} requests in full"
-
-
 def _report(context: Context, step: PlanStep, result: LoadResult) -> None:
     """Keep the figures next to the evidence, and tell them."""
-    assert context.loads is not None, "nobody brought load"
-    context.loads.folder.mkdir(parents=True, exist_ok=True)
-    path = context.loads.folder / f"{step.id}.json"
+    path = context.own / "load" / f"{step.id}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
     context.journal.attach(path, folder="load")
     told = StepProgress.model_validate({"load": result.model_dump(mode="json")})

@@ -1,4 +1,4 @@
-"""smoke and offline: questions that the delivery asks itself, before any user meets the version."""
+"""smoke and offline: what the delivery asks itself, or has commands ask, before any user meets the version."""
 
 from __future__ import annotations
 
@@ -6,25 +6,130 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import sha256
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gates.analyses.command import CommandGate
+from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, ask_golden
-from gates.errors import BadAnswer
+from gates.errors import BadAnswer, NotAnswered
 from gates.model import AnswerScores, GateOutcome, Scores, Verdict
 from pipelines.errors import Stopped
+from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import offline_rollback
 from pipelines.ports import ChatAnswer
-from pipelines.run.command_gate import command_verdict
-from pipelines.run.context import Context
+from pipelines.run.context import AskCommand, Context
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
+from registry.model import EngineRecord, EventKind
+from rollouts.errors import NotPossible
 from rollouts.model import EngineSet, Role
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
+from tidegate.core.units import format_duration
+
+FIRST_WAIT_SECONDS = 1.0
+"""After the first try; twice as long after each further one."""
+
+
+async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollback: float) -> Verdict:
+    """What a command makes of both arms; what it said before this process is not asked again.
+
+    `rollback` is the gate's share of the chance that a version that is no worse is taken back, where it brings scores.
+
+    Raises:
+        NotPossible: an arm has no address, or this process runs no commands.
+        Stopped: the canary died meanwhile.
+    """
+    if (before := await _said_before(context, step, gate)) is not None:
+        context.journal.note(step.id, f"{gate} was asked before; its answer stands")
+        return before
+    if context.commands is None:
+        hint = "leave it out of `stages`"
+        raise NotPossible(f"this process runs no commands, which gate {gate} needs", hint=hint)
+    verdict = await _until_decided(context, step, gate, context.commands, rollback=rollback)
+    # First, because of a canary that died any command says something.
+    refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
+    return verdict
+
+
+async def _said_before(context: Context, step: PlanStep, gate: str) -> Verdict | None:
+    """A pass of this step, told by a process that died after it: any other answer would have ended the delivery."""
+    for event in await context.journal.recorded():
+        if event.step == step.id and event.kind == EventKind.VERDICT:
+            said = VerdictPayload.of(event)
+            if said.gate == gate and said.outcome is GateOutcome.PASS:
+                return Verdict(gate=gate, outcome=said.outcome, reason=said.reason, numbers=said.numbers)
+    return None
+
+
+async def _question(context: Context, step: PlanStep, gate: str) -> Question:
+    plan = context.plan
+    stable, canary = both_arms(await context.fleet(step).observe())
+    for arm in (stable, canary):
+        if not arm.url:
+            hint = f"gate {gate} asks each arm at its address; leave it out of `stages`"
+            raise NotPossible(f"{step.region}: the {arm.role} has no address of its own", hint=hint)
+    return Question(
+        gate=gate,
+        delivery=context.journal.delivery,
+        stage=str(step.stage),
+        region=step.region or "",
+        model=plan.name,
+        stable=_arm(context, stable, plan.champion.digest, plan.champion_engine),
+        canary=_arm(context, canary, plan.version.digest, plan.engine),
+    )
+
+
+def _arm(context: Context, arm: EngineSet, digest: str, record: EngineRecord | None) -> AskedArm:
+    """An engine that was not recorded is made as the spec says."""
+    settings = record or context.spec.engine
+    identity = sha256(f"{digest} {settings.model_dump_json()}".encode()).hexdigest()
+    return AskedArm(version=arm.version, url=arm.url, engine=identity)
+
+
+async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand, *, rollback: float) -> Verdict:
+    """Ask, and ask again after `running`, and where there was no answer."""
+    settings = context.spec.gates.of(CommandGate)[gate]
+    question, failures = await _question(context, step, gate), 0
+    end, limit = context.clock.monotonic() + settings.within.total_seconds(), format_duration(settings.within)
+    while True:
+        context.journal.check()
+        verdict = None
+        try:
+            reply = await ask(settings, question, end - context.clock.monotonic())
+        except NotAnswered as error:
+            _keep(context, step, gate, f"{error.message}\n{error.output}")
+            failures += 1
+            if not error.again or failures > settings.retries:
+                return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=str(error))
+            context.journal.note(step.id, f"{gate}: {error.message}; asking again")
+            wait = FIRST_WAIT_SECONDS * 2 ** (failures - 1)
+        else:
+            _keep(context, step, gate, reply.output)
+            verdict = judge_answer(gate, settings, reply.answer, rollback=rollback)
+            if verdict.outcome is not GateOutcome.RUNNING:
+                return verdict
+            wait = settings.poll.total_seconds()
+        if wait >= end - context.clock.monotonic():
+            if verdict is None:
+                return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=f"no answer within {limit}")
+            reason = f"still running after {limit}: {verdict.reason}"
+            return verdict.model_copy(update={"outcome": GateOutcome.INCONCLUSIVE, "reason": reason})
+        if verdict:
+            context.journal.verdict(step, verdict)
+        await context.clock.sleep(wait)
+
+
+def _keep(context: Context, step: PlanStep, gate: str, output: str) -> None:
+    """Add to the file of the gate, and keep it with the delivery."""
+    path = context.own / "commands" / f"{step.id}.{gate}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"--- {context.clock.now():%Y-%m-%dT%H:%M:%SZ}\n{output.rstrip()}\n")
+    context.journal.attach(path, folder="commands")
 
 
 @asynccontextmanager
@@ -137,9 +242,8 @@ async def offline(context: Context, step: PlanStep) -> None:
     assert context.spec.offline is not None, f"{step.id} without an offline stage"
     rollback = offline_rollback(context.spec)
     for gate in context.spec.offline.gates:
-        settings = context.spec.gates.asked[gate]
-        if isinstance(settings, CommandGate):
-            verdict = await command_verdict(context, step, gate, settings, rollback=rollback)
+        if gate in context.spec.gates.of(CommandGate):
+            verdict = await command_verdict(context, step, gate, rollback=rollback)
         else:
             verdict = await _quality(context, step, gate)
         context.journal.verdict(step, verdict)
@@ -191,17 +295,14 @@ class _Asked:
             try:
                 return await ask(canary, entry)
             except BadAnswer as error:
-                await self._ask_champion_too(ask, entry, error)
+                try:
+                    await ask(self._stable, entry)
+                except BadAnswer:
+                    raise OutsideError(
+                        f"neither version answers {entry.prompt[:SHOWN]!r}: {error.message}",
+                        hint="look at the golden set, and at the engines' logs",
+                    ) from error
                 raise
-
-    async def _ask_champion_too(self, ask: Ask[Any], entry: GoldenPrompt, error: BadAnswer) -> None:
-        try:
-            await ask(self._stable, entry)
-        except BadAnswer:
-            raise OutsideError(
-                f"neither version answers {entry.prompt[:SHOWN]!r}: {error.message}",
-                hint="look at the golden set, and at the engines' logs",
-            ) from error
 
     async def _answer(self, arm: EngineSet, entry: GoldenPrompt) -> str:
         context = self._context

@@ -363,6 +363,7 @@ class Place:
             tokenizer=FakeTokenizer(),
             proxy=self.evidence,
             trials=Trials(self._folder / life.name, journal),
+            own=self._folder / life.name,
             identities=FakeIdentities(),
         )
 

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gates.evidence.request_record import RequestRecord
-from pipelines.load.model import LoadOrder, LoadRequest
-from pipelines.load.requests import shuffled
+from pipelines.load import LoadOrder, LoadRequest, shuffled
 from rollouts.model import Engine, EngineSet, Role
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
@@ -18,7 +17,7 @@ SCRATCH_URL = "http://127.0.0.1:9009"
 
 
 class FakeLoads:
-    """`LoadGenerators`: what each address makes of a load, by its tokens a second."""
+    """`BringLoad`: what each address makes of a load, by its tokens a second."""
 
     def __init__(self, folder: Path, clock: Clock, speeds: dict[str, float]) -> None:
         """`speeds` are those of addresses; one that is missing answers nothing."""

@@ -18,14 +18,14 @@ from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
-from pipelines.events.artifacts import Trials, bring_evidence, owed, vouched
+from pipelines.events.artifacts import Trials, bring_evidence, vouched
 from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal, opening_of
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import DeliveryArtifacts, EngineProvider, Ledger, Listener
+from pipelines.ports import EngineProvider, Ledger, Listener
 from pipelines.repository import GitAccess
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
@@ -230,8 +230,9 @@ class World:
             proxy=self.evidence,
             trials=Trials(self.disk, journal),
             identities=self.identities,
-            loads=self.loads,
-            scratch=self.scratch,
+            own=self.disk,
+            loads=self.loads.block if self.loads else None,
+            scratch=self.scratch.start if self.scratch else None,
             git=self.git,
             asker=self.asker,
         )
@@ -302,7 +303,7 @@ class Steps:
         disks: Path,
         *,
         join: Callable[[], Ledger] | None = None,
-        kept: DeliveryArtifacts | None = None,
+        kept: Any = None,
     ) -> None:
         """`join` gives each process its ledger and `kept` the files next to it; both are in memory unless given."""
         self.world = world
@@ -323,7 +324,7 @@ class Steps:
         disk, ledger = next(self._disks), self._join()
         disk.mkdir()
         events = ledger.recorded()
-        bring_evidence(self._kept, ledger.delivery, disk, vouched(events), owed(events))
+        bring_evidence(self._kept, ledger.delivery, disk, vouched(events))
         world, registry = self.world, OffLoop(self.world.registry)
         journal = Journal(OffLoop(ledger), world.clock, [world.recorder], registry=registry, limits=world.limits)
         return replace(

@@ -11,9 +11,8 @@ from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_is
 from fakes.terminal import Said, Tidegate
 
 from pipelines.adapters.identities import ProvenIdentities, sign
-from pipelines.authority.answering import Speaker
+from pipelines.authority.answering import AnswerVerifier, Speaker, Tally
 from pipelines.authority.approvals import approval
-from pipelines.authority.verification import AnswerVerifier, Tally
 from pipelines.events.history import plan_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import trust_at

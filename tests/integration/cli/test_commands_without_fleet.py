@@ -9,7 +9,7 @@ import pytest
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
-from pipelines.events.spool import EventEntry, Spool
+from pipelines.events.writer import EventEntry, Spool
 from pipelines.model import Left
 from registry.deliveries import MlflowDeliveries
 from registry.model import Event

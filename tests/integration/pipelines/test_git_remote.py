@@ -12,8 +12,7 @@ from fakes.services.git_repository import TeamRepository
 from fakes.services.git_servers import SSHD, Door, SshDoor, basic, over_http, over_ssh
 from fakes.services.sockets import free_address
 
-from pipelines.adapters.git import GitRemote
-from pipelines.repository import BranchMoved, GitAway, GitMissing, GitRefused
+from pipelines.repository import BranchMoved, GitAway, GitMissing, GitRefused, GitRemote
 from pipelines.spec.git import GitSpec
 from tidegate.core.access import CredentialMissing, SecretStore
 from tidegate.core.clock import SystemClock

@@ -18,11 +18,8 @@ from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.load.scratch import ScratchProcesses
-from pipelines.load.model import LoadOrder
-from pipelines.load.requests import plain_requests
-from pipelines.load.results import arm_load
-from tidegate.core.clock import SystemClock
+from pipelines.adapters.this_machine import scratch_engine
+from pipelines.load import LoadOrder, arm_load, plain_requests
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 
@@ -121,7 +118,7 @@ async def test_a_process_that_dies_is_told_and_none_stays(tmp_path: Path, server
 @pytest.mark.slow(reason="Locust's processes")
 async def test_a_scratch_engine_serves_its_load_and_is_gone_afterwards(tmp_path: Path) -> None:
     engine = stand_in("1")
-    async with ScratchProcesses(tmp_path, SystemClock()).start("eu", engine) as copy:
+    async with scratch_engine("eu", engine, logs=tmp_path) as copy:
         records = await brought(LocustLoads(tmp_path), order(copy.url, model=engine.model, concurrency=1))
         running = [each for each in psutil.Process().children(recursive=True) if "stand_in" in " ".join(each.cmdline())]
         assert running and (copy.version, copy.ready) == ("1", True)

@@ -12,9 +12,8 @@ from fakes.delivery.records import delivered
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.adapters.metrics_server import served_metrics
 from pipelines.events.state import state_of
-from pipelines.views.metrics import families
+from pipelines.views.metrics import families, served_metrics
 from tidegate.core.errors import OutsideError
 
 STORY = state_of(delivered())

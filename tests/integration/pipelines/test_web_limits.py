@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx
 from starlette.applications import Starlette
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pipelines.adapters.web_server import Connections, address_of, answering, listening
+from pipelines.adapters.web_server import Connections, ListenOptions, listening
 
 HALF = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
 
@@ -29,9 +30,9 @@ async def slow(_: Request) -> PlainTextResponse:
 @asynccontextmanager
 async def server(limits: Connections) -> AsyncIterator[str]:
     app = Starlette(routes=[Route("/", alive), Route("/slow", slow)])
-    with listening("127.0.0.1", 0) as listener:
-        async with answering(app, listener, limits=limits):
-            yield address_of(listener)
+    with listening(ListenOptions("127.0.0.1:0"), "127.0.0.1", 0) as listener:
+        async with replace(listener, limits=limits).answering(app):
+            yield listener.address
 
 
 async def held(address: str, said: bytes = HALF) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -15,7 +15,7 @@ import pytest
 from fakes.services.scripted_mlflow import Answer, scripted
 from mlflow.store.entities import PagedList
 
-from pipelines.events.spool import passes
+from pipelines.events.writer import passes
 from registry import mlflow, mlflow_client
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore

@@ -11,7 +11,7 @@ from fakes.clusters.region import a_fleet
 from fakes.delivery.world import a_spec
 from fakes.services.prometheus import prometheus, written_down
 
-from pipelines.plan.scrapes import scraping_of
+from pipelines.doctor import scraping_of
 from rollouts.adapters.prometheus_query import PrometheusQuery
 
 REGIONS = ("eu-west-1", "us-east-1", "ap-south-1")

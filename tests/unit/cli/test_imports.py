@@ -46,7 +46,7 @@ IN_STEPS = (
     *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.versions"),
     *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.identities"),
-    *("pipelines.adapters.image_engines", "pipelines.adapters.load.prompts"),
+    *("pipelines.adapters.engines", "pipelines.adapters.load.prompts"),
     *("openai", "scipy.optimize", "scipy.stats", "wordllama"),
 )
 OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}

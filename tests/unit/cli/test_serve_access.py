@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.listeners import ListenOptions, webhooks_and_page
+from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -44,7 +44,7 @@ def test_what_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         _ = ListenOptions("127.0.0.1:0", token=tmp_path / "nowhere").password
     with pytest.raises(UsageError, match="give both"):
-        _ = ListenOptions("127.0.0.1:0", certificate=tmp_path / "c").tls
+        _ = ListenOptions("127.0.0.1:0", certificate=tmp_path / "c")
 
 
 def test_the_way_that_mlflow_takes_is_a_name_of_the_page() -> None:

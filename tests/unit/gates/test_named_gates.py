@@ -14,8 +14,8 @@ from gates.reports.gate_file import GateFile
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.spec import GATE_KINDS, Gates
 from gates.traffic import Exposure
+from pipelines.doctor import asked_of_prometheus
 from pipelines.plan.planner import steps_of
-from pipelines.plan.scrapes import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 

@@ -19,11 +19,9 @@ from pipelines.events.artifacts import (
     RecordedTrial,
     Trials,
     Vouched,
-    Written,
     bring_evidence,
     bring_spec,
     keep_spec,
-    owed,
     proven,
     vouched,
 )
@@ -89,10 +87,10 @@ def test_the_transcript_that_goes_further_on_the_kept_way_stays(
     assert [each.name for each in tmp_path.iterdir()] == ["evidence"]
 
 
-def told_of(*states: bytes) -> Vouched:
+def told_of(*states: bytes) -> dict[str, Vouched]:
     """What a ledger says in which a verdict was told of each of these states of the transcript."""
-    written = [Written(bytes=len(state), sha256=sha256(state).hexdigest()) for state in states]
-    return {"canary@eu-west-1": written}
+    written = tuple((len(state), sha256(state).hexdigest()) for state in states)
+    return {"canary@eu-west-1": Vouched(states=written)}
 
 
 def test_evidence_that_was_changed_since_its_verdicts_is_refused(tmp_path: Path) -> None:
@@ -105,15 +103,15 @@ async def test_evidence_that_was_cut_off_after_its_step_was_done_is_refused(tmp_
     world = World(tmp_path)
     await Steps(world, tmp_path).until("canary@eu-west-1/50")
     events, kept = world.ledger.events, world.ledger.files
-    told, least = vouched(events), owed(events)
-    assert {trial: size for trial, size in least.items() if size > len(kept[f"evidence/{trial}.jsonl"])} == {}
-    bring_evidence(Attached(kept), "1", tmp_path / "whole", told, least)
-    cut = kept[PLACE][: told["canary@eu-west-1"][0].bytes]
+    told = vouched(events)
+    assert [trial for trial, each in told.items() if each.least > len(kept[f"evidence/{trial}.jsonl"])] == []
+    bring_evidence(Attached(kept), "1", tmp_path / "whole", told)
+    cut = kept[PLACE][: told["canary@eu-west-1"].states[0][0]]
     for left in (kept | {PLACE: cut}, {place: content for place, content in kept.items() if place != PLACE}):
         with pytest.raises(NotAsPlanned, match="the evidence of canary@eu-west-1 was cut off after its verdicts"):
-            bring_evidence(Attached(left), "1", tmp_path / str(len(left)), told, least)
+            bring_evidence(Attached(left), "1", tmp_path / str(len(left)), told)
     # What was written on this machine goes further than what was kept.
-    bring_evidence(Attached(kept | {PLACE: cut}), "1", tmp_path / "whole", told, least)
+    bring_evidence(Attached(kept | {PLACE: cut}), "1", tmp_path / "whole", told)
 
 
 @pytest.mark.parametrize(("told", "left"), [((b"1\n", b"1\n2\n"), b"1\n2\n"), ((b"1\n" * 9,), None), ((), None)])
@@ -123,6 +121,20 @@ def test_evidence_that_no_verdict_was_told_of_is_left_out(
     bring_evidence(Attached({PLACE: b"1\n2\nforged\n"}), "1", tmp_path, told_of(*told))
     path = tmp_path / PLACE
     assert (path.read_bytes() if path.exists() else None) == left
+
+
+async def test_a_step_that_was_killed_before_it_kept_what_it_wrote_and_was_done_elsewhere_owes_nothing(
+    tmp_path: Path,
+) -> None:
+    world, step = World(tmp_path), "canary@eu-west-1/50"
+    await Steps(world, tmp_path).until(step)
+    kept, events = world.ledger.files, list(world.ledger.events)
+    verdict = next(each for each in reversed(events) if each.step == step and each.kind == "verdict")
+    # The first try told of more than it kept; the second one began again without that.
+    lost = verdict.data | {"transcripts": {"canary@eu-west-1": [10**6, "0" * 64]}}
+    first = [next(each for each in events if each.step == step), verdict.model_copy(update={"data": lost})]
+    at = events.index(first[0])
+    bring_evidence(Attached(kept), "1", tmp_path / "here", vouched([*events[:at], *first, *events[at:]]))
 
 
 async def test_each_verdict_in_the_ledger_names_the_transcript_that_it_was_told_of(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec
 
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import QueuedListener
-from pipelines.events.spool import Spool, write_leftovers
-from pipelines.events.writer import WriterLimits
+from pipelines.events.writer import Spool, WriterLimits, write_leftovers
 from pipelines.model import Ending, Result
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver

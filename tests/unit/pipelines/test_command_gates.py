@@ -13,13 +13,12 @@ from gates.analyses.command import Answer, CommandGate, Question, Reply
 from gates.errors import NotAnswered
 from gates.evidence.batch import PairedAnswer, PairedReply
 from pipelines.errors import Stopped
-from pipelines.events.artifacts import named_files
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.plan.gates import offline_rollback
-from pipelines.run.context import Commands, Context
+from pipelines.run.context import Context
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import not_for_a_spec
+from pipelines.spec.policy import named_files, not_for_a_spec
 from pipelines.spec.trust import SpecTrust
 from tidegate.core.spec import SpecError
 from tidegate.testing import an_engine
@@ -60,7 +59,7 @@ class Asked:
         self.deployed = False
 
     def context(self) -> Context:
-        return replace(self.world.context(), commands=Commands(self.told.ask, self.folder / "commands"))
+        return replace(self.world.context(), commands=self.told.ask, own=self.folder)
 
     @property
     def step(self) -> PlanStep:
@@ -178,7 +177,7 @@ def test_gates_of_the_stage_share_its_budget_and_the_plan_tells_the_time_limit(t
     quality, safety = Asked(tmp_path, spec=both).step.gates
     assert quality.needs == 12
     assert (safety.gate, safety.needs, safety.seconds, safety.forecasts) == ("safety", None, 60.0, ())
-    assert [str(path) for path in named_files(spec_with())] == ["p", "check.py"]
+    assert [str(path) for _, path in named_files(spec_with())] == ["p", "check.py"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.registry import FakeRegistry
 
-from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.engines import ImageEngines
 from pipelines.errors import NoImage
 from pipelines.state import StateFolder
 from registry.conventions import ENGINE_IMAGE

@@ -9,9 +9,18 @@ from statistics import mean
 import pytest
 
 from gates.evidence.request_record import RequestRecord
-from pipelines.load.model import LoadOrder, LoadShape
-from pipelines.load.requests import DRAWN, histogram_in, plain_requests, requests_like, shuffled
-from pipelines.load.results import Quantiles, arm_load, arm_result
+from pipelines.load import (
+    DRAWN,
+    LoadOrder,
+    LoadShape,
+    Quantiles,
+    arm_load,
+    arm_result,
+    histogram_in,
+    plain_requests,
+    requests_like,
+    shuffled,
+)
 from pipelines.spec.policy import prompts_in
 from tidegate.core.errors import UsageError
 

@@ -9,7 +9,7 @@ import yaml
 from fakes.clusters.world import demo_on_clusters
 from fakes.delivery.world import SPEC
 
-from pipelines.load.model import LoadShape
+from pipelines.load import LoadShape
 from pipelines.spec.delivery import Delivery, LoadStage
 from pipelines.spec.policy import missing_files
 from tidegate.core.spec import SpecError, parse_spec

@@ -7,7 +7,7 @@ from pathlib import Path
 import promql_parser as promql
 import pytest
 
-from pipelines.plan.scrapes import asked_of_prometheus
+from pipelines.doctor import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
 from rollouts.doctor.queries import metrics_of
 from slo.metrics import metric_of

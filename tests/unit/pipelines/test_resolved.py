@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import Steps, World, a_spec
 
-from pipelines.authority.verification import BY_ALIAS, REQUESTED_BY, who_asks
+from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY, who_asks
 from pipelines.errors import NotAsPlanned
 from pipelines.events.history import plan_of, spec_file_of
 from pipelines.model import Plan, Resolved

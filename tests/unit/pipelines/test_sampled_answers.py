@@ -16,7 +16,7 @@ from gates.judge.answer_judge import AnswerJudge
 from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from pipelines.run.samples import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
+from pipelines.run.stages.live import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
 from rollouts.model import EngineSet, Role
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock

@@ -11,7 +11,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
 
 from gates.analyses.burn_rate import BurnRateGate, BurnWindows
 from pipelines.errors import PlanRefused
-from pipelines.plan.gates import GatedStage, burn_gate, gates_in
+from pipelines.plan.gates import gates_in, gates_within
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
@@ -87,8 +87,8 @@ def test_windows_that_were_written_out_stay() -> None:
 
 
 def test_the_shortest_stage_still_has_two_windows() -> None:
-    stage = GatedStage(service="chat", within=timedelta(seconds=30), look=timedelta(seconds=10))
-    gate = burn_gate(BurnRateGate(objective=0.99), (), stage)
+    gate = gates_within(a_spec("{objective: 0.99}"), timedelta(seconds=30)).burn_rate
+    assert gate is not None
     assert windows(gate.fast) == "10s in 20s, 14.4"
     assert gate.fast.short < gate.fast.long
 

@@ -19,7 +19,7 @@ from engine_images.errors import BadKey
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
 from engine_images.oci.signatures import signed_payload
-from pipelines.adapters.image_engines import ImageEngines
+from pipelines.adapters.engines import ImageEngines
 from pipelines.authority.engine_images import Open, TrustedImages, keys_in
 from pipelines.errors import UntrustedImage
 from pipelines.spec.trust import EngineTrust, SpecTrust

@@ -12,9 +12,8 @@ import pytest
 from fakes.delivery.identities import FakeIdentities, FakeProver
 from fakes.delivery.world import World, a_spec, a_version
 
-from pipelines.authority.answering import Hearing, Speaker
+from pipelines.authority.answering import AnswerVerifier, Hearing, Speaker, Tally, refuse_unanswerable
 from pipelines.authority.approvals import FREEZE, RESUME, Question, Rule, lifting, plan_digest, request, resumption
-from pipelines.authority.verification import AnswerVerifier, Tally, refuse_unanswerable
 from pipelines.events.journal import opening_of
 from pipelines.model import Ending, Plan
 from pipelines.spec.approvals import NAMES, ProvenBy

@@ -9,9 +9,8 @@ import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World
 from fakes.services.git_repository import TeamRepository
 
-from pipelines.adapters.git import GitRemote
 from pipelines.model import Ending
-from pipelines.repository import Applied, GitAccess
+from pipelines.repository import Applied, GitAccess, GitRemote
 from pipelines.spec.git import GitSpec
 from tidegate.core.clock import SystemClock
 

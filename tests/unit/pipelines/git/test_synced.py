@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from fakes.kube.cluster import FakeCluster
 
-from pipelines.adapters.git import ToolInCluster, said_by_argo_cd, said_by_flux
+from pipelines.repository import ToolInCluster, said_by_argo_cd, said_by_flux
 from pipelines.spec.git import ArgoCdSpec
 from rollouts.kube.resources import APPLICATIONS
 from tidegate.core.model import Json
@@ -70,14 +68,16 @@ async def test_each_region_has_its_own() -> None:
     asked: list[str] = []
 
     class Reader:
+        async def close(self) -> None:
+            asked.append("closed")
+
         async def get(self, resource: object, name: str, *, namespace: str) -> Json:
             assert resource is APPLICATIONS
             return cluster.get(APPLICATIONS, name, namespace=namespace)
 
-    @asynccontextmanager
-    async def cluster_of(region: str) -> AsyncIterator[Any]:
+    def cluster_of(region: str) -> Any:
         asked.append(region)
-        yield Reader()
+        return Reader()
 
     found = await ToolInCluster(ArgoCdSpec(application="llm-{region}"), cluster_of).applied("eu")
-    assert (found.revisions, asked) == ((A,), ["eu"])
+    assert (found.revisions, asked) == ((A,), ["eu", "closed"])

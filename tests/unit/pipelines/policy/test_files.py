@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.events.artifacts import laid_out
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import files_elsewhere, root_of
 from tidegate.core.spec import parse_spec
@@ -72,3 +73,11 @@ def test_the_links_of_a_mounted_config_map_stay_inside(tmp_path: Path) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert refusals(tmp_path, ".") == ["traffic.prompts: a regular file"]
+
+
+def test_every_file_that_a_spec_names_is_kept_with_its_delivery(tmp_path: Path) -> None:
+    judge = "judge: {endpoint: 'https://judge.example/v1', model: m, control: {labels: labels.jsonl}}"
+    text = SPEC.format(prompts="prompts.txt").replace("errors: {}", f"errors: {{}}, {judge}")
+    spec = parse_spec(text, Delivery, file="d.yaml")
+    _, kept = laid_out(tmp_path / "d.yaml", spec)
+    assert sorted(kept) == ["d.yaml", "labels.jsonl", "prompts.txt"]

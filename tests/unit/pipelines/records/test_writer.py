@@ -11,8 +11,17 @@ import pytest
 from fakes.delivery.ledger import AwayLedger, FakeLedger
 from fakes.delivery.world import AliasBook
 
-from pipelines.events.spool import Entry, EventEntry, FileEntry, Spool, read_entries, write_entry, write_leftovers
-from pipelines.events.writer import Writer, WriterLimits
+from pipelines.events.writer import (
+    Entry,
+    EventEntry,
+    FileEntry,
+    Spool,
+    Writer,
+    WriterLimits,
+    read_entries,
+    write_entry,
+    write_leftovers,
+)
 from registry.errors import StoreUnreachable, UnknownDelivery
 from registry.model import DeliverySummary, Event
 from tidegate.core.errors import OutsideError

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pipelines.triggers.access import behind_door
+from pipelines.triggers.app import behind_door
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

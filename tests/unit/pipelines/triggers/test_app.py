@@ -16,10 +16,18 @@ from httpx import Response
 from starlette.testclient import TestClient
 
 from pipelines.requests import QueuePolicy
-from pipelines.triggers.access import behind_door
-from pipelines.triggers.app import OPEN_TO_ALL, WEBHOOK, Numbers, metrics_route, receiver_routes, requests_route
+from pipelines.triggers.app import (
+    MOST_BYTES,
+    OPEN_TO_ALL,
+    WEBHOOK,
+    Numbers,
+    Receiver,
+    behind_door,
+    metrics_route,
+    receiver_routes,
+    requests_route,
+)
 from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.receiver import MOST_BYTES, Receiver
 from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from pipelines.views.page import LivePage, SnapshotReader

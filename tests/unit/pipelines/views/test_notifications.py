@@ -13,7 +13,7 @@ import pytest
 from fakes.delivery.records import START, delivered
 from fakes.delivery.world import CHALLENGER_URL, World, a_spec
 
-from pipelines.adapters.notify_http import post
+from pipelines.adapters.services import send_by_http
 from pipelines.ports import Listener
 from pipelines.views.notifications import (
     LONGEST,
@@ -239,7 +239,7 @@ def answering(status: int) -> Callable[[httpx.Request], httpx.Response]:
 
 @pytest.mark.parametrize("status", [200, 202, 204])
 def test_any_success_will_do(status: int) -> None:
-    post(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
+    send_by_http(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_everything_else_is_told_without_the_address(
     again: bool,
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(NotTaken) as caught:
-        post(SECRET, {"text": "x"}, httpx.MockTransport(handler))
+        send_by_http(SECRET, {"text": "x"}, httpx.MockTransport(handler))
     assert (str(caught.value), caught.value.again) == (reason, again)
     assert "secret" not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
@@ -270,5 +270,5 @@ def test_everything_else_is_told_without_the_address(
 )
 def test_what_is_no_address_is_not_quoted(url: str) -> None:
     with pytest.raises(NotTaken) as caught:
-        post(url, {}, httpx.MockTransport(answering(503)))
+        send_by_http(url, {}, httpx.MockTransport(answering(503)))
     assert "secret" not in "".join(traceback.format_exception(caught.value))

@@ -9,7 +9,7 @@ from alike import some
 from fakes.workflow.cases import CASES, blueprint
 
 from pipelines.model import PlanStep, StageName
-from pipelines.workflow.containers import WEEK, deadline
+from pipelines.workflow.template import WEEK, deadline
 
 
 def of(case: str, stage: str, **where: object) -> timedelta:

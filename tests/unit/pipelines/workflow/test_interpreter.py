@@ -9,9 +9,8 @@ import pytest
 from fakes.workflow.cases import blueprint, template
 from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, tries_again
 
-from pipelines.workflow.containers import disks
 from pipelines.workflow.render import supporting_resources
-from pipelines.workflow.template import mutex
+from pipelines.workflow.template import disks, mutex
 
 
 class Cluster:
