@@ -35,7 +35,7 @@ from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
-from rollouts.local.watchdog import lend
+from rollouts.local.locks import lend
 from tidegate.connect import Carried, Play, connect
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import TidegateError

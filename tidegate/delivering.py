@@ -15,7 +15,7 @@ from pipelines.run.engine import deliver as run_plan
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
-from rollouts.local.watchdog import end_lease
+from rollouts.local.locks import end_lease
 from tidegate.carrying import Carrying, attach, carrier_of, carry, open_ledger, take_over, uncancelled
 from tidegate.connect import Carried, preconditions_here, preconditions_of, refuse
 from tidegate.core.errors import ExitCode, TidegateError

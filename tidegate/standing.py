@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pipelines.adapters.fleets import CarriedFleet, require_contexts
 from pipelines.adapters.stores import mlflow_address
-from pipelines.delivery_lock import holder
 from pipelines.events.spool import SUFFIX
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.ports import Fleet
@@ -20,6 +19,7 @@ from registry.deliveries import MlflowDeliveries
 from registry.model import Serving
 from registry.versions import MlflowRegistry
 from rollouts.errors import FleetError
+from rollouts.local.locks import holder
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import note

@@ -30,7 +30,7 @@ from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
-from rollouts.local.watchdog import end_lease, lend
+from rollouts.local.locks import end_lease, lend
 from tidegate.carrying import (
     Carrying,
     DeliveryDisplay,

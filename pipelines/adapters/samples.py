@@ -105,12 +105,12 @@ class LocalSamples:
         try:
             async with Http() as http:
                 address, headers = f"{engine.url}{WHERE}", {HEADER: self._key.token}
-                reply = await http.post(address, timeout_seconds=TAKE_SECONDS, headers=headers)
+                reply = await http.post(address, timeout=TAKE_SECONDS, headers=headers)
         except Unreachable as error:
             raise OutsideError(f"no samples of version {engine.version}: {error.message}", hint=error.hint) from error
-        if not reply.ok:
+        if not reply.is_success:
             raise OutsideError(
-                f"the engine of version {engine.version} keeps no samples: status {reply.status}",
+                f"the engine of version {engine.version} keeps no samples: status {reply.status_code}",
                 hint="start the fleet again with this tidegate: `tidegate fleet down`, then `tidegate fleet up`",
             )
         return TakenSamples(samples=opened(self._key, map(json.loads, [reply.text])))

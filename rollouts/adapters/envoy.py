@@ -18,7 +18,7 @@ from rollouts.adapters.process import ChildProcess
 from rollouts.adapters.sockets import socket_path
 from rollouts.errors import FleetError, Unreachable
 from rollouts.local import xds
-from rollouts.local.state_folder import replace_json
+from rollouts.local.locks import replace_json
 from rollouts.local.xds import LOOPBACK, Routes, Upstream
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
@@ -135,7 +135,7 @@ class Envoy:
     async def stop(self) -> None:
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
-        await self._http.close()
+        await self._http.aclose()
         self._exits.close()
 
     def _write_clusters(self) -> None:
@@ -161,7 +161,7 @@ class Envoy:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:
-        ready = (await self._http.get(f"{_ADMIN}/ready")).ok
+        ready = (await self._http.get(f"{_ADMIN}/ready")).is_success
         return ready and await self._has_clusters() and bool(await self._routes_generation())
 
     async def _has_clusters(self) -> bool:

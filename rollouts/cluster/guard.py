@@ -24,11 +24,9 @@ from rollouts.cluster.carrier import (
     UNATTENDED_SECONDS,
     Carrier,
     LeaseRecord,
-    keep_renewing,
-    new_lease,
     read_lease,
     released_lease,
-    taken_lease,
+    seize,
 )
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import Place, RegionConfig
@@ -41,6 +39,7 @@ from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
+from rollouts.manifests.conventions import UNATTENDED
 from rollouts.model import GuardRollback, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -182,14 +181,17 @@ class Guard:
             raise
 
     async def _check(self) -> GuardAction | None:
-        found = await self._lease()
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
         record, seen = read_lease(found) if found else None, await self._region.trial()
         self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
         signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
         self._vigil.sees(signs, moment)
         if not seen.going_on:
-            await self._let_go(found)
+            # The controller is done as well, or a guard that died when all was done left the Lease behind.
+            self._began = False
+            if record and record.token == GUARD and found:
+                await self._cluster.replace(LEASES, released_lease(found))
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
         goes_on = record is not None and record.token == GUARD and (self._began or bool(silence))
@@ -201,13 +203,9 @@ class Guard:
         now = self._clock.now()
         assert seen.stable is not None, "without a stable nothing is on trial"
         carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=self._lasts.total_seconds())
-        above = await self._region.highest_carrier()
+        above = await self._region.fence.highest()
         try:
-            if found is None:
-                made = new_lease(self._config.name, self._cluster.namespace, carrier, now, above=above)
-                await self._cluster.create(LEASES, made)
-            else:
-                await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
+            await seize(self._cluster, self._config.name, found, carrier, now=now, above=above)
         except (Conflict, NotFound):
             log.info("%s: somebody was heard of just now", self._config.region)
             return None
@@ -232,7 +230,8 @@ class Guard:
         who = record.who if record else "its Lease is gone"
         taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=who)
         try:
-            await self._region.note_rollback(taken)
+            note = {"metadata": {"annotations": {UNATTENDED: taken.model_dump_json()}}}
+            await self._cluster.patch(*self._region.mover, note)
         except FleetError as error:
             # Users come first; without the note the one who comes back learns less.
             log.warning("%s: not noted in the region: %s", self._config.region, error)
@@ -241,7 +240,7 @@ class Guard:
     async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
         """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
         fleet = _region(self._config, self._cluster, self._clock, carrier)
-        beats = asyncio.create_task(keep_renewing(fleet, self._clock))
+        beats = asyncio.create_task(fleet.keep_renewing())
         try:
             state = await fleet.rollback(stable)
         finally:
@@ -250,12 +249,6 @@ class Guard:
         if state.problem is None:
             await fleet.leave()
         return state
-
-    async def _let_go(self, found: Json | None) -> None:
-        """The controller is done as well, or a guard that died when all was done left the Lease behind."""
-        self._began = False
-        if found and read_lease(found).token == GUARD:
-            await self._cluster.replace(LEASES, released_lease(found))
 
     async def _tell(self, taken: GuardRollback, seen: GuardedTrial) -> None:
         try:
@@ -278,9 +271,6 @@ class Guard:
                 hint="apply the set-up part of `tidegate rollout render`",
             )
         self._may = True
-
-    async def _lease(self) -> Json | None:
-        return await self._cluster.find(LEASES, conventions.lease(self._config.name))
 
 
 def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:

@@ -1,20 +1,27 @@
-"""Two backends of one HTTPRoute: which version each serves, who has users, and what the gateways say of it. Pure."""
+"""Two backends of one HTTPRoute: which version each serves, who has users, what the gateways say of it. Pure.
+
+And the workloads of others behind them: fields that say a version, and whether it has come up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from pydantic import ValidationError
+from jsonpointer import resolve_pointer
 
 from rollouts.base import RegionReading, RegionSplit, ServingVersion
-from rollouts.cluster.model import Place
+from rollouts.cluster.model import Place, RegionView
+from rollouts.errors import NotPossible
+from rollouts.kube.objects import condition
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
-from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference
+from rollouts.manifests.reference_spec import filled
+from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference, WorkloadKind, WorkloadSpec
 from rollouts.manifests.routers import HttpRoutes
-from rollouts.model import Engine, ForeignChange, ForeignObject
+from rollouts.model import Engine, ForeignChange
 from tidegate.core.model import Json, Value
 from tidegate.core.text import one_line, shortened
 
@@ -48,15 +55,6 @@ class PeerNotes(Value):
     mirror: int = 0
     """Percent of requests copied to it."""
 
-    @classmethod
-    def of(cls, route: Json | None) -> PeerNotes:
-        """What stands on the route; nothing where nothing does, or nothing that can be read."""
-        said = (((route or {}).get("metadata") or {}).get("annotations") or {}).get(ROUTE_NOTES)
-        try:
-            return cls.model_validate_json(str(said)) if said else cls()
-        except ValidationError:
-            return cls()
-
     def on(self, route: Json) -> Json:
         """The route with this."""
         metadata = route["metadata"]
@@ -75,7 +73,7 @@ class Backend:
 
 
 @dataclass(frozen=True)
-class PeersSnapshot:
+class PeersSnapshot(RegionView):
     """A region at one moment."""
 
     place: RoutePlace
@@ -86,14 +84,9 @@ class PeersSnapshot:
     notes: PeerNotes = field(default_factory=PeerNotes)
 
     @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The route, where it is there and another delivery's."""
-        return self.place.foreign(self.route) if self.route else None
-
-    @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """That one, if it is there."""
-        return (self.foreign_mover,) if self.foreign_mover else ()
+    def movers(self) -> tuple[Json | None]:
+        """The route."""
+        return (self.route,)
 
     @property
     def stable(self) -> str:
@@ -236,3 +229,64 @@ def _misfits_of(peer: PeerSpec, refs: list[Json], route: str) -> Iterator[str]:
         found = (str(each.get("group") or ""), str(each.get("kind") or "Service"))
         if found != wanted:
             yield f"backend {peer.backend} of HTTPRoute {route} is {'/'.join(filter(None, found))}, not {peer.kind}"
+
+
+def field_of(thing: Json, pointer: str) -> Any:
+    """What stands there (RFC 6901); None where nothing does."""
+    return resolve_pointer(thing, pointer, None)
+
+
+def changes(workload: Json, theirs: WorkloadSpec, engine: Engine, replicas: int) -> list[Json]:
+    """JSON patch operations by which it serves that engine; none where it does.
+
+    `replicas` is what it gets where it has none.
+
+    Raises:
+        NotPossible: a field is not there: nothing is added to an object of others.
+    """
+    wanted: dict[str, object] = {pointer: filled(text, engine) for pointer, text in theirs.set.items()}
+    if not field_of(workload, theirs.replicas):
+        wanted[theirs.replicas] = replicas
+    if missing := [pointer for pointer in wanted if field_of(workload, pointer) is None]:
+        raise NotPossible(
+            f"{theirs.kind} {theirs.name} has no {', '.join(missing)}",
+            hint="`workload.set` and `workload.replicas` name fields that it has",
+        )
+    return [
+        {"op": "replace", "path": pointer, "value": value}
+        for pointer, value in wanted.items()
+        if field_of(workload, pointer) != value
+    ]
+
+
+def undone(workload: Json, operations: list[Json]) -> list[Json]:
+    """The operations that give the fields what they had in `workload`."""
+    return [{**each, "value": field_of(workload, each["path"])} for each in operations]
+
+
+def what_is_missing(workload: Json, theirs: WorkloadSpec) -> str:
+    """Why it does not serve what it is asked for yet; empty once it does, with all its engines."""
+    return next(_missing(workload, theirs), "")
+
+
+def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
+    status, name = workload.get("status") or {}, f"{theirs.kind} {theirs.name}"
+    if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
+        silent = status and status.get("observedGeneration") is None
+        yield (
+            f"{name} has no status.observedGeneration, by which its controller says what it has seen: a newer one does"
+            if silent
+            else f"the controller of {name} has not seen what was asked"
+        )
+    if theirs.kind is WorkloadKind.LLM_INFERENCE_SERVICE:
+        ready = condition(workload, "Ready") or {}
+        if ready.get("status") != "True":
+            yield f"{name}: {ready.get('reason') or 'not ready'}: {ready.get('message') or 'it says no more'}"
+        return
+    wanted = int(field_of(workload, theirs.replicas) or 0)
+    for key in ("updatedReplicas", "readyReplicas"):
+        if int(status.get(key) or 0) < wanted or not wanted:
+            yield f"{name}: {int(status.get(key) or 0)} of {wanted} engines are {key.removesuffix('Replicas')}"
+    # Those of the version before are still there.
+    if int(status.get("replicas") or 0) > wanted:
+        yield f"{name}: {status['replicas']} engines, and {wanted} are wanted"

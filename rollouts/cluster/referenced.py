@@ -12,7 +12,7 @@ from rollouts.argo.model import Rollout, pause_points, replica_set_of
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.model import RegionConfig, Revision
+from rollouts.cluster.model import RegionConfig, Revision, noted
 from rollouts.cluster.peers import answers
 from rollouts.cluster.reference import (
     RegionNotes,
@@ -28,7 +28,6 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, written
 from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
 from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
@@ -110,12 +109,9 @@ class ReferencedFleet(ArgoFleet):
         self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
         return snapshot
 
-    def _selector(self, rollout: Json | None) -> str:
-        return written(at(rollout, "spec", "selector", "matchLabels", default={}))
-
     async def _noted(self) -> RegionNotes:
         """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""
-        return RegionNotes.read(await self._fence.said(NOTES)).knowing(self._theirs, *self._engines)
+        return (noted(RegionNotes, await self.fence.said(NOTES)) or RegionNotes()).knowing(self._theirs, *self._engines)
 
     async def _deploy(self, engine: Engine) -> RegionSnapshot:
         snapshot = await self._entered()
@@ -125,7 +121,7 @@ class ReferencedFleet(ArgoFleet):
             await self._change(snapshot, engine)
         # Before the first weight: by the hash, which its pods keep, and not by labels that change at a promotion.
         await self._select(await self._on_trial(engine), self._theirs.canary_service)
-        return await self._until_up(engine.version)
+        return await self._until(lambda now: now.is_up(engine.version), f"version {engine.version}")
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
         theirs, rollout = self._theirs, snapshot.rollout
@@ -173,7 +169,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def _note(self, notes: RegionNotes) -> None:
         """Remember it on the Lease."""
-        await self._fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
+        await self.fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
 
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         await self._note(snapshot.notes.model_copy(update={"previous": version or ""}))

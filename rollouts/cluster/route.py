@@ -14,18 +14,28 @@ from rollouts.argo.actions import change
 from rollouts.base import BaseFleet, RegionReading, RegionSplit
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
-from rollouts.cluster.model import guard_note
-from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
+from rollouts.cluster.model import annotation, guard_note, noted
+from rollouts.cluster.peers import (
+    Backend,
+    PeerNotes,
+    PeersSnapshot,
+    RoutePlace,
+    answers,
+    changes,
+    field_of,
+    misfits,
+    undone,
+    what_is_missing,
+)
 from rollouts.cluster.region import CarriedRegion, GuardedTrial, refuse_misfits
 from rollouts.cluster.traffic_verification import RequestCounter
-from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left
-from rollouts.manifests.conventions import UNATTENDED
+from rollouts.manifests.conventions import ROUTE_NOTES, UNATTENDED
 from rollouts.manifests.objects.access import Right, route_rights
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
@@ -78,7 +88,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return await self._operate(lambda: self._deploy(engine))
 
     async def rollback(self, to: str | None) -> RegionState:
-        self._start.cancel()
+        self._give_up_start()
         return await super().rollback(to)
 
     async def engine_of(self, version: str) -> Engine | None:
@@ -153,7 +163,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
 
     async def _look(self) -> PeersSnapshot:
         route = await self._cluster.find(HTTP_ROUTES, self._place.reference.route)
-        self._fence.allows(route)
+        self.fence.allows(route)
         peers = self._place.reference.peers
         found = await asyncio.gather(*map(self._backend, peers.values()))
         snapshot = PeersSnapshot(
@@ -161,7 +171,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             route=route,
             backends=dict(zip(peers, found, strict=True)),
             champion=self._champion,
-            notes=PeerNotes.of(route),
+            notes=noted(PeerNotes, annotation(route, ROUTE_NOTES)) or PeerNotes(),
         )
         self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in peers.items()}
         return snapshot
@@ -208,7 +218,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         )
 
     async def _deploy(self, engine: Engine) -> PeersSnapshot:
-        if not self._fence.inside:
+        if not self.fence.inside:
             refuse_misfits(self.region, misfits(await self._look()))
         snapshot = await self._entered()
         await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
@@ -284,7 +294,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             route = await self._cluster.get(HTTP_ROUTES, self._place.reference.route)
             said = list(answers(route))
         if refused := next((why for _, why in said if why), ""):
-            self._fence.allows(route)
+            self.fence.allows(route)
             metadata = {**route["metadata"], "annotations": before["metadata"].get("annotations") or {}}
             await self._cluster.replace(HTTP_ROUTES, {**route, "metadata": metadata, "spec": before["spec"]})
             raise FleetError(f"{self.region}: {refused}; users are where they were", hint="see its controller's log")
@@ -313,7 +323,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     async def _patch(self, theirs: WorkloadSpec, operations: list[Json], onto: Json | None = None) -> None:
         resource = WORKLOADS[theirs.kind]
         found = onto or await self._cluster.get(resource, theirs.name)
-        self._fence.allows(found)
+        self.fence.allows(found)
         for request in change(resource, found, operations):
             await self._cluster.send(request)
 

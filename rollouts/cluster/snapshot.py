@@ -16,13 +16,21 @@ from rollouts.argo.state import (
     pending_reaction,
     waiting_for_controller,
 )
-from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
+from rollouts.cluster.model import (
+    RegionConfig,
+    RegionView,
+    Revision,
+    annotation,
+    guard_note,
+    revision_of_replica_set,
+    version_labels,
+)
 from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.routers import RouteKind
-from rollouts.model import ForeignChange, ForeignObject, GuardRollback
+from rollouts.model import ForeignChange, GuardRollback
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
 
@@ -31,11 +39,11 @@ REACTS_WITHIN = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class RegionSnapshot:
+class RegionSnapshot(RegionView):
     """A region at one moment. What is not there is None."""
 
     at: datetime
-    config: RegionConfig
+    place: RegionConfig
     rollout: Json | None = None
     """With the pod template of its workload, where it has none of its own."""
     replica_sets: tuple[Json, ...] = ()
@@ -50,11 +58,11 @@ class RegionSnapshot:
     @property
     def routes(self) -> RouteKind:
         """The kind of the route."""
-        return self.config.routes
+        return self.place.routes
 
     def version_of(self, template: Json) -> tuple[str, str, int]:
         """Version, digest and attempt of a pod template."""
-        theirs = self.config.theirs
+        theirs = self.place.theirs
         return version_in(template, theirs, self.notes) if theirs else version_labels(template)
 
     @cached_property
@@ -63,27 +71,16 @@ class RegionSnapshot:
         return Rollout(self.rollout or {"metadata": {}})
 
     @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The Rollout, when it is there and not this delivery's."""
-        return self.config.foreign(self.rollout) if self.rollout else None
-
-    @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Rollout and route, as far as they are there and somebody else's."""
-        found = (self.config.foreign(each) for each in (self.rollout, self.route) if each)
-        return tuple(each for each in found if each)
+    def movers(self) -> tuple[Json | None, Json | None]:
+        """The Rollout and its route."""
+        return self.rollout, self.route
 
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:
         """All that the Rollout remembers, the latest first."""
         own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
-        return tuple(
-            sorted(
-                (revision_of_replica_set(each, self.version_of) for each in own),
-                key=lambda each: each.number,
-                reverse=True,
-            )
-        )
+        found = (revision_of_replica_set(each, self.version_of) for each in own)
+        return tuple(sorted(found, key=lambda each: each.number, reverse=True))
 
     @property
     def observed(self) -> bool:
@@ -114,7 +111,7 @@ class RegionSnapshot:
         """
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
-        if self.config.theirs:
+        if self.place.theirs:
             return self._changed_by_their_owner(self.rollout)
         asked = foreign_version(self.rollout, self.stable.version if self.stable else "")
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
@@ -134,9 +131,9 @@ class RegionSnapshot:
     @property
     def remembered(self) -> str:
         """The version that the last promotion noted as the way back; empty when none did."""
-        if self.config.theirs:
+        if self.place.theirs:
             return self.notes.previous
-        return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
+        return annotation(self.rollout, PREVIOUS)
 
     @property
     def warm(self) -> dict[str, Revision]:
@@ -243,6 +240,12 @@ class RegionSnapshot:
         if not (self.observed and self.trial and self.trial.is_complete):
             return False
         return any(self.argo.step_index >= point.pause for point in pause_points(self.argo.steps)[:1])
+
+    def is_up(self, version: str) -> bool:
+        """Whether that version serves, or is ready to get users."""
+        if self.stable and self.stable.version == version:
+            return self.stable.is_complete
+        return self.is_ready_for_users and self.trial is not None and self.trial.version == version
 
     @cached_property
     def health(self) -> RolloutHealth:

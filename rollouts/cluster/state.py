@@ -15,7 +15,7 @@ from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 
 def region_state(snapshot: RegionSnapshot) -> RegionState:
     """The region as an outsider sees it."""
-    config = snapshot.config
+    config = snapshot.place
     if snapshot.foreign_mover or snapshot.stable is None:
         return _without_stable(snapshot)
     stable = _arm(Role.STABLE, snapshot.stable, config.stable_url, snapshot)
@@ -49,9 +49,9 @@ def _without_stable(snapshot: RegionSnapshot) -> RegionState:
     if unborn := None if snapshot.foreign_mover else _unborn(snapshot):
         told.append(unborn)
     return RegionState(
-        region=snapshot.config.region,
+        region=snapshot.place.region,
         phase=RegionPhase.UNKNOWN if pods or snapshot.foreign_mover else RegionPhase.EMPTY,
-        entry=snapshot.config.entry,
+        entry=snapshot.place.entry,
         problem="; ".join(told) or None,
         foreign_objects=snapshot.foreign_objects,
     )
@@ -118,7 +118,7 @@ def unfinished_rollback(snapshot: RegionSnapshot) -> str:
 def _canary(snapshot: RegionSnapshot) -> EngineSet | None:
     if snapshot.trial is None:
         return None
-    arm = _arm(Role.CANARY, snapshot.trial, snapshot.config.canary_url, snapshot)
+    arm = _arm(Role.CANARY, snapshot.trial, snapshot.place.canary_url, snapshot)
     # It stays visible, so that the one who delivers learns why it has no users any more.
     back = rollback_reason(snapshot)
     if not back and snapshot.weight == 0 and snapshot.argo.lost_users:
@@ -151,7 +151,7 @@ def _phase(snapshot: RegionSnapshot, stable: EngineSet, canary: EngineSet | None
 def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
     yield from (str(each) for each in snapshot.foreign_objects)
     if snapshot.route is None:
-        yield f"{snapshot.routes.resource.kind} {snapshot.config.route} is gone: nobody can be sent to a canary"
+        yield f"{snapshot.routes.resource.kind} {snapshot.place.route} is gone: nobody can be sent to a canary"
     back = rollback_reason(snapshot) or unfinished_rollback(snapshot)
     if back:
         yield back

@@ -96,13 +96,19 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
     Users' listener is on the loopback, and so is one for the one who scrapes counters. The admin, which can end the
     proxy, listens on a Unix socket: any user of the machine and any web page may send to a port of the loopback.
     """
+    users = {"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)}
+    match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
+    counters = {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
     return {
         "node": {"id": "tidegate", "cluster": "tidegate"},
         "admin": {"address": _socket(admin)},
         "dynamic_resources": {"cds_config": _watched(folder, CLUSTERS_FILE)},
         "static_resources": {
-            "listeners": [_listener(entry_port, folder), _stats_listener(stats_port)],
-            "clusters": [_admin_cluster(admin)],
+            "listeners": [
+                _listener(ROUTE_NAME, entry_port, rds=users, stream_idle_timeout=f"{STREAM_IDLE_SECONDS}s"),
+                _listener(_ADMIN, stats_port, route_config={"name": _ADMIN, "virtual_hosts": [counters]}),
+            ],
+            "clusters": [_cluster(_ADMIN, {"endpoint": {"address": _socket(admin)}})],
         },
         "stats_config": {
             "stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": pattern}} for pattern in STATS]}}
@@ -112,7 +118,7 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
 
 def clusters(upstreams: Iterable[Upstream], *, generation: str) -> Json:
     """The cluster file."""
-    return _response(generation, "config.cluster.v3.Cluster", [_cluster(upstream) for upstream in upstreams])
+    return _response(generation, "config.cluster.v3.Cluster", [*map(_engine_cluster, upstreams)])
 
 
 def routes(target: Routes, *, generation: str) -> Json:
@@ -125,6 +131,7 @@ def routes(target: Routes, *, generation: str) -> Json:
         [
             {
                 "name": ROUTE_NAME,
+                # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
                 "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
                 "virtual_hosts": [
                     {
@@ -164,7 +171,10 @@ def _action(target: Routes) -> Json:
         },
     }
     if target.shadow and target.mirror:
-        route["request_mirror_policies"] = [_mirror(target.shadow, target.mirror)]
+        share = {"default_value": {"numerator": target.mirror, "denominator": "HUNDRED"}}
+        # A copy must look like its original, or it would not cost the canary the same.
+        as_it_is = {"disable_shadow_host_suffix_append": True}
+        route["request_mirror_policies"] = [{"cluster": target.shadow.cluster, "runtime_fraction": share, **as_it_is}]
     return {"route": route}
 
 
@@ -175,36 +185,34 @@ def _attempts(target: Routes, stable: Upstream) -> Json:
     return _extension(
         "router.cluster_specifier_plugin.priority_group",
         "extensions.router.cluster_specifiers.priority_group.v3.PriorityGroupClusterSpecifier",
-        priority_groups=[{"name": name, "clusters": _weighted(group)} for name, group in groups.items()],
+        priority_groups=[
+            {
+                "name": name,
+                "clusters": [{"cluster_name": to.cluster, "weight": weight} for to, weight in group if weight],
+            }
+            for name, group in groups.items()
+        ],
     )
 
 
-def _weighted(shares: list[tuple[Upstream, int]]) -> list[Json]:
-    return [{"cluster_name": upstream.cluster, "weight": weight} for upstream, weight in shares if weight]
-
-
-def _mirror(shadow: Upstream, percent: int) -> Json:
+def _cluster(name: str, endpoint: Json) -> Json:
     return {
-        "cluster": shadow.cluster,
-        "runtime_fraction": {"default_value": {"numerator": percent, "denominator": "HUNDRED"}},
-        # A copy must look like its original, or it would not cost the canary the same.
-        "disable_shadow_host_suffix_append": True,
+        "name": name,
+        "type": "STATIC",
+        # On the loopback a connection takes microseconds; a second means that nobody accepts.
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
 
 
-def _cluster(upstream: Upstream) -> Json:
+def _engine_cluster(upstream: Upstream) -> Json:
     endpoint = {
         "endpoint": {"address": _address(upstream.port)},
         "metadata": {"filter_metadata": {"tidegate": {"role": upstream.role, "version": upstream.version}}},
     }
     return {
-        "@type": f"{_TYPE}config.cluster.v3.Cluster",
-        "name": upstream.cluster,
-        "type": "STATIC",
-        # On the loopback a connection takes microseconds; a second means that nobody accepts.
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": upstream.cluster, "endpoints": [{"lb_endpoints": [endpoint]}]},
-        "outlier_detection": _outlier_detection(),
+        **_cluster(upstream.cluster, endpoint),
+        "outlier_detection": _OUTLIER_DETECTION,
         "circuit_breakers": {"thresholds": [dict.fromkeys(_LIMITS, _UNLIMITED)]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -223,70 +231,36 @@ _UNLIMITED = 100_000
 """The engine queues by itself and says how much; a proxy that refuses first would hide it."""
 
 
-def _outlier_detection() -> Json:
-    """Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
-    return {
-        # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
-        "split_external_local_origin_errors": True,
-        "consecutive_local_origin_failure": 3,
-        "enforcing_consecutive_5xx": 0,
-        "enforcing_consecutive_gateway_failure": 0,
-        "enforcing_success_rate": 0,
-        "enforcing_local_origin_success_rate": 0,
-        "interval": "1s",
-        "base_ejection_time": "2s",
-        # A cluster has one endpoint: less than 100 % could eject nobody.
-        "max_ejection_percent": 100,
-    }
+_OUTLIER_DETECTION = {
+    # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
+    "split_external_local_origin_errors": True,
+    "consecutive_local_origin_failure": 3,
+    "enforcing_consecutive_5xx": 0,
+    "enforcing_consecutive_gateway_failure": 0,
+    "enforcing_success_rate": 0,
+    "enforcing_local_origin_success_rate": 0,
+    "interval": "1s",
+    "base_ejection_time": "2s",
+    # A cluster has one endpoint: less than 100 % could eject nobody.
+    "max_ejection_percent": 100,
+}
+"""Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
 
 
-def _listener(port: int, folder: Path) -> Json:
+def _listener(name: str, port: int, **manager: Any) -> Json:
     connection_manager = _extension(
         "filters.network.http_connection_manager",
         "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        stat_prefix=ROUTE_NAME,
-        rds={"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)},
-        stream_idle_timeout=f"{STREAM_IDLE_SECONDS}s",
+        stat_prefix=name,
         http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
+        **manager,
     )
     return {
-        "name": ROUTE_NAME,
+        "name": name,
         "address": _address(port),
         # Two listeners with port reuse share a port in silence; without it the second one is an error.
         "enable_reuse_port": False,
         "filter_chains": [{"filters": [connection_manager]}],
-    }
-
-
-def _stats_listener(port: int) -> Json:
-    match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
-    connection_manager = _extension(
-        "filters.network.http_connection_manager",
-        "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        stat_prefix=_ADMIN,
-        route_config={
-            "name": _ADMIN,
-            "virtual_hosts": [
-                {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
-            ],
-        },
-        http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
-    )
-    return {
-        "name": _ADMIN,
-        "address": _address(port),
-        "enable_reuse_port": False,
-        "filter_chains": [{"filters": [connection_manager]}],
-    }
-
-
-def _admin_cluster(admin: Path) -> Json:
-    endpoint = {"endpoint": {"address": _socket(admin)}}
-    return {
-        "name": _ADMIN,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": _ADMIN, "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
 
 
@@ -295,7 +269,6 @@ def _socket(path: Path) -> Json:
 
 
 def _header(name: str, key: str) -> Json:
-    """Who answered is read from the endpoint itself, so that it is true after a second attempt too."""
     value = f"%UPSTREAM_METADATA(tidegate:{key})%"
     return {"header": {"key": name, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 

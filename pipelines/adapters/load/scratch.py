@@ -41,4 +41,4 @@ class ScratchProcesses:
                 # Nobody waits for an answer of it.
                 await running.abandon()
         finally:
-            await http.close()
+            await http.aclose()

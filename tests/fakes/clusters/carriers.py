@@ -39,7 +39,7 @@ from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost
 from registry.ledger import MlflowLedger
 from registry.model import Alias, ModelVersion
-from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, keep_renewing, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, read_lease
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import WHO, GuardLoop
 from rollouts.cluster.model import version_labels
@@ -276,7 +276,7 @@ class Place:
         }
         if carrier is not None:
             self.rules.knows(life, carrier)
-        beats = [asyncio.ensure_future(keep_renewing(fleet, self.time)) for fleet in fleets.values() if carrier]
+        beats = [asyncio.ensure_future(fleet.keep_renewing()) for fleet in fleets.values() if carrier]
         try:
             yield fleets
         finally:

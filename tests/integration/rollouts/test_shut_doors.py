@@ -54,5 +54,5 @@ async def test_a_proxy_far_down_has_its_admin_elsewhere(tmp_path: Path) -> None:
 async def test_nobody_ends_prometheus_or_has_it_read_again(host: FleetHost) -> None:
     async with Http() as http:
         for path in ("/-/quit", "/-/reload"):
-            assert (await http.post(f"{host.prometheus_url}{path}")).status == 403, path
-        assert (await http.get(f"{host.prometheus_url}/-/ready")).ok
+            assert (await http.post(f"{host.prometheus_url}{path}")).status_code == 403, path
+        assert (await http.get(f"{host.prometheus_url}/-/ready")).is_success

@@ -15,7 +15,7 @@ from fakes.clusters.region import on_trial as brought_on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, read_lease
 from rollouts.cluster.carrier import UNATTENDED_SECONDS as DEFAULT_SECONDS
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import POLL_SECONDS, Guard, GuardAction, GuardLoop
@@ -53,7 +53,7 @@ async def looks(guard: Guard, region: ClusterRegion, seconds: float) -> list[Gua
 
 @asynccontextmanager
 async def carried(region: ClusterRegion, fleet: ArgoFleet) -> AsyncIterator[None]:
-    beats = asyncio.ensure_future(keep_renewing(fleet, region.time))
+    beats = asyncio.ensure_future(fleet.keep_renewing())
     try:
         yield
     finally:
