@@ -116,11 +116,9 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
 
     @property
     def rights(self) -> tuple[Right, ...]:
-        config = self._config
+        config, route = self._config, self._routes.resource
         pools = config.theirs.services if config.theirs else ()
-        return guard_rights(
-            config.name, config.rollout, self._routes.resource, config.route, config.workload, pools=pools
-        )
+        return guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
 
     async def trial(self) -> GuardedTrial:
         snapshot = await self._look()
@@ -129,7 +127,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         return GuardedTrial(
             asked=snapshot.asked,
             step=snapshot.argo.step_index,
-            written=max((at for each in entries if (at := parse_time(each.get("time")))), default=None),
+            written=max(filter(None, (parse_time(each.get("time")) for each in entries)), default=None),
             stable=stable.version if stable else None,
             trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
             going_on=stable is not None and not snapshot.is_at_rest and ours,
@@ -161,11 +159,10 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
     async def _ask_for(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
         """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
         if snapshot.argo.paused_by_spec:
-            name = self._config.name
-            raise NotPossible(f"{name} is paused by hand", hint=how_to_continue(name))
+            raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
-        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
+        await self._note_way_back(snapshot.serving, engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
@@ -225,7 +222,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             # Held by hand, nothing moves, and users come first.
             await self._rollout.resume()
             snapshot = await self._look()
-        if snapshot.stable and snapshot.stable.version == to:
+        if snapshot.stable and snapshot.serving == to:
             return await self._without_trial(snapshot, snapshot.stable)
         if snapshot.can_go_back_to(to):
             if snapshot.remembered != to:
@@ -233,19 +230,19 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                 await self._note_previous(snapshot, to)
                 snapshot = await self._look()
             return await self._restored(snapshot, to)
-        warm = " and ".join([*([snapshot.stable.version] if snapshot.stable else []), *snapshot.warm])
+        warm = " and ".join(filter(None, (snapshot.serving, *snapshot.warm)))
         raise NotPossible(
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
 
     async def _abort_at_once(self, to: str) -> None:
         snapshot = await self._looked()
-        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.is_taken_back:
+        if snapshot.trial and snapshot.serving == to and not snapshot.is_taken_back:
             await self._abort(snapshot)
 
     async def _restart(self, version: str) -> RegionSnapshot:
         snapshot = await self._entered()
-        if snapshot.stable and snapshot.stable.version == version:
+        if snapshot.stable and snapshot.serving == version:
             return await self._without_trial(snapshot, snapshot.stable)
         kept = next((each for each in snapshot.revisions if each.version == version), None)
         if kept is None:
@@ -269,8 +266,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             return await self._until_stable(stable.version, going_back=True)
         except (NotConfirmed, NotPossible) as error:
             snapshot = await self._look()
-            now = snapshot.stable.version if snapshot.stable else stable.version
-            if now != stable.version and snapshot.can_go_back_to(stable.version):
+            moved = snapshot.stable is not None and snapshot.serving != stable.version
+            if moved and snapshot.can_go_back_to(stable.version):
                 # A promotion came to its end before the abort was heard.
                 return await self._restored(snapshot, stable.version)
             if isinstance(error, NotPossible):
@@ -288,9 +285,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             await self._undo(snapshot, warm)
 
         def there(now: RegionSnapshot) -> bool:
-            if now.is_settled:
-                return now.stable is not None and now.stable.version == to
-            return now.is_ready_for_users
+            return now.serving == to if now.is_settled else now.is_ready_for_users
 
         snapshot = await self._until(there, f"all users on version {to}", going_back=True)
         if not snapshot.is_settled:
@@ -368,12 +363,11 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             await self._clock.sleep(POLL_SECONDS)
 
     async def _until_stable(self, version: str, *, going_back: bool = False) -> RegionSnapshot:
-        """Once that version serves everybody."""
-
-        def serves(now: RegionSnapshot) -> bool:
-            return now.is_settled and now.stable is not None and now.stable.version == version
-
-        return await self._until(serves, f"all users on version {version}", going_back=going_back)
+        return await self._until(
+            lambda now: now.is_settled and now.serving == version,
+            f"all users on version {version}",
+            going_back=going_back,
+        )
 
     async def _set_mirror(self, seen: RegionSnapshot, percent: int) -> RegionSnapshot:
         """Our own filter on the route."""
@@ -395,9 +389,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         await self._rollout.to_step(entry_step(snapshot.argo, point), snapshot.argo.pod_hash)
 
         def rests(now: RegionSnapshot) -> bool:
-            return now.is_canary_down or (
-                now.observed and is_resting_at(now.argo, point) and now.weight == point.weight
-            )
+            there = now.observed and is_resting_at(now.argo, point) and now.weight == point.weight
+            return now.is_canary_down or there
 
         return await self._until(rests, f"a weight of {point.weight} %")
 
@@ -442,9 +435,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                     raise
                 log.warning("%s: the way back is written again: %s", self.region, error)
                 if not await attempts.pause():
-                    what = f"{kind.resource.kind} {self._config.route}"
-                    where = f"{what} could not be written: users stay where it sends them"
-                    raise NotConfirmed(where) from error
+                    what = f"{kind.resource.kind} {self._config.route} could not be written"
+                    raise NotConfirmed(f"{what}: users stay where it sends them") from error
             else:
                 return
 

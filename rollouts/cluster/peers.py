@@ -55,10 +55,11 @@ class PeerNotes(Value):
     mirror: int = 0
     """Percent of requests copied to it."""
 
-    def on(self, route: Json) -> Json:
-        """The route with this."""
+    def on(self, route: Json, *, without: str = "") -> Json:
+        """The route with this, and without that annotation."""
         metadata = route["metadata"]
-        said = {**(metadata.get("annotations") or {}), ROUTE_NOTES: self.model_dump_json(exclude_defaults=True)}
+        said = {key: each for key, each in (metadata.get("annotations") or {}).items() if key != without}
+        said[ROUTE_NOTES] = self.model_dump_json(exclude_defaults=True)
         return {**route, "metadata": {**metadata, "annotations": said}}
 
 
@@ -89,6 +90,12 @@ class PeersSnapshot(RegionView):
         return (self.route,)
 
     @property
+    def found(self) -> Json:
+        """The route that is there."""
+        assert self.route is not None, "a route that is not there does not fit"
+        return self.route
+
+    @property
     def stable(self) -> str:
         """The peer that users are on, or go back to."""
         if self.notes.stable in self.place.reference.peers:
@@ -108,9 +115,8 @@ class PeersSnapshot(RegionView):
 
     def routed(self, stable: str, notes: PeerNotes) -> Json:
         """The route with these notes, and users and copies as they say; all else stays."""
-        assert self.route is not None, "a route that is not there does not fit"
         routes = self.routes(stable)
-        return notes.on(routes.mirrored(routes.weighted(self.route, notes.weight), notes.mirror))
+        return notes.on(routes.mirrored(routes.weighted(self.found, notes.weight), notes.mirror))
 
     @property
     def weight(self) -> int:

@@ -130,7 +130,7 @@ class ReferencedFleet(ArgoFleet):
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
         wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
         await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
-        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
+        await self._note_way_back(snapshot.serving, engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._note(snapshot.notes.knowing(theirs, engine))
         await self._ask(await self._look(), template)

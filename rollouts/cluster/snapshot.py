@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -93,6 +93,11 @@ class RegionSnapshot(RegionView):
         return self._of_hash(self.argo.stable_hash)
 
     @property
+    def serving(self) -> str:
+        """Its version; empty where there is none."""
+        return self.stable.version if self.stable else ""
+
+    @property
     def trial(self) -> Revision | None:
         """The version that is on its way to replace the stable one, taken back or not."""
         return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
@@ -113,7 +118,7 @@ class RegionSnapshot(RegionView):
             return None
         if self.place.theirs:
             return self._changed_by_their_owner(self.rollout)
-        asked = foreign_version(self.rollout, self.stable.version if self.stable else "")
+        asked = foreign_version(self.rollout, self.serving)
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
 
     @property
@@ -200,9 +205,8 @@ class RegionSnapshot(RegionView):
     @property
     def is_on_stable(self) -> bool:
         """Whether the stable answers all users, and nothing is copied: read, not concluded."""
-        if self.stable is None or not self.stable.available or self.mirror:
-            return False
-        return self.route is not None and self.weight == 0
+        up = self.stable is not None and self.stable.available > 0
+        return up and self.route is not None and self.weight == 0 and not self.mirror
 
     @property
     def unprocessed_change(self) -> str:
@@ -263,9 +267,7 @@ class RegionSnapshot(RegionView):
         if not self.notes.template or template_digest(self.argo.spec.get("template") or {}) == self.notes.template:
             return None
         version, *_ = self.asked
-        what = f"version {version}" if version else "another pod template"
-        again = " again" if self.stable and version == self.stable.version else ""
-        return _change(rollout, version, f"{_last(template_writers(rollout))} asks for {what}{again}")
+        return _change(rollout, template_writers(rollout), version, "another pod template", self.serving)
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
@@ -287,46 +289,34 @@ def foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
         return None
     # Others may own parts of the template that are not at issue; a template without the label has no owner of it.
     claiming = [each for each in others if owns_field(each, _VERSION_LABEL)] or others
-    version = _asked(rollout)
-    what = f"version {version}" if version else "a pod template without a version"
-    again = " again" if version and version == stable else ""
-    return _change(rollout, version, f"{_last(claiming)} asks for {what}{again}")
+    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
+    return _change(rollout, claiming, version, "a pod template without a version", stable)
 
 
-def _foreign_template(rollout: Json, revisions: Iterable[Revision]) -> ForeignChange | None:
+def _foreign_template(rollout: Json, revisions: Sequence[Revision]) -> ForeignChange | None:
     """That the pod template of the version that is asked for was changed; None when it is as tidegate wrote it.
 
     An upgrade of a Helm release that sends an image alone leaves the version's label with us. It is seen by the
     ReplicaSet that comes of it, since no two of ours have the same version and attempt. The controller has seen the
     Rollout; `revisions` are all that the region remembers.
     """
-    known = list(revisions)
-    current = next((each for each in known if each.hash == Rollout(rollout).pod_hash), None)
+    current = next((each for each in revisions if each.hash == Rollout(rollout).pod_hash), None)
     if current is None or not current.version or current.created is None:
         return None
-    same = (current.version, current.attempt)
-    if not any(
-        (each.version, each.attempt) == same and each.created is not None and each.created < current.created
-        for each in known
-    ):
+    twins = (each for each in revisions if (each.version, each.attempt) == (current.version, current.attempt))
+    if not any(each.created is not None and each.created < current.created for each in twins):
         return None
     others = [each for each in template_writers(rollout) if each.get("manager") != MANAGER]
-    return _change(rollout, "", f"{_last(others)} asks for another pod template of version {current.version}")
+    return _change(rollout, others, "", f"another pod template of version {current.version}", "")
 
 
-def _asked(rollout: Json) -> str:
-    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
-    return version
-
-
-def _last(entries: Sequence[Json]) -> str:
-    """The youngest of these writers, and when it wrote."""
+def _change(rollout: Json, writers: Sequence[Json], version: str, otherwise: str, stable: str) -> ForeignChange:
+    """That the youngest of these writers asks for the version, or for something `otherwise` that has none."""
     # The time is optional; RFC 3339 in UTC sorts as text.
-    youngest = max(entries, key=lambda each: str(each.get("time") or ""), default={})
+    youngest = max(writers, key=lambda each: str(each.get("time") or ""), default={})
     at = parse_time(youngest.get("time"))
-    return str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
-
-
-def _change(rollout: Json, version: str, what: str) -> ForeignChange:
+    who = str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
+    what = f"version {version}" if version else otherwise
+    again = " again" if version and version == stable else ""
     name = Rollout(rollout).name
-    return ForeignChange(version=version, reason=f"somebody changed Rollout {name}: {what}")
+    return ForeignChange(version=version, reason=f"somebody changed Rollout {name}: {who} asks for {what}{again}")
