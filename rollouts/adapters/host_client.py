@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -171,17 +172,13 @@ class FleetHost:
             with suppress(HostGone):
                 await self.ask("end", LOOK_SECONDS)
             await self.close()
-            await self._gone()
+            deadline = time.monotonic() + STOP_SECONDS
+            while is_up(self._layout):
+                if time.monotonic() > deadline:
+                    raise FleetError("the fleet host does not end", hint=f"see {self._layout.log}")
+                await asyncio.sleep(POLL_SECONDS)
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
-
-    async def _gone(self) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_SECONDS
-        while is_up(self._layout):
-            if loop.time() > deadline:
-                raise FleetError("the fleet host does not end", hint=f"see {self._layout.log}")
-            await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
         """Let go of it; it runs on."""
@@ -236,12 +233,11 @@ def is_up(layout: Layout) -> bool:
 
 
 async def _until_up(layout: Layout, child: ChildProcess) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + START_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while not _is_record_of(layout, child):
         if not child.alive and layout.failure.exists():
             raise error_from_json(json.loads(layout.failure.read_text(encoding="utf-8")))
-        if not child.alive or loop.time() > deadline:
+        if not child.alive or time.monotonic() > deadline:
             raise FleetError("the fleet host did not come up", hint=f"see {layout.log}", detail=child.tail())
         await asyncio.sleep(POLL_SECONDS)
 

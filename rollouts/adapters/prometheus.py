@@ -27,9 +27,6 @@ START_SECONDS = 60.0
 RELOAD_SECONDS = 30.0
 """It waits for evaluations that run before it takes new rules."""
 
-DYING_SECONDS = 2.0
-"""Between its last answer and the end of its process group, which its guard ends."""
-
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
 
@@ -93,8 +90,12 @@ class PrometheusProcess:
         async with self._changing:
             if text == self._rules:
                 return
+            # One that is dead is started with the rules of before.
+            if not self.alive:
+                await self._start()
+            replace_file(self._rules_file, text)
             try:
-                await self._read(text)
+                await self._reload()
             except TidegateError:
                 replace_file(self._rules_file, self._rules)
                 # Else it would report a configuration that failed for as long as it lives.
@@ -145,19 +146,6 @@ class PrometheusProcess:
             return (await self._http.get(f"{self.url}/-/ready")).is_success
         except Unreachable:
             return False
-
-    async def _read(self, rules: str, *, again: bool = True) -> None:
-        """Make it read `rules`; one that is dead is first started again with the rules of before."""
-        if not self.alive:
-            await self._start()
-        replace_file(self._rules_file, rules)
-        try:
-            await self._reload()
-        except Unreachable:
-            # It may have died just now, and no one knows yet.
-            if not again or (self._child is not None and not await self._child.ends_within(DYING_SECONDS)):
-                raise
-            await self._read(rules, again=False)
 
     async def _reload(self) -> None:
         assert self._child is not None, "nothing runs that could reload"

@@ -166,11 +166,8 @@ class Fence:
         carrier: Carrier | None,
     ) -> None:
         """`marked` are the objects that move users, by kind and name. Without a `carrier` it can only be looked at."""
-        self._config = config
-        self._cluster = cluster
+        self._config, self._cluster, self._clock, self._carrier = config, cluster, clock, carrier
         self._marked = tuple(marked)
-        self._clock = clock
-        self._carrier = carrier
         self._lease: Json | None = None
         self.inside = False
         """Whether the Lease was taken, and what is there marked."""
@@ -192,9 +189,8 @@ class Fence:
         """
         if self.inside:
             return
-        number = read_lease(await self.take()).number
-        for kind in dict.fromkeys(kind for kind, _ in self._marked):
-            await self.mark(kind, number)
+        await self.take()
+        await self.mark()
         self.inside = True
 
     async def succeed(self) -> None:
@@ -234,28 +230,27 @@ class Fence:
         if self._lost or carrier_number(found) > ours:
             raise self._replaced(self._lost, guard_note(found))
 
-    async def mark(self, kind: Resource, number: int | None = None) -> None:
-        """Say on the delivery's objects of that kind that they are ours; nothing where they say so, or none is ours.
+    async def mark(self) -> None:
+        """Say on the objects that they are ours, as far as they are there and do not say so.
 
         Raises:
-            NotTheCarrier: it says that it is somebody else's, who came after us.
+            NotTheCarrier: one says that it is somebody else's, who came after us.
         """
-        ours = number or (read_lease(self._lease).number if self._lease else 0)
-        for resource, name in self._marked:
-            if resource == kind:
-                await self._mark(kind, name, ours)
-
-    async def _mark(self, kind: Resource, name: str, ours: int) -> None:
-        while (found := await self._cluster.find(kind, name)) is not None:
-            self.allows(found)
-            if carrier_number(found) >= ours or self._config.foreign(found):
-                return
-            try:
-                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                await self._cluster.patch(kind, name, {"metadata": {**version, "annotations": {CARRIER: str(ours)}}})
-            except Conflict:
-                continue
-            return
+        ours = read_lease(self._lease).number if self._lease else 0
+        for kind, name in self._marked:
+            while (found := await self._cluster.find(kind, name)) is not None:
+                self.allows(found)
+                if carrier_number(found) >= ours or self._config.foreign(found):
+                    break
+                metadata = {
+                    "resourceVersion": found["metadata"]["resourceVersion"],
+                    "annotations": {CARRIER: str(ours)},
+                }
+                try:
+                    await self._cluster.patch(kind, name, {"metadata": metadata})
+                    break
+                except Conflict:
+                    continue
 
     async def renew(self) -> None:
         """Say that we live. Where somebody took the Lease, nothing more is written here.
@@ -310,19 +305,13 @@ class Fence:
             log.info("%s: its Lease runs out by itself: %s", self._config.region, error)
 
     async def holder(self) -> CarrierHeartbeat | None:
-        """Who holds the Lease; None when nobody does.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Who holds the Lease; None when nobody does."""
         found = await self._found()
         record = read_lease(found) if found else None
         if record is None or not record.token:
             return None
-        who = record.who or record.token
-        return CarrierHeartbeat(
-            who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds(), key=record.key
-        )
+        who, seconds = record.who or record.token, record.lasts.total_seconds()
+        return CarrierHeartbeat(who=who, heard=record.renewed, unattended_seconds=seconds, key=record.key)
 
     async def _found(self) -> Json | None:
         return await self._cluster.find(LEASES, conventions.lease(self._config.name))

@@ -14,7 +14,7 @@ from typing import Any
 
 from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient, Waker
-from rollouts.argo.model import PausePoint, entry_step, is_resting_at, parse_time, path_to_weight
+from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
 from rollouts.argo.state import STUCK_AFTER_SECONDS, pending_reaction
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
@@ -28,8 +28,8 @@ from rollouts.cluster.desired_objects import (
     warm_limit,
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
-from rollouts.cluster.reference import RegionNotes, template_writers, with_workload
-from rollouts.cluster.region import CarriedRegion, GuardedTrial, foreign_objects, refuse_foreign
+from rollouts.cluster.reference import RegionNotes, with_workload
+from rollouts.cluster.region import CarriedRegion, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
@@ -112,28 +112,13 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             raise
 
     async def engine_of(self, version: str) -> Engine | None:
-        return engine_of(await self._retries.run(self._look), version)
+        return engine_of(await self._retries.run(self.look), version)
 
     @property
     def rights(self) -> tuple[Right, ...]:
         config, route = self._config, self._routes.resource
         pools = config.theirs.services if config.theirs else ()
         return guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
-
-    async def trial(self) -> GuardedTrial:
-        snapshot = await self._look()
-        stable, ours = snapshot.stable, snapshot.foreign_change is None and not snapshot.foreign_objects
-        entries = template_writers(snapshot.rollout) if snapshot.rollout else []
-        return GuardedTrial(
-            asked=snapshot.asked,
-            step=snapshot.argo.step_index,
-            written=max(filter(None, (parse_time(each.get("time")) for each in entries)), default=None),
-            stable=stable.version if stable else None,
-            trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
-            going_on=stable is not None and not snapshot.is_at_rest and ours,
-            unattended=snapshot.unattended,
-            uid=str(snapshot.argo.metadata.get("uid", "")),
-        )
 
     def _state(self, seen: RegionSnapshot) -> RegionState:
         return region_state(seen)
@@ -172,17 +157,17 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         limit = warm_limit(self._config, snapshot, leaving=snapshot.argo.aborted)
         rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions), limit)
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
-        await self.fence.mark(self._routes.resource)
+        await self.fence.mark()
         await transaction.apply_rollout(rollout, snapshot.rollout)
         if snapshot.rollout is None:
-            await self.fence.mark(ROLLOUTS)
+            await self.fence.mark()
         transaction.commit()
         log.info("%s: version %s was asked for", self.region, engine.version)
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
         """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
         try:
-            snapshot = await self._look()
+            snapshot = await self.look()
             if snapshot.stable and snapshot.stable.version != engine.version:
                 await self._without_trial(snapshot, snapshot.stable)
         except FleetError as error:
@@ -221,14 +206,14 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         if snapshot.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
             await self._rollout.resume()
-            snapshot = await self._look()
+            snapshot = await self.look()
         if snapshot.stable and snapshot.serving == to:
             return await self._without_trial(snapshot, snapshot.stable)
         if snapshot.can_go_back_to(to):
             if snapshot.remembered != to:
                 # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
                 await self._note_previous(snapshot, to)
-                snapshot = await self._look()
+                snapshot = await self.look()
             return await self._restored(snapshot, to)
         warm = " and ".join(filter(None, (snapshot.serving, *snapshot.warm)))
         raise NotPossible(
@@ -251,7 +236,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                 hint="start it by its image: `tidegate rollback --to VERSION --start`",
             )
         await self._undo(snapshot, kept)
-        return await self._restored(await self._look(), version)
+        return await self._restored(await self.look(), version)
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         """Users first; then the template, so that the Rollout asks for what it serves.
@@ -261,11 +246,11 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         try:
             if snapshot.trial and not snapshot.is_taken_back:
                 await self._abort(snapshot)
-            snapshot = await self._set_mirror(await self._look(), 0)
+            snapshot = await self._set_mirror(await self.look(), 0)
             await self._undo(snapshot, stable)
             return await self._until_stable(stable.version, going_back=True)
         except (NotConfirmed, NotPossible) as error:
-            snapshot = await self._look()
+            snapshot = await self.look()
             moved = snapshot.stable is not None and snapshot.serving != stable.version
             if moved and snapshot.can_go_back_to(stable.version):
                 # A promotion came to its end before the abort was heard.
@@ -294,7 +279,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         await self._note_previous(snapshot, None)
         return snapshot
 
-    async def _look(self) -> RegionSnapshot:
+    async def look(self) -> RegionSnapshot:
         config = self._config
         # First: whatever it speaks of is there in what is read after it.
         rollout = await self._cluster.find(ROLLOUTS, config.rollout)
@@ -345,7 +330,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         begun = self._clock.monotonic()
         first: RegionSnapshot | None = None
         while True:
-            snapshot = await self._look()
+            snapshot = await self.look()
             if holds(snapshot):
                 return snapshot
             first = first or snapshot

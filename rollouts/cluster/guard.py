@@ -29,12 +29,13 @@ from rollouts.cluster.carrier import (
 )
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import Place, RegionConfig
-from rollouts.cluster.peers import RoutePlace
+from rollouts.cluster.peers import PeersSnapshot, RoutePlace
 from rollouts.cluster.referenced import ReferencedFleet
-from rollouts.cluster.region import AnyRegion, GuardedTrial
 from rollouts.cluster.route import RouteFleet
+from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
+from rollouts.kube.objects import at
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import UNATTENDED
@@ -118,6 +119,9 @@ class SilenceTracker:
         return min(monotonic, max(self._last, self._first + (new.renewed - old.renewed).total_seconds() + soon))
 
 
+Region = ArgoFleet | RouteFleet
+View = RegionSnapshot | PeersSnapshot
+
 POLL_SECONDS = 10.0
 """Between two looks, also while nobody answers."""
 
@@ -191,10 +195,11 @@ class Guard:
 
     async def _check(self) -> GuardAction | None:
         found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
-        record, seen = read_lease(found) if found else None, await self._region.trial()
+        record, seen = read_lease(found) if found else None, await self._region.look()
         self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
-        signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
+        step, written = seen.progress
+        signs = SignsOfLife(record=record, asked=seen.asked, step=step, written=written)
         self._vigil.sees(signs, moment)
         if not seen.going_on:
             # The controller is done as well, or a guard that died when all was done left the Lease behind.
@@ -208,9 +213,8 @@ class Guard:
             return None
         return await self._take_back(found, seen, silence)
 
-    async def _take_back(self, found: Json | None, seen: GuardedTrial, silence: timedelta) -> GuardAction | None:
+    async def _take_back(self, found: Json | None, seen: View, silence: timedelta) -> GuardAction | None:
         now = self._clock.now()
-        assert seen.stable is not None, "without a stable nothing is on trial"
         carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=self._lasts.total_seconds())
         above = await self._region.fence.highest()
         try:
@@ -220,24 +224,24 @@ class Guard:
             return None
         self._began = True
         taken = await self._noted(read_lease(found) if found else None, seen, silence)
-        state = await self._rolled_back(carrier, seen.stable)
+        state = await self._rolled_back(carrier, seen.serving)
         # Users are back, and the controller may see it a minute later: until then the Lease is kept, and the way back
         # written again, for its own silence must not count as that of a carrier that died.
         self._began = state.problem is not None
         if self._told == taken:
             return None
         self._told = taken
-        await self._record(taken, seen.uid)
+        await self._record(taken, str(at(seen.movers[0], "metadata", "uid", default="")))
         return GuardAction(taken, state)
 
-    async def _noted(self, record: LeaseRecord | None, seen: GuardedTrial, silence: timedelta) -> GuardRollback:
+    async def _noted(self, record: LeaseRecord | None, seen: View, silence: timedelta) -> GuardRollback:
         """Say in the region what is about to happen, before the one who was replaced can ask."""
         if record and record.token == GUARD and seen.unattended:
             # One before it had begun.
             return seen.unattended
         now = self._clock.now()
         who = record.who if record else "its Lease is gone"
-        taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=who)
+        taken = GuardRollback(version=seen.on_trial, at=now, since=now - silence, who=who)
         try:
             note = {"metadata": {"annotations": {UNATTENDED: taken.model_dump_json()}}}
             await self._cluster.patch(*self._region.mover, note)
@@ -261,11 +265,8 @@ class Guard:
 
     async def _record(self, taken: GuardRollback, uid: str) -> None:
         """Say it in an Event about the object that moves users."""
-        at, namespace, (kind, name) = (
-            taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            self._cluster.namespace,
-            self._region.mover,
-        )
+        moment, namespace = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"), self._cluster.namespace
+        kind, name = self._region.mover
         regarding = {"kind": kind.kind, "name": name, "namespace": namespace, "uid": uid}
         event = {
             "apiVersion": "v1",
@@ -277,8 +278,8 @@ class Guard:
             "reason": "Unattended",
             "message": str(taken),
             "source": {"component": "tidegate-guard"},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
             "count": 1,
         }
         try:
@@ -303,7 +304,7 @@ class Guard:
         self._may = True
 
 
-def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:
+def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> Region:
     if isinstance(place, RoutePlace):
         return RouteFleet(place, cluster=cluster, clock=clock, carrier=carrier)
     assert isinstance(place, RegionConfig), "a region is one of a Rollout, or of two backends of a route"

@@ -83,6 +83,11 @@ class RegionView(ABC):
         first = self.movers[0]
         return self.place.foreign(first) if first else None
 
+    @property
+    def unattended(self) -> GuardRollback | None:
+        """What the region's guard took back since the last version was deployed."""
+        return guard_note(self.movers[0])
+
 
 class RegionConfig(Place):
     """One delivery in one region of a Rollout."""

@@ -19,7 +19,7 @@ from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.reference_spec import filled
-from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference, WorkloadKind, WorkloadSpec
+from rollouts.manifests.route_spec import BackendKind, RouteReference, WorkloadKind, WorkloadSpec
 from rollouts.manifests.routers import HttpRoutes
 from rollouts.model import Engine, ForeignChange
 from tidegate.core.model import Json, Value
@@ -88,6 +88,31 @@ class PeersSnapshot(RegionView):
     def movers(self) -> tuple[Json | None]:
         """The route."""
         return (self.route,)
+
+    @property
+    def serving(self) -> str:
+        """The version of the stable."""
+        return self.version(self.stable)[0]
+
+    @property
+    def asked(self) -> tuple[str, str, int]:
+        """What the other peer serves."""
+        return (*self.version(self.other), 1)
+
+    @property
+    def on_trial(self) -> str:
+        """The version of the other peer."""
+        return self.asked[0]
+
+    @property
+    def progress(self) -> tuple[int, None]:
+        """The weight; others change no version."""
+        return self.weight, None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether one is on trial, on a route that is there and this delivery's."""
+        return self.split.canary is not None and self.route is not None and not self.foreign_objects
 
     @property
     def found(self) -> Json:
@@ -197,12 +222,12 @@ def answers(route: Json) -> Iterator[tuple[bool, str]]:
         seen = all(int(each.get("observedGeneration") or 0) >= generation for each in wanted)
         odd = next((each for each in wanted if each.get("status") == "False"), None)
         gateway = str((parent.get("parentRef") or {}).get("name") or "")
-        yield seen, shortened(one_line(_refused(gateway, parent, odd))) if seen and odd else ""
-
-
-def _refused(gateway: str, parent: Json, odd: Json) -> str:
-    why = f"{odd.get('reason')}: {odd.get('message')}"
-    return f"gateway {gateway} ({parent.get('controllerName')}) says {odd.get('type')} is false, {why}"
+        why = ""
+        if seen and odd:
+            who = f"gateway {gateway} ({parent.get('controllerName')})"
+            told = f"{who} says {odd.get('type')} is false, {odd.get('reason')}: {odd.get('message')}"
+            why = shortened(one_line(told))
+        yield seen, why
 
 
 def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
@@ -213,7 +238,14 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
         return
     refs = [each for rule in route["spec"].get("rules") or [] for each in rule.get("backendRefs") or []]
     for peer in reference.peers.values():
-        yield from _misfits_of(peer, [each for each in refs if each.get("name") == peer.backend], reference.route)
+        wanted = (INFERENCE_POOLS.group, "InferencePool") if peer.kind is BackendKind.POOL else ("", "Service")
+        its = [each for each in refs if each.get("name") == peer.backend]
+        if not its:
+            yield f"HTTPRoute {reference.route} has no backend {peer.backend}"
+        for found in ((str(each.get("group") or ""), str(each.get("kind") or "Service")) for each in its):
+            if found != wanted:
+                is_one = "/".join(filter(None, found))
+                yield f"backend {peer.backend} of HTTPRoute {reference.route} is {is_one}, not {peer.kind}"
     said = list(answers(route))
     if not said:
         yield f"no gateway has taken HTTPRoute {reference.route}: its status names no parent"
@@ -225,16 +257,6 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
         )
     if not snapshot.backends[snapshot.stable].ready:
         yield f"{snapshot.stable} has the users and nothing that is ready: {snapshot.backends[snapshot.stable].problem}"
-
-
-def _misfits_of(peer: PeerSpec, refs: list[Json], route: str) -> Iterator[str]:
-    wanted = (INFERENCE_POOLS.group, "InferencePool") if peer.kind is BackendKind.POOL else ("", "Service")
-    if not refs:
-        yield f"HTTPRoute {route} has no backend {peer.backend}"
-    for each in refs:
-        found = (str(each.get("group") or ""), str(each.get("kind") or "Service"))
-        if found != wanted:
-            yield f"backend {peer.backend} of HTTPRoute {route} is {'/'.join(filter(None, found))}, not {peer.kind}"
 
 
 def field_of(thing: Json, pointer: str) -> Any:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from rollouts.cluster.carrier import RENEW_SECONDS, Carrier, Fence
@@ -25,33 +24,14 @@ from rollouts.kube.retry import RetryPolicy, deadline, urgent
 from rollouts.manifests.conventions import WAY_BACK
 from rollouts.manifests.objects.access import Right
 from rollouts.manifests.ownership import HINT, foreign_object
-from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, GuardRollback, RegionState, require_percent
+from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
 log = logging.getLogger(__name__)
 
 
 Seen = TypeVar("Seen", bound=RegionView)
-
-
-class GuardedTrial(Value):
-    """What a guard has to know of a region at one moment."""
-
-    asked: tuple[str, str, int]
-    step: int
-    written: datetime | None
-    """All three as `guard.SignsOfLife` has them."""
-    stable: str | None
-    """The version that users go back to."""
-    trial: str
-    """The version that is on trial, or asked for."""
-    going_on: bool
-    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
-    unattended: GuardRollback | None
-    """What a guard has noted there."""
-    uid: str
-    """Of the object that an Event is about."""
 
 
 class CarriedRegion(ABC, Generic[Seen]):
@@ -86,7 +66,7 @@ class CarriedRegion(ABC, Generic[Seen]):
 
         async def observed() -> Seen:
             await self.fence.succeed()
-            return await self._look()
+            return await self.look()
 
         return self._state(await self._retries.run(observed))
 
@@ -105,7 +85,7 @@ class CarriedRegion(ABC, Generic[Seen]):
     async def rollback(self, to: str | None) -> RegionState:
         with urgent(), deadline(self._clock, self._seconds):
             if to is None:
-                seen = await self._retries.run(self._look)
+                seen = await self._retries.run(self.look)
                 # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
                 if (to := self._way_back_of(seen)) is None:
                     return self._done(seen)
@@ -181,11 +161,7 @@ class CarriedRegion(ABC, Generic[Seen]):
         """All that looking and a way back need, for a guard."""
 
     @abstractmethod
-    async def trial(self) -> GuardedTrial:
-        """What is there, for a guard."""
-
-    @abstractmethod
-    async def _look(self) -> Seen:
+    async def look(self) -> Seen:
         """The region as it is now; refused where it is somebody else's by now, who replaced us."""
 
     @abstractmethod
@@ -229,13 +205,13 @@ class CarriedRegion(ABC, Generic[Seen]):
     async def _entered(self) -> Seen:
         """The region once it is ours to write to; whose it is, is looked at first."""
         if not self.fence.inside:
-            refuse_foreign(self.region, *(await self._look()).foreign_objects)
+            refuse_foreign(self.region, *(await self.look()).foreign_objects)
             await self.fence.enter()
         return await self._looked()
 
     async def _looked(self) -> Seen:
         """The region before an operation; none is allowed where what moves users is somebody else's."""
-        seen = await self._look()
+        seen = await self.look()
         refuse_foreign(self.region, seen.foreign_mover)
         return seen
 
@@ -250,14 +226,14 @@ class CarriedRegion(ABC, Generic[Seen]):
             return share == percent and state.canary is not None and state.canary.ready
 
         async def still_sends() -> bool:
-            return sends(self._state(await self._look()))
+            return sends(self._state(await self.look()))
 
         state = self._state(seen)
         if not percent or state.stable is None or state.canary is None or not sends(state):
             return seen
         versions = state.stable.version, state.canary.version
         arrives = await self._verifier.check(percent, *versions, still_sends, copies=copies)
-        return seen if arrives else await self._look()
+        return seen if arrives else await self.look()
 
     async def _go_back(self, to: str) -> Seen:
         if self.fence.insists:

@@ -14,7 +14,7 @@ from rollouts.argo.actions import change
 from rollouts.base import BaseFleet, RegionReading, RegionSplit
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
-from rollouts.cluster.model import annotation, guard_note, noted
+from rollouts.cluster.model import annotation, noted
 from rollouts.cluster.peers import (
     Backend,
     PeerNotes,
@@ -27,7 +27,7 @@ from rollouts.cluster.peers import (
     undone,
     what_is_missing,
 )
-from rollouts.cluster.region import CarriedRegion, GuardedTrial, refuse_misfits
+from rollouts.cluster.region import CarriedRegion, refuse_misfits
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
@@ -82,7 +82,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return self._by_version.get(version, "")
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        snapshot = await self._retries.run(self._look)
+        snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot))
         return snapshot.foreign_objects
 
@@ -94,7 +94,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return await super().rollback(to)
 
     async def engine_of(self, version: str) -> Engine | None:
-        snapshot = await self._retries.run(self._look)
+        snapshot = await self._retries.run(self.look)
         peer = snapshot.peer_of(version)
         if peer is None or self._peers[peer].workload:
             return None
@@ -105,22 +105,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     def rights(self) -> tuple[Right, ...]:
         return route_rights(self._place.name, self._place.reference)
 
-    async def trial(self) -> GuardedTrial:
-        snapshot = await self._look()
-        version, digest = snapshot.version(snapshot.other)
-        return GuardedTrial(
-            asked=(version, digest, 1),
-            step=snapshot.weight,
-            written=None,
-            stable=snapshot.split.stable,
-            trial=version,
-            going_on=snapshot.split.canary is not None and snapshot.route is not None and not snapshot.foreign_objects,
-            unattended=guard_note(snapshot.route),
-            uid=str(at(snapshot.route, "metadata", "uid", default="")),
-        )
-
     async def start(self, engine: Engine) -> None:
-        snapshot = await self._look()
+        snapshot = await self.look()
         peer = snapshot.other
         known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
         # Said before the world is touched: what the other peer is about to serve. What a guard took back is over.
@@ -139,7 +125,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             raise
 
     async def route(self, split: RegionSplit) -> None:
-        before = await self._look()
+        before = await self.look()
         stable, canary = (before.peer_of(each) if each else None for each in (split.stable, split.canary))
         assert stable is not None, "users are on one of the two, or go back to it"
         self._refuse_nobody(before, stable, split.weight)
@@ -158,9 +144,9 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             await self._require_gateways(written, before.found)
 
     async def read(self) -> RegionReading:
-        return (await self._look()).reading
+        return (await self.look()).reading
 
-    async def _look(self) -> PeersSnapshot:
+    async def look(self) -> PeersSnapshot:
         route = await self._cluster.find(HTTP_ROUTES, self._place.reference.route)
         self.fence.allows(route)
         found = await asyncio.gather(*map(self._backend, self._peers.values()))
@@ -200,7 +186,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return (await self._cluster.list(PODS, labels=written(labels))).items if labels else ()
 
     def _state(self, seen: PeersSnapshot) -> RegionState:
-        state, note = BaseFleet._told(self, seen.reading), guard_note(seen.route)
+        state, note = BaseFleet._told(self, seen.reading), seen.unattended
         problems = [each for each in (state.problem, seen.refusal) if each]
         if seen.route is None:
             problems.append(f"HTTPRoute {self._place.reference.route} is gone")
@@ -217,11 +203,11 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
 
     async def _deploy(self, engine: Engine) -> PeersSnapshot:
         if not self.fence.inside:
-            refuse_misfits(self.region, misfits(await self._look()))
+            refuse_misfits(self.region, misfits(await self.look()))
         snapshot = await self._entered()
         await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
         await BaseFleet.deploy(self, engine)
-        return await self._look()
+        return await self.look()
 
     async def _set_mirror(self, seen: PeersSnapshot, percent: int) -> PeersSnapshot:
         return await self._move(seen, lambda reading: reading.mirrored(percent), forward=percent > 0)
@@ -242,7 +228,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         if forward and seen.foreign_change:
             raise Overruled(seen.foreign_change.reason)
         await self._change(rule)
-        return await self._look()
+        return await self.look()
 
     async def _restart(self, version: str) -> PeersSnapshot:
         raise NotPossible(

@@ -21,7 +21,6 @@ from rollouts.cluster.model import (
     RegionView,
     Revision,
     annotation,
-    guard_note,
     revision_of_replica_set,
     version_labels,
 )
@@ -30,7 +29,7 @@ from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.routers import RouteKind
-from rollouts.model import ForeignChange, GuardRollback
+from rollouts.model import ForeignChange
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
 
@@ -160,9 +159,22 @@ class RegionSnapshot(RegionView):
         return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
 
     @property
-    def unattended(self) -> GuardRollback | None:
-        """What the region's guard took back since the last version was deployed."""
-        return guard_note(self.rollout)
+    def on_trial(self) -> str:
+        """The version of the trial, or the one that is asked for."""
+        return self.trial.version if self.trial else self.asked[0]
+
+    @property
+    def progress(self) -> tuple[int, datetime | None]:
+        """The step, and when somebody last wrote the pod template."""
+        entries = template_writers(self.rollout) if self.rollout else []
+        written = max(filter(None, (parse_time(each.get("time")) for each in entries)), default=None)
+        return self.argo.step_index, written
+
+    @property
+    def going_on(self) -> bool:
+        """Whether something is to be taken back that nobody else has asked for."""
+        ours = self.foreign_change is None and not self.foreign_objects
+        return self.stable is not None and not self.is_at_rest and ours
 
     @property
     def weight(self) -> int:

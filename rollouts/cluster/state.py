@@ -21,9 +21,14 @@ def region_state(snapshot: RegionSnapshot) -> RegionState:
     stable = _arm(Role.STABLE, snapshot.stable, config.stable_url, snapshot)
     canary = _canary(snapshot)
     told = "; ".join(_problems(snapshot))
+    broken = snapshot.health.state in {HealthState.STUCK, HealthState.DEGRADED} or snapshot.route is None
+    if broken or not stable.ready or (canary and not canary.ready):
+        phase = RegionPhase.DEGRADED
+    else:
+        phase = RegionPhase.TRIAL if canary else RegionPhase.STEADY
     return RegionState(
         region=config.region,
-        phase=_phase(snapshot, stable, canary),
+        phase=phase,
         entry=config.entry,
         stable=stable,
         canary=canary,
@@ -140,13 +145,6 @@ def _arm(role: Role, which: Revision, url: str, snapshot: RegionSnapshot) -> Eng
         problem=None if up else why,
         engines=which.available,
     )
-
-
-def _phase(snapshot: RegionSnapshot, stable: EngineSet, canary: EngineSet | None) -> RegionPhase:
-    broken = snapshot.health.state in {HealthState.STUCK, HealthState.DEGRADED} or snapshot.route is None
-    if broken or not stable.ready or (canary and not canary.ready):
-        return RegionPhase.DEGRADED
-    return RegionPhase.TRIAL if canary else RegionPhase.STEADY
 
 
 def _problems(snapshot: RegionSnapshot) -> Iterator[str]:

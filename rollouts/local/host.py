@@ -41,7 +41,7 @@ from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Value
 
 RECONCILE_SECONDS = 0.1
 """Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
@@ -157,27 +157,21 @@ class Host:
 
     async def _watch(self, region: LocalRegion) -> None:
         """Take a canary back that no delivery watches any more."""
-        why = self._absent()
+        if delivery_runs(self._layout.state):
+            why = self.heartbeat.silence(holder(self._layout.state / LOCK))
+        else:
+            # What was heard of a process that is gone says nothing about the next one.
+            self.heartbeat.clear()
+            why = "no delivery runs here any more"
         # Only a canary needs a delivery: a region that serves one version is well without any.
         if region.on_trial and why:
             log.warning("%s: %s; its canary is taken back", region.region, why)
             await region.end_trial(why)
 
-    def _absent(self) -> str:
-        """Why nobody carries a delivery here; empty when somebody does."""
-        if delivery_runs(self._layout.state):
-            return self.heartbeat.silence(holder(self._layout.state / LOCK))
-        # What was heard of a process that is gone says nothing about the next one.
-        self.heartbeat.clear()
-        return "no delivery runs here any more"
-
     async def _scrape(self) -> None:
         """Keep Prometheus alive, and its targets true."""
         if not self._prometheus.alive:
             await self._prometheus.start()
-        self._prometheus.scrape(await self._targets())
-
-    async def _targets(self) -> list[Json]:
         targets = list(map(scrape_config.delivery_target, self._others.values()))
         for name, region in self.regions.items():
             # No one knows yet whose the numbers of an empty region will be, and nobody is served there.
@@ -186,7 +180,7 @@ class Host:
                 arms = filter(None, (state.stable, state.canary, state.previous))
                 targets.append(scrape_config.proxy_target(region.service, name, self._proxies[name].stats))
                 targets += scrape_config.engine_targets(region.service, name, arms)
-        return targets
+        self._prometheus.scrape(targets)
 
 
 OF_REGION = frozenset(("observe", "deploy", "mirror", "shift", "promote", "rollback", "settle", "restart", "way_back"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,6 @@ from pydantic import ValidationError
 from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import FleetError, NotPossible
 from rollouts.local.engines import EngineRunner, RestartSupervisor, RunningEngine
-from rollouts.local.xds import Routes, Upstream
 from rollouts.model import Engine, RegionState, Role
 from tidegate.core.clock import Clock
 from tidegate.core.files import replace_file
@@ -43,8 +43,11 @@ class Proxy(Protocol):
         """Whether the process runs."""
         ...
 
-    async def swap(self, routes: Routes) -> None:
-        """Return once every new request follows `routes`; requests in flight stay where they are."""
+    async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
+        """Return once every new request goes by `split` to engines at those ports, by version.
+
+        The previous serves only what no other engine takes. Requests in flight stay where they are.
+        """
         ...
 
     async def prune(self) -> None:
@@ -247,25 +250,13 @@ class LocalRegion(BaseFleet):
         # which nobody waits.
         for each in (self._split, split):
             self._met |= {version for role, version in each.versions.items() if role is not Role.CANARY or each.weight}
-        await self._proxy.swap(self._routes(split))
+        # A canary that is dead is not on the map.
+        alive = (
+            split if self._lives(split.canary) else split.model_copy(update={"canary": None, "weight": 0, "mirror": 0})
+        )
+        await self._proxy.swap(alive, {version: each.port for version, each in self._running.items()})
         self._split = split
         log.info("%s: %s in %.1f ms", self.region, split, (self._clock.monotonic() - begun) * 1000)
-
-    def _routes(self, split: RegionSplit) -> Routes:
-        """What the proxy must do; a canary that is dead is not on the map."""
-
-        def upstream(role: Role, version: str | None) -> Upstream | None:
-            running = self._running.get(version or "")
-            return Upstream(role=role, version=running.engine.version, port=running.port) if running else None
-
-        alive = self._lives(split.canary)
-        return Routes(
-            stable=upstream(Role.STABLE, split.stable),
-            canary=upstream(Role.CANARY, split.canary) if alive else None,
-            previous=upstream(Role.PREVIOUS, split.previous),
-            weight=split.weight if alive else 0,
-            mirror=split.mirror if alive else 0,
-        )
 
     def _lives(self, version: str | None) -> bool:
         running = self._running.get(version or "")

@@ -9,10 +9,11 @@ but the streams that were already on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from rollouts.base import RegionSplit
 from rollouts.model import Role
 from tidegate.core.model import Json, Value
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
@@ -56,32 +57,11 @@ class Upstream(Value):
         return f"{self.role}_{self.version}"
 
 
-class Routes(Value):
-    """Where the users of a region go."""
-
-    stable: Upstream | None = None
-    canary: Upstream | None = None
-    previous: Upstream | None = None
-    """Serves only what no other engine takes."""
-    weight: int = 0
-    """Percent of user traffic on the canary."""
-    mirror: int = 0
-    """Percent of user traffic copied to the canary."""
-
-    @property
-    def shadow(self) -> Upstream | None:
-        """The canary as the target of copies."""
-        return self.canary and self.canary.model_copy(update={"role": "shadow"})
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """Every cluster that these routes can name; the canary's exist before any traffic needs them."""
-        return tuple(upstream for upstream in (self.stable, self.canary, self.shadow, self.previous) if upstream)
-
-    @property
-    def answering(self) -> tuple[Upstream, ...]:
-        """Those whose answers reach users, now or a moment ago."""
-        return tuple(upstream for upstream in (self.stable, self.canary, self.previous) if upstream)
+def upstreams(split: RegionSplit, ports: Mapping[str, int]) -> tuple[Upstream, ...]:
+    """Every cluster that these routes can name, the engines at those ports; the canary's exist before any traffic."""
+    roles: list[tuple[Role | Literal["shadow"], str]] = list(split.versions.items())
+    shadow: list[tuple[Role | Literal["shadow"], str]] = [("shadow", split.canary)] if split.canary else []
+    return tuple(Upstream(role=role, version=each, port=ports[each]) for role, each in roles + shadow)
 
 
 STATS_PATH = "/stats/prometheus"
@@ -116,15 +96,16 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
     }
 
 
-def clusters(upstreams: Iterable[Upstream], *, generation: str) -> Json:
+def clusters(engines: Iterable[Upstream], *, generation: str) -> Json:
     """The cluster file."""
-    return _response(generation, "config.cluster.v3.Cluster", [*map(_engine_cluster, upstreams)])
+    return _response(generation, "config.cluster.v3.Cluster", [*map(_engine_cluster, engines)])
 
 
-def routes(target: Routes, *, generation: str) -> Json:
+def routes(split: RegionSplit, *, generation: str) -> Json:
     """The route file; `generation` is what Envoy's admin reports once it holds."""
     # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
-    route = {"name": generation, "match": {"prefix": "/"}, **_action(target)}
+    route = {"name": generation, "match": {"prefix": "/"}, **_action(split)}
+
     return _response(
         generation,
         "config.route.v3.RouteConfiguration",
@@ -138,7 +119,14 @@ def routes(target: Routes, *, generation: str) -> Json:
                         "name": ROUTE_NAME,
                         "domains": ["*"],
                         "routes": [route],
-                        "virtual_clusters": [_regenerations(upstream) for upstream in target.answering],
+                        # What counts the requests of users who ask again because of an answer of that engine.
+                        "virtual_clusters": [
+                            {
+                                "name": f"regenerates_{role}_{version}",
+                                "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
+                            }
+                            for role, version in split.versions.items()
+                        ],
                     }
                 ],
             }
@@ -146,21 +134,15 @@ def routes(target: Routes, *, generation: str) -> Json:
     )
 
 
-def _regenerations(of: Upstream) -> Json:
-    """What counts the requests of users who ask again because of an answer of that engine."""
-    match = {"name": REGENERATES_HEADER, "string_match": {"exact": of.version}}
-    return {"name": f"regenerates_{of.cluster}", "headers": [match]}
-
-
-def _action(target: Routes) -> Json:
-    if target.stable is None:
+def _action(split: RegionSplit) -> Json:
+    if split.stable is None:
         return {"direct_response": {"status": 503, "body": {"inline_string": "no engine serves this region\n"}}}
     route: Json = {
         # No limit on a whole answer: it may stream for minutes. Silence has one, and it is the attempt's: the stream's
         # own would end it too, but count it against no engine.
         "timeout": "0s",
         "idle_timeout": f"{STREAM_IDLE_SECONDS + 10}s",
-        "inline_cluster_specifier_plugin": {"extension": _attempts(target, target.stable)},
+        "inline_cluster_specifier_plugin": {"extension": _attempts(split)},
         "retry_policy": {
             "retry_on": RETRY_ON,
             "per_try_idle_timeout": f"{STREAM_IDLE_SECONDS}s",
@@ -170,25 +152,31 @@ def _action(target: Routes) -> Json:
             "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.05s"},
         },
     }
-    if target.shadow and target.mirror:
-        share = {"default_value": {"numerator": target.mirror, "denominator": "HUNDRED"}}
+    if split.canary and split.mirror:
+        share = {"default_value": {"numerator": split.mirror, "denominator": "HUNDRED"}}
         # A copy must look like its original, or it would not cost the canary the same.
         as_it_is = {"disable_shadow_host_suffix_append": True}
-        route["request_mirror_policies"] = [{"cluster": target.shadow.cluster, "runtime_fraction": share, **as_it_is}]
+        route["request_mirror_policies"] = [
+            {"cluster": f"shadow_{split.canary}", "runtime_fraction": share, **as_it_is}
+        ]
     return {"route": route}
 
 
-def _attempts(target: Routes, stable: Upstream) -> Json:
+def _attempts(split: RegionSplit) -> Json:
     """By weight at first; what could not be delivered goes to the stable engine, then to the warm one behind it."""
-    shares = [(stable, 100 - target.weight)] + ([(target.canary, target.weight)] if target.canary else [])
-    groups = {"first": shares, "second": [(stable, 100)], "third": [(target.previous or stable, 100)]}
+    stable, last = (
+        f"stable_{split.stable}",
+        f"previous_{split.previous}" if split.previous else f"stable_{split.stable}",
+    )
+    shares = {stable: 100 - split.weight, f"canary_{split.canary}": split.weight}
+    groups = {"first": shares, "second": {stable: 100}, "third": {last: 100}}
     return _extension(
         "router.cluster_specifier_plugin.priority_group",
         "extensions.router.cluster_specifiers.priority_group.v3.PriorityGroupClusterSpecifier",
         priority_groups=[
             {
                 "name": name,
-                "clusters": [{"cluster_name": to.cluster, "weight": weight} for to, weight in group if weight],
+                "clusters": [{"cluster_name": to, "weight": weight} for to, weight in group.items() if weight],
             }
             for name, group in groups.items()
         ],

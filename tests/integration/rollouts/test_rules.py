@@ -125,18 +125,6 @@ async def test_rules_outlive_prometheus_and_wait_until_it_is_back(host: FleetHos
     await host.load_rules(RULES.format(group="late"))
     assert await groups(ask) == {"late"}
 
-    # Nobody has noticed its death yet.
-    prometheus = newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
-    guard = prometheus.parent()
-    assert guard is not None
-    guard.suspend()
-    prometheus.kill()
-    loading = asyncio.create_task(host.load_rules(RULES.format(group="later")))
-    await asyncio.sleep(0.5)
-    guard.resume()
-    await loading
-    assert await groups(ask) == {"later"}
-
 
 @pytest.fixture
 def numbers() -> Iterator[str]:

@@ -13,7 +13,8 @@ from rollouts.adapters.envoy import Envoy
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from rollouts.adapters.sockets import free_port
-from rollouts.local.xds import STATS_PATH, Routes
+from rollouts.base import RegionSplit
+from rollouts.local.xds import STATS_PATH
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ async def test_no_port_of_a_proxy_leads_to_its_admin(envoy: Envoy) -> None:
                 assert (await anybody.request(method, f"{envoy.entry}{path}")).status_code == 503, (method, path)
         assert (await anybody.post(f"{envoy.stats}{STATS_PATH}")).status_code == 404
     assert envoy.alive
-    await envoy.swap(Routes())
+    await envoy.swap(RegionSplit(), {})
 
 
 async def test_the_admin_is_ours_alone_and_counters_are_everybodys(envoy: Envoy) -> None:
