@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from registry.errors import DeliveryRuns
+from rollouts.local.locks import holder
 from tidegate.core.files import is_locked, lock_open_file
 
 ROLLBACK = "rollback.lock"
@@ -80,11 +81,3 @@ def _refusal(path: Path) -> DeliveryRuns:
         f"another delivery runs here (process {owner})" if owner else "another delivery runs here",
         hint="see `tidegate status`, wait for it, or roll it back with `tidegate rollback`",
     )
-
-
-def holder(path: Path) -> int | None:
-    """The process that holds the lock; None when nobody does."""
-    if not is_locked(path):
-        return None
-    text = path.read_text(encoding="ascii")
-    return int(text) if text.isdigit() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollouts.local.watchdog import LOCK
+from rollouts.local.locks import LOCK
 
 
 @dataclass(frozen=True)

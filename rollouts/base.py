@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 
 from rollouts.errors import NotConfirmed, NotPossible
 from rollouts.model import Engine, EngineSet, RegionPhase, RegionState, Role, require_percent
@@ -69,11 +69,6 @@ class RegionReading(Value):
         """That of a version with a role: one that is down where nothing of it runs."""
         gone = ServingVersion(version=version, ready=False, problem="nothing of it runs")
         return next((each for each in self.engines if each.version == version), gone)
-
-    @property
-    def by_role(self) -> Mapping[Role, ServingVersion]:
-        """The engines that have one."""
-        return {role: self.engine(version) for role, version in self.split.versions.items()}
 
     def serves(self, engine: Engine) -> bool:
         """Whether the engine serves as stable or canary already, so that a deploy of it changes nothing.
@@ -163,14 +158,20 @@ class RegionReading(Value):
 
     def state(self, region: str, entry: str) -> RegionState:
         """The region as an outsider sees it."""
-        seen = {role: _arm(role, each) for role, each in self.by_role.items()}
-        problems = [f"{arm.role} (version {arm.version}) is down" for arm in seen.values() if not arm.ready]
-        if not self.entry_up:
-            problems.insert(0, "the proxy is down")
+        seen = {role: _arm(role, self.engine(version)) for role, version in self.split.versions.items()}
+        problems = [] if self.entry_up else ["the proxy is down"]
+        problems += [f"{arm.role} (version {arm.version}) is down" for arm in seen.values() if not arm.ready]
+        if self.split.stable is None:
+            phase = RegionPhase.EMPTY
+        # Before the trial: the one who waits for a region to be well need not poll each engine.
+        elif problems:
+            phase = RegionPhase.DEGRADED
+        else:
+            phase = RegionPhase.TRIAL if self.split.canary else RegionPhase.STEADY
         previous = seen.get(Role.PREVIOUS)
         return RegionState(
             region=region,
-            phase=self._phase(healthy=not problems),
+            phase=phase,
             entry=entry,
             stable=seen.get(Role.STABLE),
             canary=seen.get(Role.CANARY),
@@ -181,61 +182,10 @@ class RegionReading(Value):
             problem="; ".join(problems) or None,
         )
 
-    def _phase(self, *, healthy: bool) -> RegionPhase:
-        if self.split.stable is None:
-            return RegionPhase.EMPTY
-        # Before the trial: the one who waits for a region to be well need not poll each engine.
-        if not healthy:
-            return RegionPhase.DEGRADED
-        return RegionPhase.TRIAL if self.split.canary else RegionPhase.STEADY
-
 
 def _arm(role: Role, which: ServingVersion) -> EngineSet:
     problem = None if which.ready else which.problem or "it died without a word"
-    return EngineSet(
-        role=role,
-        version=which.version,
-        digest=which.digest,
-        url=which.url,
-        ready=which.ready,
-        problem=problem,
-    )
-
-
-class CancellableStart:
-    """The start of an engine, which takes minutes: one at a time. Who cancels it ends it, and not its caller."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def under_way(self) -> bool:
-        """Whether an engine comes up now."""
-        return self._task is not None
-
-    def cancel(self) -> None:
-        """End the start, if there is one."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def run(self, version: str, start: Coroutine[object, object, None]) -> None:
-        """Start it.
-
-        Raises:
-            NotPossible: a rollback came first.
-        """
-        task = self._task = asyncio.create_task(start)
-        try:
-            await task
-        except asyncio.CancelledError as error:
-            caller = asyncio.current_task()
-            if task.cancelled() and not (caller and caller.cancelling()):
-                raise NotPossible(
-                    f"version {version} was rolled back while it started", hint="deliver it again"
-                ) from error
-            raise
-        finally:
-            self._task = None
+    return EngineSet(**which.model_dump(exclude={"problem"}), role=role, problem=problem)
 
 
 class BaseFleet(ABC):
@@ -250,7 +200,8 @@ class BaseFleet(ABC):
         self._clock = clock or SystemClock()
         self._operation = asyncio.Lock()
         """Held while an operation runs: one at a time, up to minutes."""
-        self._start = CancellableStart()
+        self._starting: asyncio.Task[None] | None = None
+        """What brings an engine up, one at a time; who cancels it ends it, and not its caller."""
 
     @abstractmethod
     async def start(self, engine: Engine) -> None:
@@ -298,7 +249,7 @@ class BaseFleet(ABC):
     async def rollback(self, to: str | None) -> RegionState:
         """All users on version `to`, or on the stable one; an engine that is starting is given up."""
         # Before the lock: a deploy holds it for as long as its engine takes to start.
-        self._start.cancel()
+        self._give_up_start()
         return await self._change(lambda reading: reading.rolled_back(to))
 
     async def _change(self, rule: Callable[[RegionReading], RegionSplit]) -> RegionState:
@@ -319,7 +270,7 @@ class BaseFleet(ABC):
         if split.stable not in {None, version}:
             # Memory suffices for two engines per region, rarely for three.
             await self._become(RegionSplit(stable=split.stable))
-        await self._start.run(version, self.start(engine))
+        await self._started(engine)
         if not (await self.read()).engine(version).ready:
             raise NotConfirmed(
                 f"{self.region}: version {version} was started, and `read` does not find it ready",
@@ -328,6 +279,24 @@ class BaseFleet(ABC):
         # A stable that had died has its role still.
         if split.stable != version:
             await self._become(trial if split.stable else RegionSplit(stable=version))
+
+    async def _started(self, engine: Engine) -> None:
+        task = self._starting = asyncio.create_task(self.start(engine))
+        try:
+            await task
+        except asyncio.CancelledError as error:
+            caller = asyncio.current_task()
+            if task.cancelled() and not (caller and caller.cancelling()):
+                raise NotPossible(
+                    f"version {engine.version} was rolled back while it started", hint="deliver it again"
+                ) from error
+            raise
+        finally:
+            self._starting = None
+
+    def _give_up_start(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
 
     async def _become(self, wanted: RegionSplit) -> None:
         """Traffic first and confirmed; then every engine without a role stops."""

@@ -41,7 +41,7 @@ from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
-from rollouts.local.watchdog import end_lease, lend
+from rollouts.local.locks import end_lease, lend
 from tidegate.connect import Carried, Carrying, connect, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, TidegateError

@@ -10,7 +10,6 @@ from pathlib import Path
 from gates.evidence.request_record import RecordReader
 from pipelines.adapters.fleets import CarriedFleet, require_contexts
 from pipelines.adapters.stores import mlflow_address
-from pipelines.delivery_lock import holder
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import SUFFIX
@@ -26,6 +25,7 @@ from registry.ledger import MlflowLedger
 from registry.model import Event, Serving
 from registry.versions import MlflowRegistry
 from rollouts.errors import FleetError
+from rollouts.local.locks import holder
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.files import write_atomically

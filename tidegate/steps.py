@@ -30,7 +30,7 @@ from registry.ledger import MlflowLedger
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
-from rollouts.local.watchdog import end_lease, lend
+from rollouts.local.locks import end_lease, lend
 from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions_here, preconditions_of, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError

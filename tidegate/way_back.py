@@ -15,7 +15,7 @@ from functools import partial
 from uuid import uuid4
 
 from pipelines.adapters.rollback_records import HasNotEnded, RollbackLedger
-from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
+from pipelines.delivery_lock import delivery_lock, one_rollback, rollback_runs
 from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.rollback_target import (
     already_there,
@@ -32,6 +32,7 @@ from pipelines.state import StateFolder
 from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError, NotPossible, NotTheCarrier
+from rollouts.local.locks import holder
 from rollouts.model import Engine, RegionState
 from tidegate.core.clock import WATCH_SECONDS, Clock, SystemClock
 from tidegate.core.errors import ExitCode, OutsideError, Refused, TidegateError, UsageError

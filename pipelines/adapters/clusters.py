@@ -15,7 +15,7 @@ from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
-from rollouts.cluster.carrier import Carrier, keep_renewing
+from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.peers import RoutePlace
@@ -236,7 +236,7 @@ async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | No
     if carrier is None:
         yield
         return
-    tasks = [asyncio.create_task(keep_renewing(fleet, SystemClock())) for fleet in fleets.values()]
+    tasks = [asyncio.create_task(fleet.keep_renewing()) for fleet in fleets.values()]
     try:
         yield
     finally:

@@ -50,13 +50,13 @@ class BuildServer:
         self.seconds = seconds
 
     def memory_bytes(self) -> int:
-        return self._running.memory_bytes()
+        return self._running.child.memory_bytes()
 
     async def stop(self) -> None:
         try:
             await self._running.stop()
         finally:
-            await self._http.close()
+            await self._http.aclose()
 
 
 class BuildServers:
@@ -78,7 +78,7 @@ class BuildServers:
             running = await processes.start(engine, log_file=log)
             return BuildServer(running, http, self._clock.monotonic() - begun)
         except BaseException:
-            await http.close()
+            await http.aclose()
             raise
 
 

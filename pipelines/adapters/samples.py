@@ -18,7 +18,7 @@ from engine_images.samples.key import HEADER, WHERE, WHERE_IT_ENDS, SampleKey
 from gates.answers.samples import TakenSamples, UserSample
 from pipelines.spec.sections import SamplesSpec
 from rollouts.adapters.http import Http
-from rollouts.cluster.samples import RegionSamples, SampleEndpoint
+from rollouts.cluster.samples import RegionSamples
 from rollouts.errors import Unreachable
 from rollouts.model import EngineSet
 from tidegate.core.clock import Clock
@@ -42,8 +42,9 @@ class _Asked:
     """Unix time in seconds; what stands in the cluster."""
     key: SampleKey = field(default_factory=SampleKey)
 
-    def at(self, path: str) -> SampleEndpoint:
-        return SampleEndpoint(path=path, headers={HEADER: self.key.token})
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {HEADER: self.key.token}
 
 
 class ClusterSamples:
@@ -69,12 +70,12 @@ class ClusterSamples:
 
     async def take(self, region: str, engine: EngineSet) -> TakenSamples:
         asked = self._asked[region]
-        found = await self._regions[region].take(engine.version, asked.at(WHERE))
-        return TakenSamples(samples=opened(asked.key, found.answers), problem=found.problem)
+        answers, problem = await self._regions[region].take(engine.version, WHERE, asked.headers)
+        return TakenSamples(samples=opened(asked.key, answers), problem=problem)
 
     async def end(self, region: str) -> None:
         if asked := self._asked.pop(region, None):
-            await self._regions[region].end(asked.shares, asked.at(WHERE_IT_ENDS))
+            await self._regions[region].end(asked.shares, WHERE_IT_ENDS, asked.headers)
 
 
 class LocalSamples:
@@ -105,12 +106,12 @@ class LocalSamples:
         try:
             async with Http() as http:
                 address, headers = f"{engine.url}{WHERE}", {HEADER: self._key.token}
-                reply = await http.post(address, timeout_seconds=TAKE_SECONDS, headers=headers)
+                reply = await http.post(address, timeout=TAKE_SECONDS, headers=headers)
         except Unreachable as error:
             raise OutsideError(f"no samples of version {engine.version}: {error.message}", hint=error.hint) from error
-        if not reply.ok:
+        if not reply.is_success:
             raise OutsideError(
-                f"the engine of version {engine.version} keeps no samples: status {reply.status}",
+                f"the engine of version {engine.version} keeps no samples: status {reply.status_code}",
                 hint="start the fleet again with this tidegate: `tidegate fleet down`, then `tidegate fleet up`",
             )
         return TakenSamples(samples=opened(self._key, map(json.loads, [reply.text])))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import EngineDidNotStart, Unreachable
-from rollouts.local.machine import Admission, Ticket
+from rollouts.local.machine import Admission
 from rollouts.local.xds import LOOPBACK
 from rollouts.model import PORT, REGION, Engine
 from tidegate.core.children import Child
@@ -46,32 +49,25 @@ log = logging.getLogger(__name__)
 class EngineProcess:
     """A `RunningEngine`: one process that listens on the loopback."""
 
-    def __init__(
-        self, engine: Engine, port: int, child: ChildProcess, http: Http, *, ticket: Ticket, admission: Admission
-    ) -> None:
-        """`child` is the process as it was started, healthy or not yet; its place on the machine ends with it."""
+    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http, release: Callable[[], None]) -> None:
+        """`child` is the process as it was started, healthy or not yet; `release` gives its place here back."""
         self.engine = engine
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
-        self._child = child
+        self.child = child
         self._http = http
-        self._ticket = ticket
-        self._admission = admission
+        self._release = release
 
     @property
     def alive(self) -> bool:
-        return self._child.alive
+        return self.child.alive
 
     def tail(self) -> str:
-        return self._child.tail()
-
-    def memory_bytes(self) -> int:
-        """Proportional set size of all its processes: what several share is counted once."""
-        return self._child.memory_bytes()
+        return self.child.tail()
 
     async def busy(self) -> int:
         try:
-            reply = await self._http.get(f"{self.url}/metrics", timeout_seconds=5)
+            reply = await self._http.get(f"{self.url}/metrics", timeout=5)
         except Unreachable:
             # Nothing runs on a dead engine. A living one that does not answer may well have streams.
             if not self.alive:
@@ -81,21 +77,13 @@ class EngineProcess:
 
     async def stop(self) -> None:
         try:
-            await self._child.stop(grace_seconds=STOP_SECONDS)
+            await self.child.stop(grace_seconds=STOP_SECONDS)
         finally:
-            self._admission.release(self._ticket)
+            self._release()
 
     async def abandon(self) -> None:
-        """End it at once: no user waits for an answer of it."""
-        self._child.kill()
-        self._admission.release(self._ticket)
-
-    async def healthy(self) -> bool:
-        """Whether it says so itself."""
-        try:
-            return (await self._http.get(f"{self.url}{self.engine.ready_path}", timeout_seconds=1)).ok
-        except Unreachable:
-            return False
+        self.child.kill()
+        self._release()
 
     async def warm_up(self) -> None:
         """Ask a few short things, so that no user meets the slowness of first requests.
@@ -115,25 +103,42 @@ class EngineProcess:
             "temperature": 0,
         }
         try:
-            reply = await self._http.post(f"{self.url}/v1/chat/completions", body, timeout_seconds=WARM_UP_SECONDS)
+            reply = await self._http.post(f"{self.url}/v1/chat/completions", json=body, timeout=WARM_UP_SECONDS)
         except Unreachable as error:
             raise self.failed("is healthy but does not answer a chat") from error
-        if not reply.ok:
-            raise self.failed(f"answers its first chat with status {reply.status}: {reply.text[:200]}")
+        if not reply.is_success:
+            raise self.failed(f"answers its first chat with status {reply.status_code}: {reply.text[:200]}")
+
+    async def until_healthy(self, clock: Clock, seconds: float) -> None:
+        """Return once it says so itself.
+
+        Raises:
+            EngineDidNotStart: it died, or took longer than `seconds`.
+        """
+        deadline = clock.monotonic() + seconds
+        while True:
+            with suppress(Unreachable):
+                if (await self._http.get(f"{self.url}{self.engine.ready_path}", timeout=1)).is_success:
+                    return
+            if not self.alive:
+                raise self.failed("died while it started")
+            if clock.monotonic() > deadline:
+                raise self.failed(f"was not healthy after {seconds:g} s")
+            await clock.sleep(POLL_SECONDS)
 
     def failed(self, what: str) -> EngineDidNotStart:
         """The error that says `what` happened, with the end of the engine's log."""
-        error = self._child.first_error()
+        error = self.child.first_error()
         because = f": {error}" if error else ""
         return EngineDidNotStart(
             f"the engine of version {self.engine.version} {what}{because}",
-            hint=f"see {self._child.log}",
+            hint=f"see {self.child.log}",
             detail=self.tail(),
         )
 
 
 class EngineProcesses:
-    """The `Engines` of one region."""
+    """The `EngineRunner` of one region."""
 
     def __init__(
         self,
@@ -146,20 +151,24 @@ class EngineProcesses:
         start_seconds: float = START_SECONDS,
     ) -> None:
         """`admission` is shared by all regions of the machine; `start_seconds` is the deadline for health."""
-        self._region = region
-        self._logs = logs
-        self._http = http
-        self._admission = admission
-        self._clock = clock
-        self._start_seconds = start_seconds
+        self._region, self._logs, self._http = region, logs, http
+        self._admission, self._clock, self._start_seconds = admission, clock, start_seconds
 
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
         # Before the process is there: two regions that start at once must not both see the same free memory.
         ticket = self._admission.admit(engine)
-        begun = self._clock.monotonic()
-        running = self._spawn(ticket, port or sockets.free_port(), log_file)
+        begun, port = self._clock.monotonic(), port or sockets.free_port()
+        started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
+        child = process.start(
+            [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command],
+            kind=Child.ENGINE,
+            log=log_file or self._logs / f"{self._region}-{engine.version}-{started}.log",
+            workdir=Path(engine.workdir),
+            environment=engine.environment,
+        )
+        running = EngineProcess(engine, port, child, self._http, partial(self._admission.release, ticket))
         try:
-            await self._until_healthy(running)
+            await running.until_healthy(self._clock, self._start_seconds)
             await running.warm_up()
         except BaseException:
             # Cancelled or failed: an engine that is unknown must not stay.
@@ -169,26 +178,3 @@ class EngineProcesses:
         ticket.settled = True
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running
-
-    def _spawn(self, ticket: Ticket, port: int, log_file: Path | None) -> EngineProcess:
-        engine = ticket.engine
-        command = [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command]
-        started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
-        file = log_file or self._logs / f"{self._region}-{engine.version}-{started}.log"
-        child = process.start(
-            command,
-            kind=Child.ENGINE,
-            log=file,
-            workdir=Path(engine.workdir),
-            environment=engine.environment,
-        )
-        return EngineProcess(engine, port, child, self._http, ticket=ticket, admission=self._admission)
-
-    async def _until_healthy(self, running: EngineProcess) -> None:
-        deadline = self._clock.monotonic() + self._start_seconds
-        while not await running.healthy():
-            if not running.alive:
-                raise running.failed("died while it started")
-            if self._clock.monotonic() > deadline:
-                raise running.failed(f"was not healthy after {self._start_seconds:g} s")
-            await self._clock.sleep(POLL_SECONDS)

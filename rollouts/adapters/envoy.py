@@ -8,21 +8,21 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.adapters.sockets import socket_path
+from rollouts.base import RegionSplit
 from rollouts.errors import FleetError, Unreachable
 from rollouts.local import xds
-from rollouts.local.state_folder import replace_json
-from rollouts.local.xds import LOOPBACK, Routes, Upstream
+from rollouts.local.locks import replace_json
+from rollouts.local.xds import LOOPBACK, Upstream
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
-from tidegate.core.model import Json
 
 CONFIRM_SECONDS = 10.0
 """How long Envoy may take to come up or to confirm a file; far more than it ever needs."""
@@ -54,9 +54,7 @@ class Envoy:
 
     def __init__(self, folder: Path, *, entry_port: int) -> None:
         """`folder` is its own: configuration and log."""
-        self._folder = folder
-        self._entry_port = entry_port
-        self._stats_port = sockets.free_port()
+        self._folder, self._entry_port, self._stats_port = folder, entry_port, sockets.free_port()
         self._exits = ExitStack()
         self.admin = socket_path(folder, "admin.sock", self._exits)
         self._http = Http(self.admin)
@@ -86,7 +84,7 @@ class Envoy:
         sockets.claim(self._entry_port, purpose="the entry of a region")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_clusters()
-        self._write_routes(Routes())
+        self._write_routes(RegionSplit())
         bootstrap = xds.bootstrap(
             entry_port=self._entry_port, stats_port=self._stats_port, admin=self.admin, folder=self._folder
         )
@@ -103,18 +101,18 @@ class Envoy:
         )
         await self._confirmed("come up", self._is_ready)
 
-    async def swap(self, routes: Routes) -> None:
+    async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
         # A dead proxy confirms nothing.
         if not self.alive:
             await self.restart()
         # Clusters first: a route that names one that Envoy does not have yet would answer 503.
-        fresh = {upstream.cluster: upstream for upstream in routes.upstreams}
+        fresh = {upstream.cluster: upstream for upstream in xds.upstreams(split, ports)}
         if not fresh.items() <= self._known.items():
             self._known |= fresh
             self._write_clusters()
             await self._confirmed("take the clusters", self._has_clusters)
         self._routed |= fresh.keys()
-        generation = self._write_routes(routes)
+        generation = self._write_routes(split)
 
         async def holds() -> bool:
             return await self._routes_generation() == generation
@@ -135,23 +133,27 @@ class Envoy:
     async def stop(self) -> None:
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
-        await self._http.close()
+        await self._http.aclose()
         self._exits.close()
 
     def _write_clusters(self) -> None:
         response = xds.clusters(self._known.values(), generation=str(next(self._generation)))
         replace_json(self._folder / xds.CLUSTERS_FILE, response)
 
-    def _write_routes(self, routes: Routes) -> str:
+    def _write_routes(self, split: RegionSplit) -> str:
         generation = str(next(self._generation))
-        replace_json(self._folder / xds.ROUTES_FILE, xds.routes(routes, generation=generation))
+        replace_json(self._folder / xds.ROUTES_FILE, xds.routes(split, generation=generation))
         return generation
 
     async def _confirmed(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         """Return when Envoy's own admin says that it holds: a file that was written proves nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CONFIRM_SECONDS
-        while not await _now(holds):
+        while True:
+            # No answer is no proof: ask again until the deadline.
+            with suppress(Unreachable):
+                if await holds():
+                    return
             if loop.time() > deadline or not self.alive:
                 raise FleetError(
                     f"the proxy did not {what}",
@@ -161,12 +163,15 @@ class Envoy:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:
-        ready = (await self._http.get(f"{_ADMIN}/ready")).ok
+        ready = (await self._http.get(f"{_ADMIN}/ready")).is_success
         return ready and await self._has_clusters() and bool(await self._routes_generation())
 
     async def _has_clusters(self) -> bool:
         reply = await self._http.get(f"{_ADMIN}/config_dump?resource=dynamic_active_clusters")
-        seen = {_endpoint(config["cluster"]) for config in reply.json().get("configs", ())}
+        seen: set[tuple[str, int]] = set()
+        for cluster in (config["cluster"] for config in reply.json().get("configs", ())):
+            (endpoint,) = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+            seen.add((cluster["name"], endpoint["endpoint"]["address"]["socket_address"]["port_value"]))
         return {(name, upstream.port) for name, upstream in self._known.items()} <= seen
 
     async def _routes_generation(self) -> str | None:
@@ -179,17 +184,3 @@ class Envoy:
         pattern = rf"^cluster\.{clusters}\.upstream_rq_(pending_)?active$"
         reply = await self._http.get(f"{_ADMIN}/stats?format=json&filter={pattern}")
         return sum(stat["value"] for stat in json.loads(reply.text)["stats"] if "value" in stat)
-
-
-async def _now(holds: Callable[[], Awaitable[bool]]) -> bool:
-    """No answer is no proof: ask again until the deadline."""
-    try:
-        return await holds()
-    except Unreachable:
-        return False
-
-
-def _endpoint(cluster: Json) -> tuple[str, int]:
-    (locality,) = cluster["load_assignment"]["endpoints"]
-    (endpoint,) = locality["lb_endpoints"]
-    return cluster["name"], endpoint["endpoint"]["address"]["socket_address"]["port_value"]

@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rollouts.adapters import process
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import FleetError, HostGone, Unreachable, error_from_json
-from rollouts.local.state_folder import Layout
+from rollouts.local.locks import Layout
 from rollouts.model import CarrierHeartbeat, Engine, RegionState
 from tidegate.core.adapters.extras import require
 from tidegate.core.children import Child
@@ -43,10 +44,9 @@ BASE = "http://fleet-host"
 class LocalRegionClient:
     """A `Fleet`: one region of a fleet host."""
 
-    def __init__(self, region: str, http: Http, layout: Layout) -> None:
+    def __init__(self, region: str, host: FleetHost) -> None:
         self.region = region
-        self._http = http
-        self._layout = layout
+        self._host = host
 
     async def deploy(self, engine: Engine) -> RegionState:
         return await self._operate("deploy", engine=engine.model_dump(mode="json"))
@@ -72,22 +72,20 @@ class LocalRegionClient:
 
     async def way_back(self) -> str:
         """The version that served before the delivery that is open here; empty where none is."""
-        return str(await self._ask(f"regions/{self.region}/way_back", LOOK_SECONDS))
+        return str(await self._host.ask(f"regions/{self.region}/way_back", LOOK_SECONDS))
 
     async def settle(self) -> None:
         """The delivery is over, and what serves stays."""
-        await self._ask(f"regions/{self.region}/settle")
+        await self._host.ask(f"regions/{self.region}/settle")
 
     async def carried(self) -> CarrierHeartbeat | None:
         """Who carries the delivery on this machine; None when nobody does."""
-        found = await self._ask("carried", LOOK_SECONDS)
+        found = await self._host.ask("carried", LOOK_SECONDS)
         return CarrierHeartbeat.model_validate(found) if found else None
 
     async def _operate(self, operation: str, seconds: float | None = None, **arguments: object) -> RegionState:
-        return RegionState.model_validate(await self._ask(f"regions/{self.region}/{operation}", seconds, **arguments))
-
-    async def _ask(self, path: str, seconds: float | None = None, **arguments: object) -> Any:
-        return await _ask(self._http, self._layout, path, seconds, **arguments)
+        said = await self._host.ask(f"regions/{self.region}/{operation}", seconds, **arguments)
+        return RegionState.model_validate(said)
 
 
 class FleetHost:
@@ -110,7 +108,7 @@ class FleetHost:
 
     def fleet(self, region: str) -> LocalRegionClient:
         """One region of it."""
-        return LocalRegionClient(region, self._http, self._layout)
+        return LocalRegionClient(region, self)
 
     async def load_rules(self, text: str) -> None:
         """Let its Prometheus evaluate the rules of this rule file, and no others; saying it again costs nothing.
@@ -118,48 +116,73 @@ class FleetHost:
         Raises:
             RulesRefused: in Prometheus' words; the rules of before stay.
         """
-        await self._ask("load_rules", text=text)
+        await self.ask("load_rules", text=text)
 
     async def scrape_also(self, name: str, address: str) -> None:
         """Let its Prometheus read the numbers at `address`/metrics too; `name` is at one address at a time."""
-        await self._ask("scrape_also", name=name, address=address)
+        await self.ask("scrape_also", name=name, address=address)
 
     async def forget(self, name: str) -> None:
         """Undo `scrape_also`; also right when that was never said."""
-        await self._ask("forget", name=name)
+        await self.ask("forget", name=name)
 
     async def attend(self, who: str, *, unattended_seconds: float) -> None:
         """Say that this process, `who`, carries a delivery here; trials end once it was silent for so long."""
-        await self._ask("attend", LOOK_SECONDS, who=who, process=os.getpid(), unattended_seconds=unattended_seconds)
+        await self.ask("attend", LOOK_SECONDS, who=who, process=os.getpid(), unattended_seconds=unattended_seconds)
 
     async def leave(self) -> None:
         """Say that nobody carries a delivery any more."""
-        await self._ask("leave", LOOK_SECONDS)
+        await self.ask("leave", LOOK_SECONDS)
 
-    async def _ask(self, path: str, seconds: float | None = None, **arguments: object) -> Any:
-        return await _ask(self._http, self._layout, path, seconds, **arguments)
+    async def ask(self, path: str, seconds: float | None = None, **arguments: object) -> Any:
+        """What a method of the host answers.
+
+        Without `seconds` there is no deadline: the host has one for everything it does, and its death closes the
+        socket.
+
+        Raises:
+            HostGone: it has ended: nobody is served by it, and nothing is on trial.
+            Unreachable: it lives, and did not answer.
+            FleetError: as it says itself, or a bug of it.
+        """
+        try:
+            reply = await self._http.post(f"{BASE}/{path}", json=arguments, timeout=seconds)
+        except Unreachable as error:
+            # What the kernel takes from a process that dies it takes one after the other.
+            for _ in range(ENDING_POLLS):
+                if not is_up(self._layout):
+                    raise HostGone(
+                        f"{error.message}: the fleet host has ended, and all that it served with it",
+                        hint="see its log; `tidegate fleet up` starts another",
+                    ) from error
+                await asyncio.sleep(POLL_SECONDS)
+            raise
+        if reply.status_code >= 500:
+            raise FleetError(f"the fleet host failed at {path}", hint="see its log", detail=reply.text)
+        if not reply.is_success:
+            raise error_from_json(reply.json())
+        return reply.json()
 
     async def stop(self) -> None:
         """End it and everything it runs; returns when nothing is left. Also right when it is gone."""
         await self.close()
         if is_up(self._layout):
-            await self._ask_to_end()
-            await _until_gone(self._layout)
+            self._http = Http(self._socket)
+            # It may have ended between the two looks; then there is nothing to ask.
+            with suppress(HostGone):
+                await self.ask("end", LOOK_SECONDS)
+            await self.close()
+            deadline = time.monotonic() + STOP_SECONDS
+            while is_up(self._layout):
+                if time.monotonic() > deadline:
+                    raise FleetError("the fleet host does not end", hint=f"see {self._layout.log}")
+                await asyncio.sleep(POLL_SECONDS)
         if self._child is not None:
             await self._child.stop(grace_seconds=STOP_SECONDS)
 
-    async def _ask_to_end(self) -> None:
-        async with Http(self._socket) as http:
-            try:
-                await http.post(f"{BASE}/end", {}, timeout_seconds=LOOK_SECONDS)
-            except Unreachable:
-                # It may have ended between the two looks; then there is nothing to ask.
-                if is_up(self._layout):
-                    raise
-
     async def close(self) -> None:
         """Let go of it; it runs on."""
-        await self._http.close()
+        await self._http.aclose()
 
 
 async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) -> FleetHost:
@@ -209,70 +232,20 @@ def is_up(layout: Layout) -> bool:
     return is_locked(layout.lock)
 
 
-async def _ask(http: Http, layout: Layout, path: str, seconds: float | None, **arguments: object) -> Any:
-    """What a method of the host answers.
-
-    Without `seconds` there is no deadline: the host has one for everything it does, and its death closes the socket.
-
-    Raises:
-        HostGone: it has ended.
-        FleetError: as it says itself, or a bug of it.
-    """
-    async with _host_lives(layout):
-        reply = await http.post(f"{BASE}/{path}", arguments, timeout_seconds=seconds)
-    if reply.status >= 500:
-        raise FleetError(f"the fleet host failed at {path}", hint="see its log", detail=reply.text)
-    if not reply.ok:
-        raise error_from_json(reply.json())
-    return reply.json()
-
-
-@asynccontextmanager
-async def _host_lives(layout: Layout) -> AsyncIterator[None]:
-    """Tell a host that does not answer from one that has ended: then nobody is served by it, and nothing on trial.
-
-    Raises:
-        HostGone: it has ended.
-        Unreachable: it lives, and did not answer.
-    """
-    try:
-        yield
-    except Unreachable as error:
-        # What the kernel takes from a process that dies it takes one after the other.
-        for _ in range(ENDING_POLLS):
-            if not is_up(layout):
-                raise HostGone(
-                    f"{error.message}: the fleet host has ended, and all that it served with it",
-                    hint="see its log; `tidegate fleet up` starts another",
-                ) from error
-            await asyncio.sleep(POLL_SECONDS)
-        raise
-
-
 async def _until_up(layout: Layout, child: ChildProcess) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + START_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while not _is_record_of(layout, child):
         if not child.alive and layout.failure.exists():
             raise error_from_json(json.loads(layout.failure.read_text(encoding="utf-8")))
-        if not child.alive or loop.time() > deadline:
+        if not child.alive or time.monotonic() > deadline:
             raise FleetError("the fleet host did not come up", hint=f"see {layout.log}", detail=child.tail())
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _is_record_of(layout: Layout, child: ChildProcess) -> bool:
     try:
-        record = json.loads(layout.record.read_text(encoding="utf-8"))
+        pid = json.loads(layout.record.read_text(encoding="utf-8"))["pid"]
     except FileNotFoundError:
         return False
     # An owned host runs below its guard.
-    return psutil.pid_exists(record["pid"]) and child.pid in (record["pid"], psutil.Process(record["pid"]).ppid())
-
-
-async def _until_gone(layout: Layout) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + STOP_SECONDS
-    while is_up(layout):
-        if loop.time() > deadline:
-            raise FleetError("the fleet host does not end", hint=f"see {layout.log}")
-        await asyncio.sleep(POLL_SECONDS)
+    return psutil.pid_exists(pid) and child.pid in (pid, psutil.Process(pid).ppid())

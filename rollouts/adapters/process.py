@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -49,8 +50,11 @@ class ChildProcess:
 
     def memory_bytes(self) -> int:
         """Proportional set size of it and all its descendants; what ended meanwhile counts no more."""
-        process = psutil.Process(self.pid)
-        return sum(_proportional_bytes(each) for each in (process, *process.children(recursive=True)))
+        process, found = psutil.Process(self.pid), 0
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                found += int(each.memory_full_info().pss)
+        return found
 
     def first_error(self) -> str | None:
         """The first exception that its log names: what follows it is mostly other processes giving up."""
@@ -123,10 +127,3 @@ def start(
             start_new_session=True,
         )
     return ChildProcess(process, log)
-
-
-def _proportional_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.NoSuchProcess:
-        return 0

@@ -17,6 +17,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import CapacityError, Forbidden
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE
+from rollouts.kube.objects import at, labels_of, name_of
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
 from rollouts.kube.scheduling import format_quantity, misfits, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
@@ -24,6 +25,8 @@ from tidegate.core.model import Json, Value
 
 ENDED = {"Succeeded", "Failed"}
 """Phases of pods that hold nothing any more."""
+
+log = logging.getLogger(__name__)
 
 
 class EngineDemand(Value):
@@ -46,9 +49,8 @@ class Headroom(Value):
 def engine_demand(rollout: Json, live: Json | None) -> EngineDemand:
     """What a Rollout, as it is rendered, asks for; with an autoscaler it is as many as it has now."""
     spec = rollout["spec"]
-    said = spec.get("replicas") or ((live or {}).get("spec") or {}).get("replicas")
-    replicas = 1 if said is None else int(said)
-    canary = spec["strategy"]["canary"]
+    said = spec.get("replicas") or at(live, "spec", "replicas")
+    replicas, canary = 1 if said is None else int(said), spec["strategy"]["canary"]
     if live is None:
         return EngineDemand(first=replicas, most=replicas)
     scales = (step["setCanaryScale"] for step in canary.get("steps") or [] if "setCanaryScale" in step)
@@ -68,31 +70,45 @@ def headroom_on_nodes(nodes: Sequence[Json], pods: Sequence[Json], engine: Json)
         return None
     taken: dict[str, list[Json]] = defaultdict(list)
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in ENDED and PLACEHOLDER not in _labels(pod):
-            taken[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
-    against = {node["metadata"]["name"]: misfits(engine, node) for node in nodes}
-    fitting = [node for node in nodes if not against[node["metadata"]["name"]]]
-    pods_that_fit = sum(_room_of(node, taken[node["metadata"]["name"]], engine) for node in fitting)
+        if at(pod, "status", "phase") not in ENDED and PLACEHOLDER not in labels_of(pod):
+            taken[at(pod, "spec", "nodeName", default="")].append(pod)
+    against = {name_of(node): misfits(engine, node) for node in nodes}
+    fitting = [node for node in nodes if not against[name_of(node)]]
     if fitting:
-        return Headroom(pods=pods_that_fit, bound_by=f"{len(fitting)} nodes take such pods")
+        room = sum(_room_of(node, taken[name_of(node)], engine) for node in fitting)
+        return Headroom(pods=room, bound_by=f"{len(fitting)} nodes take such pods")
     counts = Counter(reason for reasons in against.values() for reason in reasons).most_common(3)
     told = (f"{reason} ({count} nodes)" for reason, count in counts)
     return Headroom(pods=0, bound_by="; ".join(("no node takes such a pod", *told)))
 
 
+def _room_of(node: Json, taken: Sequence[Json], engine: Json) -> int:
+    used: dict[str, Decimal] = defaultdict(Decimal)
+    for pod in taken:
+        for name, quantity in _asked(pod).items():
+            used[name] += quantity
+    has = at(node, "status", "allocatable", default={})
+    limits = [
+        int((parse_quantity(has[name]) - used[name]) // each)
+        for name, each in _asked(engine).items()
+        if name in has and each > 0
+    ]
+    return max(0, min(limits, default=0))
+
+
+def _asked(pod: Json) -> Mapping[str, Decimal]:
+    return {**resource_requests(pod), "pods": Decimal(1)}
+
+
 def headroom_in_quotas(quotas: Sequence[Json], engine: Json) -> Iterator[Headroom]:
     """How many each quota of the namespace allows."""
-    asked: Mapping[str, Decimal] = {**resource_requests(engine), "pods": Decimal(1)}
+    asked = _asked(engine)
     for quota in quotas:
-        status = quota.get("status") or {}
-        for key, hard in (status.get("hard") or {}).items():
-            each = asked.get(key.removeprefix("requests."))
-            if each:
-                left = parse_quantity(hard) - parse_quantity((status.get("used") or {}).get(key, "0"))
-                name = quota["metadata"]["name"]
-                yield Headroom(
-                    pods=max(0, int(left // each)), bound_by=f"quota {name} has {format_quantity(left)} {key} left"
-                )
+        for key, hard in at(quota, "status", "hard", default={}).items():
+            if each := asked.get(key.removeprefix("requests.")):
+                left = parse_quantity(hard) - parse_quantity(at(quota, "status", "used", key, default="0"))
+                told = f"quota {name_of(quota)} has {format_quantity(left)} {key} left"
+                yield Headroom(pods=max(0, int(left // each)), bound_by=told)
 
 
 def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[Headroom]) -> None:
@@ -111,28 +127,6 @@ def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[He
     )
 
 
-def _room_of(node: Json, taken: Sequence[Json], engine: Json) -> int:
-    has = (node.get("status") or {}).get("allocatable") or {}
-    asked: Mapping[str, Decimal] = {**resource_requests(engine), "pods": Decimal(1)}
-    used: dict[str, Decimal] = defaultdict(Decimal)
-    for pod in taken:
-        for name, quantity in {**resource_requests(pod), "pods": Decimal(1)}.items():
-            used[name] += quantity
-    limits = [
-        int((parse_quantity(has[name]) - used[name]) // each)
-        for name, each in asked.items()
-        if name in has and each > 0
-    ]
-    return max(0, min(limits, default=0))
-
-
-def _labels(pod: Json) -> Mapping[str, str]:
-    return pod["metadata"].get("labels") or {}
-
-
-log = logging.getLogger(__name__)
-
-
 async def require_headroom(
     cluster: KubeClient, config: RegionConfig, snapshot: RegionSnapshot, rollout: Json, version: str
 ) -> None:
@@ -144,24 +138,13 @@ async def require_headroom(
     engine = {"metadata": {"name": version}, "spec": rollout["spec"]["template"]["spec"]}
     need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)
     try:
-        rooms = await headroom(cluster, engine, nodes_grow=config.nodes_grow)
+        rooms = list(headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine))
+        if not config.nodes_grow:
+            nodes, pods = await cluster.list(NODES), await cluster.list(PODS, namespace=EVERYWHERE)
+            room = headroom_on_nodes(nodes.items, pods.items, engine)
+            rooms += [room] if room else []
     except Forbidden as error:
         log.warning("%s: it is unknown whether there is room for version %s: %s", config.region, version, error)
         return
     refuse_without_headroom(version, need, rooms)
     log.info("%s: version %s gets %s engines, %s at most", config.region, version, need.first, need.most)
-
-
-async def headroom(cluster: KubeClient, engine: Json, *, nodes_grow: bool) -> list[Headroom]:
-    """How many more such pods the namespace's quotas and the nodes take; none where nothing bounds them.
-
-    Raises:
-        Forbidden: nodes, or all pods, or quotas may not be seen.
-        FleetError: the API server does not answer.
-    """
-    rooms = list(headroom_in_quotas((await cluster.list(RESOURCE_QUOTAS)).items, engine))
-    if nodes_grow:
-        return rooms
-    nodes, pods = await cluster.list(NODES), await cluster.list(PODS, namespace=EVERYWHERE)
-    room = headroom_on_nodes(nodes.items, pods.items, engine)
-    return [*rooms, room] if room else rooms

@@ -13,10 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from rollouts.argo.model import parse_time
-from rollouts.cluster.model import Place, guard_note
+from rollouts.cluster.model import Place, annotation, guard_note
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
@@ -31,6 +30,9 @@ from tidegate.core.names import DELIVERY, MANAGED_BY
 
 LIVE_SECONDS = 60.0
 """A Lease that was renewed longer ago looks like that of a process which is gone: one that lives renews every 10 s."""
+
+RENEW_SECONDS = 10.0
+"""Between two signs of life, far less than `LIVE_SECONDS`: a request or two may be lost."""
 
 GUARD = "guard"
 """Token of a region's guard. It holds the Lease while it takes a trial back; a guard that finds it there, silent, goes
@@ -75,57 +77,63 @@ class LeaseRecord(Value):
     way_back: str = ""
     """The version that served before the delivery, while it is open; empty while none is."""
 
-    def life(self, watch: Watch, clock: Clock) -> Life:
-        """What is known of the one who holds it, with this look."""
-        if not self.token or self.renewed is None:
-            return Life.DEAD
-        now, monotonic = clock.now(), clock.monotonic()
-        return watch.life(self.token, self.renewed, now=now, monotonic=monotonic, allowed=LIVE_SECONDS)
-
-    def unattended(self, now: datetime) -> bool:
-        """Whether nothing was heard of anybody for longer than its last carrier allowed."""
-        return self.silence(now) > self.lasts
-
-    def silence(self, now: datetime) -> timedelta:
-        """How long nothing was heard; for ever when nothing ever was."""
-        return now - self.renewed if self.renewed else timedelta.max
-
 
 def read_lease(found: Json) -> LeaseRecord:
     """A Lease as the API server gives it."""
-    spec, annotations = found.get("spec") or {}, found["metadata"].get("annotations") or {}
+    spec = found.get("spec") or {}
     return LeaseRecord(
         token=str(spec.get("holderIdentity") or ""),
         number=int(spec.get("leaseTransitions") or 0),
         renewed=parse_time(spec.get("renewTime")),
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
-        who=str(annotations.get(CARRIED_BY) or ""),
-        key=str(annotations.get(CARRIED_FOR) or ""),
-        way_back=str(annotations.get(WAY_BACK) or ""),
+        who=annotation(found, CARRIED_BY),
+        key=annotation(found, CARRIED_FOR),
+        way_back=annotation(found, WAY_BACK),
     )
 
 
-def may_take_lease(record: LeaseRecord, carrier: Carrier, life: Life) -> bool:
-    """Whether the Lease is `carrier`'s for the asking: his already, nobody's, or that of one who is gone."""
-    same_delivery = carrier.key != "" and record.key == carrier.key
-    ours = record.token in {"", carrier.token, *carrier.over} or same_delivery
-    return ours or carrier.insists or life is Life.DEAD
+async def seize(
+    cluster: KubeClient, name: str, found: Json | None, carrier: Carrier, *, now: datetime, above: int
+) -> Json:
+    """The Lease in the hands of `carrier`, by compare-and-set; made where there is none.
 
+    It gets the next number, unless he has it already; `name` is the delivery's, `above` the highest number that was
+    seen on its objects.
 
-def new_lease(name: str, namespace: str, carrier: Carrier, now: datetime, *, above: int) -> Json:
-    """The Lease where there is none; `name` is the delivery's, `above` the highest number that was seen there."""
-    metadata = {"name": conventions.lease(name), "namespace": namespace, "labels": {**MANAGED_BY, DELIVERY: name}}
+    Raises:
+        Conflict: somebody was faster.
+    """
+    if found is not None:
+        return await cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
+    labels = {**MANAGED_BY, DELIVERY: name}
+    metadata = {"name": conventions.lease(name), "namespace": cluster.namespace, "labels": labels}
     bare: Json = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
-    return _given(bare, carrier, number=above + 1, at=now, since=now)
+    return await cluster.create(LEASES, taken_lease(bare, carrier, now, above=above))
 
 
 def taken_lease(found: Json, carrier: Carrier, now: datetime, *, above: int = 0) -> Json:
-    """The same Lease in the hands of `carrier`; with the next number, unless he has it already."""
-    record = read_lease(found)
+    """The same Lease in the hands of `carrier`."""
+    record, since, number = read_lease(found), now, 0
     if record.token == carrier.token:
-        since = parse_time((found.get("spec") or {}).get("acquireTime"))
-        return _given(found, carrier, number=record.number, at=now, since=since or now)
-    return _given(found, carrier, number=max(record.number, above) + 1, at=now, since=now)
+        since, number = parse_time((found.get("spec") or {}).get("acquireTime")) or now, record.number
+    # A MicroTime always has six digits after the second.
+    renewed, acquired = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in (now, since))
+    spec = {
+        **(found.get("spec") or {}),
+        "holderIdentity": carrier.token,
+        "leaseTransitions": number or max(record.number, above) + 1,
+        "acquireTime": acquired,
+        "renewTime": renewed,
+        "leaseDurationSeconds": max(1, round(carrier.unattended_seconds)),
+    }
+    return {**annotated(found, {CARRIED_BY: carrier.who, CARRIED_FOR: carrier.key}), "spec": spec}
+
+
+def annotated(found: Json, annotations: Mapping[str, str]) -> Json:
+    """The same Lease with these annotations; without those that are empty."""
+    metadata = found["metadata"]
+    said = {**(metadata.get("annotations") or {}), **annotations}
+    return {**found, "metadata": {**metadata, "annotations": {key: value for key, value in said.items() if value}}}
 
 
 def released_lease(found: Json) -> Json:
@@ -136,33 +144,8 @@ def released_lease(found: Json) -> Json:
 
 def carrier_number(found: Json | None) -> int:
     """The number of the carrier whose an object is; 0 when nobody marked it."""
-    said = str((((found or {}).get("metadata") or {}).get("annotations") or {}).get(CARRIER) or "")
+    said = annotation(found, CARRIER)
     return int(said) if said.isdecimal() else 0
-
-
-def _annotated(found: Json, annotations: Mapping[str, str]) -> Json:
-    """The same Lease with these annotations; without those that are empty."""
-    metadata = found["metadata"]
-    said = {**(metadata.get("annotations") or {}), **annotations}
-    return {**found, "metadata": {**metadata, "annotations": {key: value for key, value in said.items() if value}}}
-
-
-def _given(found: Json, carrier: Carrier, *, number: int, at: datetime, since: datetime) -> Json:
-    # A MicroTime always has six digits after the second.
-    renewed, acquired = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in (at, since))
-    spec = {
-        **(found.get("spec") or {}),
-        "holderIdentity": carrier.token,
-        "leaseTransitions": number,
-        "acquireTime": acquired,
-        "renewTime": renewed,
-        "leaseDurationSeconds": max(1, round(carrier.unattended_seconds)),
-    }
-    return {**_annotated(found, {CARRIED_BY: carrier.who, CARRIED_FOR: carrier.key}), "spec": spec}
-
-
-def _said(lease: Json, key: str) -> str:
-    return str((lease["metadata"].get("annotations") or {}).get(key) or "")
 
 
 LOOK_SECONDS = 1.0
@@ -183,11 +166,8 @@ class Fence:
         carrier: Carrier | None,
     ) -> None:
         """`marked` are the objects that move users, by kind and name. Without a `carrier` it can only be looked at."""
-        self._config = config
-        self._cluster = cluster
+        self._config, self._cluster, self._clock, self._carrier = config, cluster, clock, carrier
         self._marked = tuple(marked)
-        self._clock = clock
-        self._carrier = carrier
         self._lease: Json | None = None
         self.inside = False
         """Whether the Lease was taken, and what is there marked."""
@@ -209,9 +189,8 @@ class Fence:
         """
         if self.inside:
             return
-        number = read_lease(await self.take()).number
-        for kind in dict.fromkeys(kind for kind, _ in self._marked):
-            await self.mark(kind, number)
+        await self.take()
+        await self.mark()
         self.inside = True
 
     async def succeed(self) -> None:
@@ -232,7 +211,7 @@ class Fence:
     async def take(self) -> Json:
         """The Lease alone; nothing is marked. As `enter`, for the one who has something to do that cannot wait."""
         if self._lease is None:
-            self._lease = await self._take(above=await self.highest())
+            self._lease = await self._take(await self.highest())
         return self._lease
 
     async def highest(self) -> int:
@@ -251,28 +230,27 @@ class Fence:
         if self._lost or carrier_number(found) > ours:
             raise self._replaced(self._lost, guard_note(found))
 
-    async def mark(self, kind: Resource, number: int | None = None) -> None:
-        """Say on the delivery's objects of that kind that they are ours; nothing where they say so, or none is ours.
+    async def mark(self) -> None:
+        """Say on the objects that they are ours, as far as they are there and do not say so.
 
         Raises:
-            NotTheCarrier: it says that it is somebody else's, who came after us.
+            NotTheCarrier: one says that it is somebody else's, who came after us.
         """
-        ours = number or (read_lease(self._lease).number if self._lease else 0)
-        for resource, name in self._marked:
-            if resource == kind:
-                await self._mark(kind, name, ours)
-
-    async def _mark(self, kind: Resource, name: str, ours: int) -> None:
-        while (found := await self._cluster.find(kind, name)) is not None:
-            self.allows(found)
-            if carrier_number(found) >= ours or self._config.foreign(found):
-                return
-            try:
-                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                await self._cluster.patch(kind, name, {"metadata": {**version, "annotations": {CARRIER: str(ours)}}})
-            except Conflict:
-                continue
-            return
+        ours = read_lease(self._lease).number if self._lease else 0
+        for kind, name in self._marked:
+            while (found := await self._cluster.find(kind, name)) is not None:
+                self.allows(found)
+                if carrier_number(found) >= ours or self._config.foreign(found):
+                    break
+                metadata = {
+                    "resourceVersion": found["metadata"]["resourceVersion"],
+                    "annotations": {CARRIER: str(ours)},
+                }
+                try:
+                    await self._cluster.patch(kind, name, {"metadata": metadata})
+                    break
+                except Conflict:
+                    continue
 
     async def renew(self) -> None:
         """Say that we live. Where somebody took the Lease, nothing more is written here.
@@ -300,54 +278,45 @@ class Fence:
             lease = await self.take()
             if self._lost:
                 raise self._replaced(self._lost)
-            if _said(lease, key) == text:
+            if annotation(lease, key) == text:
                 return
             try:
-                self._lease = await self._cluster.replace(LEASES, _annotated(lease, {key: text}))
+                self._lease = await self._cluster.replace(LEASES, annotated(lease, {key: text}))
             except (Conflict, NotFound):
                 await self._look_again(lease)
 
     async def said(self, key: str) -> str:
         """What the Lease says by an annotation, no matter who holds it; empty where it says nothing."""
-        found = await self._found()
-        return _said(found, key) if found else ""
+        return annotation(await self._found(), key)
 
     async def leave(self) -> None:
         """Give the Lease back, so that nobody has to wait for it to run out. Never raises."""
         if self._lost or self._who.hands_on:
             return
         try:
-            if (ours := self._lease or await self._handed_on()) is not None:
+            ours = self._lease
+            if ours is None and self._who.continues:
+                # An earlier process of the delivery left it to us, which had nothing left to do here.
+                found = await self._found()
+                ours = found if found and read_lease(found).token == self._who.token else None
+            if ours is not None:
                 await self._cluster.replace(LEASES, released_lease(ours))
         except FleetError as error:
             log.info("%s: its Lease runs out by itself: %s", self._config.region, error)
 
     async def holder(self) -> CarrierHeartbeat | None:
-        """Who holds the Lease; None when nobody does.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Who holds the Lease; None when nobody does."""
         found = await self._found()
         record = read_lease(found) if found else None
         if record is None or not record.token:
             return None
-        who = record.who or record.token
-        return CarrierHeartbeat(
-            who=who, heard=record.renewed, unattended_seconds=record.lasts.total_seconds(), key=record.key
-        )
+        who, seconds = record.who or record.token, record.lasts.total_seconds()
+        return CarrierHeartbeat(who=who, heard=record.renewed, unattended_seconds=seconds, key=record.key)
 
     async def _found(self) -> Json | None:
         return await self._cluster.find(LEASES, conventions.lease(self._config.name))
 
-    async def _handed_on(self) -> Json | None:
-        """The Lease that an earlier process of the delivery left to us, which had nothing left to do here."""
-        if not self._who.continues:
-            return None
-        found = await self._found()
-        return found if found is not None and read_lease(found).token == self._who.token else None
-
-    async def _take(self, *, above: int) -> Json:
+    async def _take(self, above: int) -> Json:
         """The Lease in our hands; one that somebody holds who may be gone is watched until that is clear.
 
         A guard has it until the trial is taken back, and no other part in the delivery: it is waited for as long as the
@@ -356,13 +325,10 @@ class Fence:
         met, watch = None, Watch()
         while True:
             found, now = await self._found(), self._clock.now()
+            record = read_lease(found) if found else None
             try:
-                if found is None:
-                    made = new_lease(self._config.name, self._cluster.namespace, self._who, now, above=above)
-                    return await self._cluster.create(LEASES, made)
-                record = read_lease(found)
-                if may_take_lease(record, self._who, record.life(watch, self._clock)):
-                    return await self._cluster.replace(LEASES, taken_lease(found, self._who, now, above=above))
+                if record is None or self._may_take(record, watch):
+                    return await seize(self._cluster, self._config.name, found, self._who, now=now, above=above)
             except Conflict:
                 continue
             if met is None and record.token == GUARD:
@@ -373,6 +339,17 @@ class Fence:
             if not waits and (record.token, record.renewed) != (met.token, met.renewed):
                 raise self._replaced(record)
             await self._clock.sleep(LOOK_SECONDS)
+
+    def _may_take(self, record: LeaseRecord, watch: Watch) -> bool:
+        """Whether the Lease is ours for the asking: ours already, nobody's, or that of one who is gone."""
+        who, life = self._who, Life.DEAD
+        # Looked at even where it does not matter: the watch needs each look.
+        if record.token and record.renewed is not None:
+            now, monotonic = self._clock.now(), self._clock.monotonic()
+            life = watch.life(record.token, record.renewed, now=now, monotonic=monotonic, allowed=LIVE_SECONDS)
+        same_delivery = who.key != "" and record.key == who.key
+        ours = record.token in {"", who.token, *who.over} or same_delivery
+        return ours or who.insists or life is Life.DEAD
 
     async def _look_again(self, before: Json) -> None:
         """Somebody wrote the Lease: another process of ours, or one that took it."""
@@ -404,27 +381,3 @@ class Fence:
             f"{name} in {region} is carried by {who} now",
             hint="see `tidegate status`; wait for it, or roll its regions back with `tidegate rollback`",
         )
-
-
-RENEW_SECONDS = 10.0
-"""Far less than `LIVE_SECONDS`: a request or two may be lost."""
-
-
-class LeaseHolder(Protocol):
-    """Anyone who has a region's Lease."""
-
-    region: str
-
-    async def renew(self) -> None:
-        """Say that it lives."""
-        ...
-
-
-async def keep_renewing(fleet: LeaseHolder, clock: Clock) -> None:
-    """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
-    while True:
-        await clock.sleep(RENEW_SECONDS)
-        try:
-            await fleet.renew()
-        except FleetError as error:
-            log.info("%s: the Lease was not renewed: %s", fleet.region, error)

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from rollouts.argo.model import controlled_by
+from rollouts.argo.model import replica_set_of
 from rollouts.cluster.carrier import Fence
-from rollouts.cluster.model import RegionConfig, launch_of, revision_of_replica_set, version_labels
+from rollouts.cluster.model import RegionConfig, launch_of, version_labels
 from rollouts.cluster.region import live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import MANAGER, PatchKind
-from rollouts.kube.objects import is_ready, written
+from rollouts.kube.model import MANAGER
+from rollouts.kube.objects import at, is_ready, said, written
 from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
@@ -87,18 +87,12 @@ def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
     """What the region's ReplicaSets know of a version: its image and its files' digest; None when none has it."""
     if snapshot.rollout is None:
         return None
-    known = [
-        (revision_of_replica_set(each, snapshot.version_of), each["spec"]["template"])
-        for each in controlled_by(snapshot.rollout, snapshot.replica_sets)
-    ]
-    found = [(which, template) for which, template in known if which.version == version]
-    if not found:
+    which = next((each for each in snapshot.revisions if each.version == version), None)
+    if which is None:
         return None
-    which, template = max(found, key=lambda each: each[0].number)
-    image = str(template["spec"]["containers"][0].get("image", ""))
-    return Engine(
-        version=version, digest=which.digest, model=snapshot.argo.name, image=image, launch=launch_of(template)
-    )
+    template = replica_set_of(snapshot.rollout, snapshot.replica_sets, which.number)["spec"]["template"]
+    name, image = snapshot.argo.name, str(template["spec"]["containers"][0].get("image", ""))
+    return Engine(version=version, digest=which.digest, model=name, image=image, launch=launch_of(template))
 
 
 def tried(rollout: Json, attempt: int, limit: int | None) -> Json:
@@ -144,27 +138,22 @@ def _template(snapshot: RegionSnapshot) -> Json:
 
 
 def _image(snapshot: RegionSnapshot) -> str:
-    containers = (_template(snapshot).get("spec") or {}).get("containers") or [{}]
-    return str(containers[0].get("image", ""))
+    return str(at(_template(snapshot), "spec", "containers", 0, "image", default=""))
 
 
 def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool) -> int | None:
-    """The limit that keeps all warm versions; None where none are kept.
+    """The limit that keeps all warm versions, in the region as it is before it is written; None where none are kept.
 
-    Args:
-        config: says how many the spec wants.
-        snapshot: the region before it is written.
-        leaving: whether the version on trial is about to be among the older ones.
+    `leaving` says whether the version on trial is about to be among the older ones.
     """
     if config.warm_versions is None:
         return None
     soon = snapshot.at + timedelta(seconds=config.after_abort_seconds)
+    stay = (snapshot.stable, snapshot.trial)
     going = [
-        each
-        for each in snapshot.revisions
-        if each.wanted and each not in (snapshot.stable, snapshot.trial) and each.ends is not None and each.ends <= soon
+        each for each in snapshot.revisions if each.wanted and each not in stay and each.ends and each.ends <= soon
     ]
-    return config.warm_versions + len(going) + (1 if leaving and snapshot.trial and snapshot.trial.wanted else 0)
+    return config.warm_versions + len(going) + bool(leaving and snapshot.trial and snapshot.trial.wanted)
 
 
 PUT_BACK_SECONDS = 60.0
@@ -173,29 +162,14 @@ PUT_BACK_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AppliedObject:
-    """One object that was sent, whether an answer came or not."""
-
-    wanted: Json
-    before: Json | None
-    """As it was; None when it was not there."""
-
-    @property
-    def name(self) -> str:
-        """Kind and name."""
-        return f"{self.wanted['kind']} {self.wanted['metadata']['name']}"
-
-
 class ApplyTransaction:
     """Applies the objects of one deploy, the Rollout last, and puts them back when it fails before that."""
 
     def __init__(self, config: RegionConfig, cluster: KubeClient, clock: Clock, *, fence: Fence) -> None:
-        self._config = config
-        self._cluster = cluster
-        self._fence = fence
+        self._config, self._cluster, self._fence = config, cluster, fence
         self._retries = RetryPolicy(clock, seconds=PUT_BACK_SECONDS)
-        self._said: dict[str, AppliedObject] = {}
+        self._said: dict[str, tuple[Json, Json | None]] = {}
+        """By kind and name what was sent, whether an answer came or not, and what was there before."""
         self.committed = False
         """Whether all of it is applied."""
 
@@ -243,12 +217,12 @@ class ApplyTransaction:
         if isinstance(why, NotTheCarrier):
             return
         left: list[str] = []
-        for applied in reversed(self._said.values()):
+        for name, (sent, before) in reversed(self._said.items()):
             try:
-                if await self._retries.run(partial(self._back, applied)):
+                if await self._retries.run(partial(self._back, sent, before)):
                     return
             except FleetError as error:
-                left.append(f"{applied.name} ({error})")
+                left.append(f"{name} ({error})")
         if left:
             told = f"could not be put back as it was: {', '.join(left)}"
             log.warning("%s: %s", self._config.region, told)
@@ -273,32 +247,25 @@ class ApplyTransaction:
             reason="AlreadyExists",
         )
 
-    async def _back(self, applied: AppliedObject) -> bool:
+    async def _back(self, sent: Json, before: Json | None) -> bool:
         """Put one object back; true when it shows that all was said although no answer came."""
-        (now,) = await live_objects(self._cluster, [applied.wanted])
+        (now,) = await live_objects(self._cluster, [sent])
         self._fence.allows(now)
         if now is None or foreign_object(now, self._config.name):
             return False
         resource, name = resource_of(now), now["metadata"]["name"]
-        if applied.wanted["kind"] == ROLLOUTS.kind:
-            return version_labels(now["spec"].get("template") or {}) == version_labels(
-                applied.wanted["spec"]["template"]
-            )
-        if applied.before is None:
-            await self._delete(now)
-        elif undone := _merge_patch(_ours(now), _ours(applied.before)):
+        if sent["kind"] == ROLLOUTS.kind:
+            return version_labels(now["spec"].get("template") or {}) == version_labels(sent["spec"]["template"])
+        if before is None:
+            with suppress(NotFound):
+                await self._cluster.delete(resource, name)
+        elif undone := _merge_patch(_ours(now), _ours(before)):
             if (writer := last_writer(now)) != MANAGER:
                 raise NotPossible(f"written by {writer or 'somebody'} since", hint="put it back by hand")
             version = {"resourceVersion": now["metadata"]["resourceVersion"]}
             undone["metadata"] = {**undone.get("metadata", {}), **version}
-            await self._cluster.patch(resource, name, undone, kind=PatchKind.MERGE)
+            await self._cluster.patch(resource, name, undone)
         return False
-
-    async def _delete(self, now: Json) -> None:
-        try:
-            await self._cluster.delete(resource_of(now), now["metadata"]["name"])
-        except NotFound:
-            return
 
     async def _keep_engines(self, live: Json, wanted: Json) -> None:
         if wanted["kind"] != SERVICES.kind:
@@ -317,7 +284,7 @@ class ApplyTransaction:
 
     def _note(self, wanted: Json, live: Json | None) -> None:
         """Noted before it is sent, since an answer may be lost; on a retry the first read counts."""
-        self._said.setdefault(f"{wanted['kind']}/{wanted['metadata']['name']}", AppliedObject(wanted, live))
+        self._said.setdefault(said(wanted), (wanted, live))
 
 
 async def count_ready(cluster: KubeClient, selector: Json) -> int:

@@ -1,14 +1,25 @@
-"""The port `Fleet` on a Rollout: what each operation makes of its region."""
+"""The port `Fleet` on a Rollout: how its region is read, and what each operation writes, onto what was read.
+
+It polls every second while an operation is in progress, and does not watch: a snapshot needs nothing from those before,
+so neither a stream that was cut nor an event that was missed can leave an operation waiting for what happened already.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from rollouts.argo.model import parse_time, path_to_weight
+from rollouts.argo import actions
+from rollouts.argo.actions import RolloutClient, Waker
+from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
+from rollouts.argo.state import STUCK_AFTER_SECONDS, pending_reaction
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
+    LIMIT,
     ApplyTransaction,
     engine_of,
     is_deployed,
@@ -17,25 +28,50 @@ from rollouts.cluster.desired_objects import (
     warm_limit,
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
-from rollouts.cluster.operations import RegionOperations
-from rollouts.cluster.reference import template_writers
-from rollouts.cluster.region import GuardedTrial, foreign_objects, refuse_foreign
+from rollouts.cluster.reference import RegionNotes, with_workload
+from rollouts.cluster.region import CarriedRegion, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.state import how_to_continue, region_state, require_canary, unfinished_rollback
+from rollouts.cluster.state import (
+    how_to_continue,
+    refuse_hopeless,
+    refuse_overruled,
+    refuse_stuck,
+    region_state,
+    require_canary,
+    timeout_error,
+    unfinished_rollback,
+)
 from rollouts.cluster.traffic_verification import RequestCounter
-from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible
+from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.client import KubeClient
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.objects import at, written
+from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.retry import Backoff, RetryPolicy, is_transient, time_left
+from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.objects.access import Right, guard_rights
 from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
+from tidegate.core.names import DELIVERY
+
+POLL_SECONDS = 1.0
+"""Between two snapshots while an operation is in progress."""
+
+SETTLE_SECONDS = 120.0
+"""For what the API server itself does at once."""
+
+HEAD_START_SECONDS = 0.2
+"""Of the abort before our own write: a controller that sees the route change, as Istio's does, and not yet the abort
+would write the old weight once more."""
+
+AGAIN_SECONDS, AGAIN = 30.0, Backoff(first_seconds=0.05, most_seconds=16.0)
+"""How long the way back is written again, and after which pauses: short ones first, for who was merely faster."""
 
 log = logging.getLogger(__name__)
 
 
-class ArgoFleet(RegionOperations):
+class ArgoFleet(CarriedRegion[RegionSnapshot]):
     """A `Fleet` of pods behind one Rollout."""
 
     def __init__(
@@ -52,8 +88,12 @@ class ArgoFleet(RegionOperations):
 
         Without a `carrier` the fleet is read-only.
         """
-        super().__init__(config, cluster=cluster, clock=clock, served=served, carrier=carrier)
-        self._render = render
+        workload = ((DEPLOYMENTS, config.workload),) if config.workload else ()
+        moving = ((ROLLOUTS, config.rollout), *workload, (config.routes.resource, config.route))
+        super().__init__(config, cluster, clock, moving=moving, served=served, carrier=carrier)
+        self._config, self._routes, self._render = config, config.routes, render
+        self._waker = Waker(cluster, clock, allows=self.fence.allows)
+        self._rollout = RolloutClient(config.rollout, cluster, clock, allows=self.fence.allows, waker=self._waker)
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         # Which engine it is changes no name.
@@ -61,7 +101,7 @@ class ArgoFleet(RegionOperations):
         return await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
 
     async def deploy(self, engine: Engine) -> RegionState:
-        transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self._fence)
+        transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self.fence)
         try:
             return await self._operate(lambda: self._bring_up(engine, transaction))
         except TidegateError as error:
@@ -72,29 +112,13 @@ class ArgoFleet(RegionOperations):
             raise
 
     async def engine_of(self, version: str) -> Engine | None:
-        return engine_of(await self._retries.run(self._look), version)
+        return engine_of(await self._retries.run(self.look), version)
 
     @property
     def rights(self) -> tuple[Right, ...]:
-        config = self._config
+        config, route = self._config, self._routes.resource
         pools = config.theirs.services if config.theirs else ()
-        return guard_rights(
-            config.name, config.rollout, self._routes.resource, config.route, config.workload, pools=pools
-        )
-
-    async def trial(self) -> GuardedTrial:
-        snapshot = await self._look()
-        stable, ours = snapshot.stable, snapshot.foreign_change is None and not snapshot.foreign_objects
-        return GuardedTrial(
-            asked=snapshot.asked,
-            step=snapshot.argo.step_index,
-            written=_written(snapshot.rollout),
-            stable=stable.version if stable else None,
-            trial=snapshot.trial.version if snapshot.trial else snapshot.asked[0],
-            going_on=stable is not None and not snapshot.is_at_rest and ours,
-            unattended=snapshot.unattended,
-            uid=str(snapshot.argo.metadata.get("uid", "")),
-        )
+        return guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
 
     def _state(self, seen: RegionSnapshot) -> RegionState:
         return region_state(seen)
@@ -105,7 +129,7 @@ class ArgoFleet(RegionOperations):
         return state if state.problem else state.model_copy(update={"note": woken})
 
     async def _bring_up(self, engine: Engine, transaction: ApplyTransaction) -> RegionSnapshot:
-        if not self._fence.inside:
+        if not self.fence.inside:
             # Entering writes too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, self._render(engine), self._config.name))
         snapshot = await self._entered()
@@ -113,18 +137,17 @@ class ArgoFleet(RegionOperations):
             transaction.commit()
         else:
             await self._ask_for(snapshot, engine, transaction)
-        snapshot = await self._until_up(engine.version)
+        snapshot = await self._until(lambda now: now.is_up(engine.version), f"version {engine.version}")
         refuse_other_engine(snapshot, engine)
         return snapshot
 
     async def _ask_for(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
         """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
         if snapshot.argo.paused_by_spec:
-            name = self._config.name
-            raise NotPossible(f"{name} is paused by hand", hint=how_to_continue(name))
+            raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
         manifests = self._render(engine)
         await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
-        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
+        await self._note_way_back(snapshot.serving, engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
             refuse_foreign(self.region, *await foreign_objects(self._cluster, manifests, self._config.name))
@@ -134,17 +157,17 @@ class ArgoFleet(RegionOperations):
         limit = warm_limit(self._config, snapshot, leaving=snapshot.argo.aborted)
         rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions), limit)
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
-        await self._fence.mark(self._routes.resource)
+        await self.fence.mark()
         await transaction.apply_rollout(rollout, snapshot.rollout)
         if snapshot.rollout is None:
-            await self._fence.mark(ROLLOUTS)
+            await self.fence.mark()
         transaction.commit()
         log.info("%s: version %s was asked for", self.region, engine.version)
 
     async def _give_up(self, engine: Engine, why: EngineDidNotStart) -> None:
         """Ask for the stable again: no user met the version that did not start. Must not hide why it did not."""
         try:
-            snapshot = await self._look()
+            snapshot = await self.look()
             if snapshot.stable and snapshot.stable.version != engine.version:
                 await self._without_trial(snapshot, snapshot.stable)
         except FleetError as error:
@@ -183,28 +206,28 @@ class ArgoFleet(RegionOperations):
         if snapshot.argo.paused_by_spec:
             # Held by hand, nothing moves, and users come first.
             await self._rollout.resume()
-            snapshot = await self._look()
-        if snapshot.stable and snapshot.stable.version == to:
+            snapshot = await self.look()
+        if snapshot.stable and snapshot.serving == to:
             return await self._without_trial(snapshot, snapshot.stable)
         if snapshot.can_go_back_to(to):
             if snapshot.remembered != to:
                 # Of two kept warm the one before the last: said first, so that it is a way back when this dies.
                 await self._note_previous(snapshot, to)
-                snapshot = await self._look()
+                snapshot = await self.look()
             return await self._restored(snapshot, to)
-        warm = " and ".join([*([snapshot.stable.version] if snapshot.stable else []), *snapshot.warm])
+        warm = " and ".join(filter(None, (snapshot.serving, *snapshot.warm)))
         raise NotPossible(
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
 
     async def _abort_at_once(self, to: str) -> None:
         snapshot = await self._looked()
-        if snapshot.trial and snapshot.stable and snapshot.stable.version == to and not snapshot.is_taken_back:
+        if snapshot.trial and snapshot.serving == to and not snapshot.is_taken_back:
             await self._abort(snapshot)
 
     async def _restart(self, version: str) -> RegionSnapshot:
         snapshot = await self._entered()
-        if snapshot.stable and snapshot.stable.version == version:
+        if snapshot.stable and snapshot.serving == version:
             return await self._without_trial(snapshot, snapshot.stable)
         kept = next((each for each in snapshot.revisions if each.version == version), None)
         if kept is None:
@@ -213,29 +236,23 @@ class ArgoFleet(RegionOperations):
                 hint="start it by its image: `tidegate rollback --to VERSION --start`",
             )
         await self._undo(snapshot, kept)
-        return await self._restored(await self._look(), version)
+        return await self._restored(await self.look(), version)
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         """Users first; then the template, so that the Rollout asks for what it serves.
 
         A controller that is silent leaves the second undone: then what was seen tells who serves, and what is left.
-
-        Raises:
-            NotConfirmed: it is silent, and not all users are on the stable.
         """
         try:
             if snapshot.trial and not snapshot.is_taken_back:
                 await self._abort(snapshot)
-            snapshot = await self._set_mirror(await self._look(), 0)
+            snapshot = await self._set_mirror(await self.look(), 0)
             await self._undo(snapshot, stable)
             return await self._until_stable(stable.version, going_back=True)
         except (NotConfirmed, NotPossible) as error:
-            snapshot = await self._look()
-            if (
-                snapshot.stable
-                and snapshot.stable.version != stable.version
-                and snapshot.can_go_back_to(stable.version)
-            ):
+            snapshot = await self.look()
+            moved = snapshot.stable is not None and snapshot.serving != stable.version
+            if moved and snapshot.can_go_back_to(stable.version):
                 # A promotion came to its end before the abort was heard.
                 return await self._restored(snapshot, stable.version)
             if isinstance(error, NotPossible):
@@ -253,9 +270,7 @@ class ArgoFleet(RegionOperations):
             await self._undo(snapshot, warm)
 
         def there(now: RegionSnapshot) -> bool:
-            if now.is_settled:
-                return now.stable is not None and now.stable.version == to
-            return now.is_ready_for_users
+            return now.serving == to if now.is_settled else now.is_ready_for_users
 
         snapshot = await self._until(there, f"all users on version {to}", going_back=True)
         if not snapshot.is_settled:
@@ -264,8 +279,180 @@ class ArgoFleet(RegionOperations):
         await self._note_previous(snapshot, None)
         return snapshot
 
+    async def look(self) -> RegionSnapshot:
+        config = self._config
+        # First: whatever it speaks of is there in what is read after it.
+        rollout = await self._cluster.find(ROLLOUTS, config.rollout)
+        workload = await self._cluster.find(DEPLOYMENTS, config.workload) if config.workload else None
+        rollout = with_workload(rollout, workload) if rollout else None
+        # By which the pods of all versions are selected, and their ReplicaSets.
+        theirs = at(rollout, "spec", "selector", "matchLabels", default={})
+        ours = written(theirs if config.theirs else {DELIVERY: config.name})
+        sets, route, notes = await asyncio.gather(
+            self._cluster.list(REPLICA_SETS, labels=ours),
+            self._cluster.find(self._routes.resource, config.route),
+            self._noted(),
+        )
+        # Whatever is written is written onto these, or decided by them.
+        for each in (rollout, workload, route):
+            self.fence.allows(each)
+        snapshot = RegionSnapshot(
+            at=self._clock.now(),
+            place=config,
+            rollout=rollout,
+            workload=workload,
+            replica_sets=sets.items,
+            route=route,
+            notes=notes,
+        )
+        if rollout is None or snapshot.is_whole:
+            return snapshot
+        pods = await self._cluster.list(PODS, labels=ours)
+        return replace(snapshot, pods=pods.items)
 
-def _written(rollout: Json | None) -> datetime | None:
-    """When somebody last wrote its pod template."""
-    entries = template_writers(rollout) if rollout else []
-    return max((at for each in entries if (at := parse_time(each.get("time")))), default=None)
+    async def _noted(self) -> RegionNotes:
+        """What is remembered of a Rollout of others."""
+        return RegionNotes()
+
+    async def _until(
+        self,
+        holds: Callable[[RegionSnapshot], bool],
+        what: str,
+        *,
+        within: float | None = None,
+        going_back: bool = False,
+    ) -> RegionSnapshot:
+        """The first snapshot for which `holds` is true; `what` says in an error what was waited for.
+
+        With `going_back` the fate of the trial does not matter. `within` is as long as engines may take to start,
+        unless it says otherwise.
+        """
+        begun = self._clock.monotonic()
+        first: RegionSnapshot | None = None
+        while True:
+            snapshot = await self.look()
+            if holds(snapshot):
+                return snapshot
+            first = first or snapshot
+            waited = self._clock.monotonic() - begun
+            # Not sooner: a controller that was away may just have come back.
+            if waited >= STUCK_AFTER_SECONDS:
+                refuse_stuck(snapshot)
+            if not going_back:
+                refuse_overruled(snapshot, first)
+                refuse_hopeless(snapshot, what)
+            if waited >= (within or self._config.start_seconds) or time_left() <= 0:
+                raise timeout_error(snapshot, what, waited)
+            if snapshot.rollout and pending_reaction(snapshot.rollout):
+                await self._waker.look(snapshot.rollout)
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def _until_stable(self, version: str, *, going_back: bool = False) -> RegionSnapshot:
+        return await self._until(
+            lambda now: now.is_settled and now.serving == version,
+            f"all users on version {version}",
+            going_back=going_back,
+        )
+
+    async def _set_mirror(self, seen: RegionSnapshot, percent: int) -> RegionSnapshot:
+        """Our own filter on the route."""
+        if percent:
+            require_canary(seen, f"mirror {percent} % of requests to")
+        if seen.mirror == percent:
+            return seen
+        if seen.route is None:
+            raise NotPossible(
+                f"{self._routes.resource.kind} {self._config.route} is gone: nothing can be mirrored",
+                hint="apply it again: the set-up part of `tidegate rollout render`",
+            )
+        refuse_foreign(self.region, *seen.foreign_objects)
+        await self._cluster.replace(self._routes.resource, self._routes.mirrored(seen.route, percent))
+        return await self._until(lambda now: now.mirror == percent, f"a mirror of {percent} %", within=SETTLE_SECONDS)
+
+    async def _move_to(self, snapshot: RegionSnapshot, point: PausePoint) -> RegionSnapshot:
+        """The Rollout rests at that pause, and the route has its weight; or the canary has no engine to get there."""
+        await self._rollout.to_step(entry_step(snapshot.argo, point), snapshot.argo.pod_hash)
+
+        def rests(now: RegionSnapshot) -> bool:
+            there = now.observed and is_resting_at(now.argo, point) and now.weight == point.weight
+            return now.is_canary_down or there
+
+        return await self._until(rests, f"a weight of {point.weight} %")
+
+    async def _abort(self, snapshot: RegionSnapshot) -> None:
+        """All users on the stable and no more copies: by the controller, and by ourselves `HEAD_START_SECONDS` later.
+
+        Neither waits for the other's success. A controller that lives writes the same weight; were it just about to
+        write the old one, the abort comes next in its queue, and it says that it aborted only after it wrote the new
+        one (`rolloutCanary`: traffic before status). One that did not react is told, with where users are.
+        """
+        aborted, routed = await asyncio.gather(
+            self._rollout.abort(snapshot.argo.pod_hash), self._send_back(snapshot), return_exceptions=True
+        )
+        for failed in (aborted, routed):
+            if isinstance(failed, BaseException) and not isinstance(failed, FleetError):
+                raise failed
+        if not isinstance(aborted, BaseException):
+            return
+        log.warning("%s: the abort: %s", self.region, aborted)
+        # One that died on the way may have written the old weight after us.
+        await self._send_back(snapshot)
+        raise aborted
+
+    async def _send_back(self, snapshot: RegionSnapshot) -> None:
+        """Write the way back into the route, at once and again until it is taken."""
+        kind, route = self._routes, snapshot.route
+        await self._clock.sleep(HEAD_START_SECONDS)
+        attempts = RetryPolicy(self._clock, seconds=AGAIN_SECONDS, backoff=AGAIN).attempts()
+        while (route := await self._route_now(route)) is not None:
+            if other := self._config.foreign(route):
+                log.warning("%s: %s: the way back is left to its controller", self.region, other)
+                return
+            # Never up: the one who is on the stable already stays there.
+            weight = min(snapshot.weight_that_stays, kind.weight(route))
+            changed = kind.mirrored(kind.weighted(route, weight), 0)
+            if changed == route:
+                return
+            try:
+                await self._cluster.replace(kind.resource, changed)
+            except FleetError as error:
+                if not is_transient(error):
+                    raise
+                log.warning("%s: the way back is written again: %s", self.region, error)
+                if not await attempts.pause():
+                    what = f"{kind.resource.kind} {self._config.route} could not be written"
+                    raise NotConfirmed(f"{what}: users stay where it sends them") from error
+            else:
+                return
+
+    async def _route_now(self, before: Json | None) -> Json | None:
+        """As it is, or as it was where nobody tells: an old one is not taken."""
+        try:
+            route = await self._cluster.get(self._routes.resource, self._config.route)
+        except NotFound:
+            return None
+        except FleetError:
+            return before
+        self.fence.allows(route)
+        return route
+
+    async def _undo(self, snapshot: RegionSnapshot, wanted: Revision) -> None:
+        """Ask for that revision's template again; nothing when it is asked for."""
+        assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
+        operations = actions.undo(snapshot.rollout, snapshot.replica_sets, wanted.number)
+        limit = warm_limit(self._config, snapshot, leaving=True)
+        if operations and limit is not None:
+            operations.append({"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit})
+        for request in actions.change(ROLLOUTS, snapshot.rollout, operations):
+            await self._cluster.send(request)
+
+    async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
+        """Note the way back; None forgets it."""
+        assert snapshot.rollout is not None, "there is a way back of a Rollout that is not there"
+        limit, patch = warm_limit(self._config, snapshot, leaving=False), dict[str, Any]()
+        if limit not in {None, snapshot.rollout["spec"]["strategy"]["canary"].get(LIMIT)}:
+            patch["spec"] = {"strategy": {"canary": {LIMIT: limit}}}
+        if patch or snapshot.remembered != (version or ""):
+            resource_version = snapshot.argo.resource_version
+            patch["metadata"] = {"resourceVersion": resource_version, "annotations": {PREVIOUS: version}}
+            await self._cluster.patch(ROLLOUTS, self._config.name, patch)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -24,23 +23,22 @@ from rollouts.cluster.carrier import (
     UNATTENDED_SECONDS,
     Carrier,
     LeaseRecord,
-    keep_renewing,
-    new_lease,
     read_lease,
     released_lease,
-    taken_lease,
+    seize,
 )
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import Place, RegionConfig
-from rollouts.cluster.peers import RoutePlace
+from rollouts.cluster.peers import PeersSnapshot, RoutePlace
 from rollouts.cluster.referenced import ReferencedFleet
-from rollouts.cluster.region import AnyRegion, GuardedTrial
 from rollouts.cluster.route import RouteFleet
+from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
+from rollouts.kube.objects import at
 from rollouts.kube.resources import EVENTS, LEASES
 from rollouts.manifests import conventions
+from rollouts.manifests.conventions import UNATTENDED
 from rollouts.model import GuardRollback, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
@@ -66,39 +64,27 @@ class SignsOfLife(Value):
     """When the one who asked for it last wrote it."""
 
 
-@dataclass
-class _Since:
-    """When signs were as they are now, in seconds of a clock that only goes on."""
-
-    first: float
-    changed: bool
-    """Whether they were seen to become so; else they may have been so for long."""
-    unbroken: float
-    """Since when they were seen without a gap."""
-    last: float
-
-
 class SilenceTracker:
-    """Measures how long a region's carrier has been silent."""
+    """Measures how long a region's carrier has been silent; moments are seconds of a clock that only goes on."""
 
     def __init__(self) -> None:
         self._signs: SignsOfLife | None = None
-        self._since = _Since(first=0.0, changed=False, unbroken=0.0, last=0.0)
+        self._first, self._changed = 0.0, False
+        """Since when signs are as they are now, and whether they were seen to become so; else they may be old."""
+        self._unbroken, self._last = 0.0, 0.0
+        """Since when they were seen so without a gap, and the last look."""
         self._blind = True
 
     def sees(self, signs: SignsOfLife, monotonic: float) -> None:
         """What is there at that moment."""
-        since, before = self._since, self._signs
+        before, gap = self._signs, self._blind or monotonic - self._last > GAP_SECONDS
         if before is None:
-            self._since = _Since(first=monotonic, changed=False, unbroken=monotonic, last=monotonic)
+            self._first = monotonic
         elif signs != before:
-            first = _became(before, signs, since, monotonic)
-            self._since = _Since(first=first, changed=True, unbroken=monotonic, last=monotonic)
-        elif self._blind or monotonic - since.last > GAP_SECONDS:
-            since.unbroken = since.last = monotonic
-        else:
-            since.last = monotonic
-        self._signs, self._blind = signs, False
+            self._first, self._changed = self._became(before, signs, monotonic), True
+        if signs != before or gap:
+            self._unbroken = monotonic
+        self._signs, self._last, self._blind = signs, monotonic, False
 
     def is_blind(self) -> None:
         """A look showed nothing: the one who lives could not have been heard either."""
@@ -106,11 +92,11 @@ class SilenceTracker:
 
     def silence(self, now: datetime, monotonic: float) -> timedelta:
         """How long nothing was heard; none before it was looked at long enough without a gap."""
-        signs, since = self._signs, self._since
-        if signs is None or self._blind or since.last - since.unbroken < UNBROKEN_SECONDS:
+        signs = self._signs
+        if signs is None or self._blind or self._last - self._unbroken < UNBROKEN_SECONDS:
             return timedelta()
-        own = timedelta(seconds=monotonic - since.first)
-        if since.changed:
+        own = timedelta(seconds=monotonic - self._first)
+        if self._changed:
             return own
         renewed = signs.record.renewed if signs.record else None
         heard = max(filter(None, (renewed, signs.written)), default=None)
@@ -118,21 +104,23 @@ class SilenceTracker:
             return timedelta.max if signs.record else own
         return max(own, now - heard)
 
+    def _became(self, before: SignsOfLife, signs: SignsOfLife, monotonic: float) -> float:
+        """The latest moment at which signs can have become what they are.
 
-def _became(before: SignsOfLife, signs: SignsOfLife, since: _Since, monotonic: float) -> float:
-    """The latest moment at which signs can have become what they are.
+        Two beats of one carrier tell by its own clock how long after the one that was seen the other came: it matters
+        where the look between them is long ago, because nobody answered. What else it changed it changed soon after a
+        beat, or another beat would be there.
+        """
+        old, new = before.record, signs.record
+        if not (old and new) or old.token != new.token or not (old.renewed and new.renewed):
+            return monotonic
+        only_a_beat = before.model_copy(update={"record": new}) == signs
+        soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
+        return min(monotonic, max(self._last, self._first + (new.renewed - old.renewed).total_seconds() + soon))
 
-    Two beats of one carrier tell by its own clock how long after the one that was seen the other came: it matters
-    where the look between them is long ago, because nobody answered. What else it changed it changed soon after a
-    beat, or another beat would be there.
-    """
-    old, new = before.record, signs.record
-    if not (old and new) or old.token != new.token or not (old.renewed and new.renewed):
-        return monotonic
-    only_a_beat = before.model_copy(update={"record": new}) == signs
-    soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
-    return min(monotonic, max(since.last, since.first + (new.renewed - old.renewed).total_seconds() + soon))
 
+Region = ArgoFleet | RouteFleet
+View = RegionSnapshot | PeersSnapshot
 
 POLL_SECONDS = 10.0
 """Between two looks, also while nobody answers."""
@@ -153,11 +141,12 @@ class GuardAction(NamedTuple):
 class Guard:
     """The guard of one delivery in one region."""
 
-    def __init__(self, config: Place, cluster: KubeClient, clock: Clock) -> None:
-        self._config = config
+    def __init__(
+        self, config: Place, cluster: KubeClient, clock: Clock, tell: Callable[[str], None] = log.info
+    ) -> None:
+        """`tell` gets a line for whatever is taken back, and one whenever what is wrong becomes another."""
+        self._config, self._cluster, self._clock, self._tell = config, cluster, clock, tell
         self._region = _region(config, cluster, clock)
-        self._cluster = cluster
-        self._clock = clock
         self._vigil = SilenceTracker()
         self._may = False
         self._began = False
@@ -165,6 +154,29 @@ class Guard:
         self._lasts = timedelta(seconds=UNATTENDED_SECONDS)
         """How long the last carrier that was seen may be silent."""
         self._told: GuardRollback | None = None
+        self.problem = "it has not looked yet"
+        """Why the region is not guarded now; empty while it is."""
+
+    async def run(self) -> None:
+        """Look every few seconds, until the task is cancelled; an API server that is away is asked at the same pace."""
+        while True:
+            await self.once()
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def once(self) -> None:
+        """Look, and say what came of it."""
+        problem, back = "", None
+        try:
+            back = await self.check()
+        except TidegateError as error:
+            problem = str(error)
+        if problem != self.problem:
+            self._tell(f"not guarded: {problem}" if problem else "guarded")
+        self.problem = problem
+        if back:
+            left = f"; {back.state.problem}" if back.state.problem else ""
+            stable = back.state.stable.version if back.state.stable else "none"
+            self._tell(f"{back.state.region}: {back.taken}; all users are on version {stable}{left}")
 
     async def check(self) -> GuardAction | None:
         """Check once, and roll the trial back where nobody carries it; None where there was nothing to do.
@@ -182,14 +194,18 @@ class Guard:
             raise
 
     async def _check(self) -> GuardAction | None:
-        found = await self._lease()
-        record, seen = read_lease(found) if found else None, await self._region.trial()
+        found = await self._cluster.find(LEASES, conventions.lease(self._config.name))
+        record, seen = read_lease(found) if found else None, await self._region.look()
         self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
-        signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step, written=seen.written)
+        step, written = seen.progress
+        signs = SignsOfLife(record=record, asked=seen.asked, step=step, written=written)
         self._vigil.sees(signs, moment)
         if not seen.going_on:
-            await self._let_go(found)
+            # The controller is done as well, or a guard that died when all was done left the Lease behind.
+            self._began = False
+            if record and record.token == GUARD and found:
+                await self._cluster.replace(LEASES, released_lease(found))
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
         goes_on = record is not None and record.token == GUARD and (self._began or bool(silence))
@@ -197,42 +213,38 @@ class Guard:
             return None
         return await self._take_back(found, seen, silence)
 
-    async def _take_back(self, found: Json | None, seen: GuardedTrial, silence: timedelta) -> GuardAction | None:
+    async def _take_back(self, found: Json | None, seen: View, silence: timedelta) -> GuardAction | None:
         now = self._clock.now()
-        assert seen.stable is not None, "without a stable nothing is on trial"
         carrier = Carrier(token=GUARD, who=WHO, unattended_seconds=self._lasts.total_seconds())
-        above = await self._region.highest_carrier()
+        above = await self._region.fence.highest()
         try:
-            if found is None:
-                made = new_lease(self._config.name, self._cluster.namespace, carrier, now, above=above)
-                await self._cluster.create(LEASES, made)
-            else:
-                await self._cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
+            await seize(self._cluster, self._config.name, found, carrier, now=now, above=above)
         except (Conflict, NotFound):
             log.info("%s: somebody was heard of just now", self._config.region)
             return None
         self._began = True
         taken = await self._noted(read_lease(found) if found else None, seen, silence)
-        state = await self._rolled_back(carrier, seen.stable)
+        state = await self._rolled_back(carrier, seen.serving)
         # Users are back, and the controller may see it a minute later: until then the Lease is kept, and the way back
         # written again, for its own silence must not count as that of a carrier that died.
         self._began = state.problem is not None
         if self._told == taken:
             return None
         self._told = taken
-        await self._tell(taken, seen)
+        await self._record(taken, str(at(seen.movers[0], "metadata", "uid", default="")))
         return GuardAction(taken, state)
 
-    async def _noted(self, record: LeaseRecord | None, seen: GuardedTrial, silence: timedelta) -> GuardRollback:
+    async def _noted(self, record: LeaseRecord | None, seen: View, silence: timedelta) -> GuardRollback:
         """Say in the region what is about to happen, before the one who was replaced can ask."""
         if record and record.token == GUARD and seen.unattended:
             # One before it had begun.
             return seen.unattended
         now = self._clock.now()
         who = record.who if record else "its Lease is gone"
-        taken = GuardRollback(version=seen.trial, at=now, since=now - silence, who=who)
+        taken = GuardRollback(version=seen.on_trial, at=now, since=now - silence, who=who)
         try:
-            await self._region.note_rollback(taken)
+            note = {"metadata": {"annotations": {UNATTENDED: taken.model_dump_json()}}}
+            await self._cluster.patch(*self._region.mover, note)
         except FleetError as error:
             # Users come first; without the note the one who comes back learns less.
             log.warning("%s: not noted in the region: %s", self._config.region, error)
@@ -241,7 +253,7 @@ class Guard:
     async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
         """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
         fleet = _region(self._config, self._cluster, self._clock, carrier)
-        beats = asyncio.create_task(keep_renewing(fleet, self._clock))
+        beats = asyncio.create_task(fleet.keep_renewing())
         try:
             state = await fleet.rollback(stable)
         finally:
@@ -251,15 +263,27 @@ class Guard:
             await fleet.leave()
         return state
 
-    async def _let_go(self, found: Json | None) -> None:
-        """The controller is done as well, or a guard that died when all was done left the Lease behind."""
-        self._began = False
-        if found and read_lease(found).token == GUARD:
-            await self._cluster.replace(LEASES, released_lease(found))
-
-    async def _tell(self, taken: GuardRollback, seen: GuardedTrial) -> None:
+    async def _record(self, taken: GuardRollback, uid: str) -> None:
+        """Say it in an Event about the object that moves users."""
+        moment, namespace = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"), self._cluster.namespace
+        kind, name = self._region.mover
+        regarding = {"kind": kind.kind, "name": name, "namespace": namespace, "uid": uid}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            # As Kubernetes' own components name theirs: after the object and the time.
+            "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
+            "involvedObject": {"apiVersion": kind.api_version, **regarding},
+            "type": "Warning",
+            "reason": "Unattended",
+            "message": str(taken),
+            "source": {"component": "tidegate-guard"},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
         try:
-            await self._cluster.create(EVENTS, _event(self._cluster.namespace, self._region.mover, seen.uid, taken))
+            await self._cluster.create(EVENTS, event)
         except Conflict:
             return  # A guard before this one told it; an Event is named after its moment.
         except FleetError as error:
@@ -279,68 +303,10 @@ class Guard:
             )
         self._may = True
 
-    async def _lease(self) -> Json | None:
-        return await self._cluster.find(LEASES, conventions.lease(self._config.name))
 
-
-def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:
+def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> Region:
     if isinstance(place, RoutePlace):
         return RouteFleet(place, cluster=cluster, clock=clock, carrier=carrier)
     assert isinstance(place, RegionConfig), "a region is one of a Rollout, or of two backends of a route"
     kind = ReferencedFleet if place.theirs else ArgoFleet
     return kind(place, cluster=cluster, clock=clock, carrier=carrier)
-
-
-def _event(namespace: str, subject: tuple[Resource, str], uid: str, taken: GuardRollback) -> Json:
-    at, (kind, name) = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"), subject
-    regarding = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": namespace, "uid": uid}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        # As Kubernetes' own components name theirs: after the object and the time.
-        "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
-        "involvedObject": regarding,
-        "type": "Warning",
-        "reason": "Unattended",
-        "message": str(taken),
-        "source": {"component": "tidegate-guard"},
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
-
-
-class GuardLoop:
-    """Runs a guard's checks one after the other, and keeps what is wrong with the last one."""
-
-    def __init__(self, guard: Guard, clock: Clock, tell: Callable[[str], None]) -> None:
-        """`tell` gets a line for whatever is taken back, and one whenever what is wrong becomes another."""
-        self._guard = guard
-        self._clock = clock
-        self._tell = tell
-        self.problem = "it has not looked yet"
-        """Why the region is not guarded now; empty while it is."""
-
-    async def run(self) -> None:
-        """Look every few seconds, until the task is cancelled; an API server that is away is asked at the same pace."""
-        while True:
-            await self.once()
-            await self._clock.sleep(POLL_SECONDS)
-
-    async def once(self) -> None:
-        """Look, and say what came of it."""
-        try:
-            back = await self._guard.check()
-        except TidegateError as error:
-            self._becomes(str(error))
-            return
-        self._becomes("")
-        if back:
-            left = f"; {back.state.problem}" if back.state.problem else ""
-            stable = back.state.stable.version if back.state.stable else "none"
-            self._tell(f"{back.state.region}: {back.taken}; all users are on version {stable}{left}")
-
-    def _becomes(self, problem: str) -> None:
-        if problem != self.problem:
-            self._tell(f"not guarded: {problem}" if problem else "guarded")
-        self.problem = problem

@@ -1,14 +1,17 @@
-"""A delivery in one region as values: where it is, its versions, and the guard's note on its Rollout. Pure."""
+"""A delivery in one region as values: where it is, whose its objects are, its versions, what is noted there. Pure."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from rollouts.argo.model import hash_of, parse_time, revision_of
+from rollouts.kube.objects import at
 from rollouts.manifests.conventions import (
     ATTEMPT,
     DIGEST,
@@ -57,6 +60,33 @@ class Place(Value):
         if self.by_reference and DELIVERY not in (live["metadata"].get("labels") or {}):
             return None
         return foreign_object(live, self.name)
+
+
+class RegionView(ABC):
+    """What a kind of region reads at one moment."""
+
+    place: Place
+
+    @property
+    @abstractmethod
+    def movers(self) -> Sequence[Json | None]:
+        """The objects that move users, the one that moves them forward first; None for one that is not there."""
+
+    @property
+    def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Those of them that are somebody else's."""
+        return tuple(other for each in self.movers if each and (other := self.place.foreign(each)))
+
+    @property
+    def foreign_mover(self) -> ForeignObject | None:
+        """The first of them, where it is somebody else's: then no operation is possible."""
+        first = self.movers[0]
+        return self.place.foreign(first) if first else None
+
+    @property
+    def unattended(self) -> GuardRollback | None:
+        """What the region's guard took back since the last version was deployed."""
+        return guard_note(self.movers[0])
 
 
 class RegionConfig(Place):
@@ -151,21 +181,20 @@ def revision_of_replica_set(replica_set: Json, version_of: VersionOf) -> Revisio
         wanted=int(replica_set["spec"].get("replicas") or 0),
         available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
         created=parse_time(replica_set["metadata"].get("creationTimestamp")),
-        ends=parse_time((replica_set["metadata"].get("annotations") or {}).get(SCALE_DOWN_DEADLINE)),
+        ends=parse_time(annotation(replica_set, SCALE_DOWN_DEADLINE)),
     )
 
 
 def version_labels(template: Json) -> tuple[str, str, int]:
     """Version, digest and attempt of a pod template."""
-    metadata = template.get("metadata") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    return labels.get(VERSION, ""), annotations.get(DIGEST, ""), int(annotations.get(ATTEMPT) or 1)
+    version = at(template, "metadata", "labels", VERSION, default="")
+    return version, annotation(template, DIGEST), int(annotation(template, ATTEMPT) or 1)
 
 
 def launch_of(template: Json) -> ImageLaunch | None:
     """How a pod template's image is started; None for one that tidegate built."""
-    said = ((template.get("metadata") or {}).get("annotations") or {}).get(LAUNCH)
-    return ImageLaunch.model_validate_json(str(said)) if said else None
+    said = annotation(template, LAUNCH)
+    return ImageLaunch.model_validate_json(said) if said else None
 
 
 def next_attempt(version: str, known: Iterable[Revision]) -> int:
@@ -173,15 +202,22 @@ def next_attempt(version: str, known: Iterable[Revision]) -> int:
     return max((each.attempt for each in known if each.version == version), default=0) + 1
 
 
-def guard_note(found: Json | None) -> GuardRollback | None:
-    """What stands on a Rollout; None when nothing does, or nothing that can be read."""
-    said = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(UNATTENDED)
+def annotation(found: Json | None, key: str) -> str:
+    """What an annotation of an object says; empty where it says nothing."""
+    return str(at(found, "metadata", "annotations", key, default=""))
+
+
+Note = TypeVar("Note", bound=Value)
+
+
+def noted(kind: type[Note], said: str) -> Note | None:
+    """What an annotation remembers; None where it says nothing, or nothing that can be read."""
     try:
-        return GuardRollback.model_validate_json(str(said)) if said else None
+        return kind.model_validate_json(said) if said else None
     except ValidationError:
         return None
 
 
-def guard_note_patch(rollback: GuardRollback) -> Json:
-    """A merge patch of the Rollout that says it."""
-    return {"metadata": {"annotations": {UNATTENDED: rollback.model_dump_json()}}}
+def guard_note(found: Json | None) -> GuardRollback | None:
+    """What a guard has noted on the object that moves users."""
+    return noted(GuardRollback, annotation(found, UNATTENDED))

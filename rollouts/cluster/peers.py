@@ -1,20 +1,27 @@
-"""Two backends of one HTTPRoute: which version each serves, who has users, and what the gateways say of it. Pure."""
+"""Two backends of one HTTPRoute: which version each serves, who has users, what the gateways say of it. Pure.
+
+And the workloads of others behind them: fields that say a version, and whether it has come up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from pydantic import ValidationError
+from jsonpointer import resolve_pointer
 
 from rollouts.base import RegionReading, RegionSplit, ServingVersion
-from rollouts.cluster.model import Place
+from rollouts.cluster.model import Place, RegionView
+from rollouts.errors import NotPossible
+from rollouts.kube.objects import condition
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
-from rollouts.manifests.route_spec import BackendKind, PeerSpec, RouteReference
+from rollouts.manifests.reference_spec import filled
+from rollouts.manifests.route_spec import BackendKind, RouteReference, WorkloadKind, WorkloadSpec
 from rollouts.manifests.routers import HttpRoutes
-from rollouts.model import Engine, ForeignChange, ForeignObject
+from rollouts.model import Engine, ForeignChange
 from tidegate.core.model import Json, Value
 from tidegate.core.text import one_line, shortened
 
@@ -48,19 +55,11 @@ class PeerNotes(Value):
     mirror: int = 0
     """Percent of requests copied to it."""
 
-    @classmethod
-    def of(cls, route: Json | None) -> PeerNotes:
-        """What stands on the route; nothing where nothing does, or nothing that can be read."""
-        said = (((route or {}).get("metadata") or {}).get("annotations") or {}).get(ROUTE_NOTES)
-        try:
-            return cls.model_validate_json(str(said)) if said else cls()
-        except ValidationError:
-            return cls()
-
-    def on(self, route: Json) -> Json:
-        """The route with this."""
+    def on(self, route: Json, *, without: str = "") -> Json:
+        """The route with this, and without that annotation."""
         metadata = route["metadata"]
-        said = {**(metadata.get("annotations") or {}), ROUTE_NOTES: self.model_dump_json(exclude_defaults=True)}
+        said = {key: each for key, each in (metadata.get("annotations") or {}).items() if key != without}
+        said[ROUTE_NOTES] = self.model_dump_json(exclude_defaults=True)
         return {**route, "metadata": {**metadata, "annotations": said}}
 
 
@@ -75,7 +74,7 @@ class Backend:
 
 
 @dataclass(frozen=True)
-class PeersSnapshot:
+class PeersSnapshot(RegionView):
     """A region at one moment."""
 
     place: RoutePlace
@@ -86,14 +85,40 @@ class PeersSnapshot:
     notes: PeerNotes = field(default_factory=PeerNotes)
 
     @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The route, where it is there and another delivery's."""
-        return self.place.foreign(self.route) if self.route else None
+    def movers(self) -> tuple[Json | None]:
+        """The route."""
+        return (self.route,)
 
     @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """That one, if it is there."""
-        return (self.foreign_mover,) if self.foreign_mover else ()
+    def serving(self) -> str:
+        """The version of the stable."""
+        return self.version(self.stable)[0]
+
+    @property
+    def asked(self) -> tuple[str, str, int]:
+        """What the other peer serves."""
+        return (*self.version(self.other), 1)
+
+    @property
+    def on_trial(self) -> str:
+        """The version of the other peer."""
+        return self.asked[0]
+
+    @property
+    def progress(self) -> tuple[int, None]:
+        """The weight; others change no version."""
+        return self.weight, None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether one is on trial, on a route that is there and this delivery's."""
+        return self.split.canary is not None and self.route is not None and not self.foreign_objects
+
+    @property
+    def found(self) -> Json:
+        """The route that is there."""
+        assert self.route is not None, "a route that is not there does not fit"
+        return self.route
 
     @property
     def stable(self) -> str:
@@ -115,9 +140,8 @@ class PeersSnapshot:
 
     def routed(self, stable: str, notes: PeerNotes) -> Json:
         """The route with these notes, and users and copies as they say; all else stays."""
-        assert self.route is not None, "a route that is not there does not fit"
         routes = self.routes(stable)
-        return notes.on(routes.mirrored(routes.weighted(self.route, notes.weight), notes.mirror))
+        return notes.on(routes.mirrored(routes.weighted(self.found, notes.weight), notes.mirror))
 
     @property
     def weight(self) -> int:
@@ -198,12 +222,12 @@ def answers(route: Json) -> Iterator[tuple[bool, str]]:
         seen = all(int(each.get("observedGeneration") or 0) >= generation for each in wanted)
         odd = next((each for each in wanted if each.get("status") == "False"), None)
         gateway = str((parent.get("parentRef") or {}).get("name") or "")
-        yield seen, shortened(one_line(_refused(gateway, parent, odd))) if seen and odd else ""
-
-
-def _refused(gateway: str, parent: Json, odd: Json) -> str:
-    why = f"{odd.get('reason')}: {odd.get('message')}"
-    return f"gateway {gateway} ({parent.get('controllerName')}) says {odd.get('type')} is false, {why}"
+        why = ""
+        if seen and odd:
+            who = f"gateway {gateway} ({parent.get('controllerName')})"
+            told = f"{who} says {odd.get('type')} is false, {odd.get('reason')}: {odd.get('message')}"
+            why = shortened(one_line(told))
+        yield seen, why
 
 
 def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
@@ -214,7 +238,14 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
         return
     refs = [each for rule in route["spec"].get("rules") or [] for each in rule.get("backendRefs") or []]
     for peer in reference.peers.values():
-        yield from _misfits_of(peer, [each for each in refs if each.get("name") == peer.backend], reference.route)
+        wanted = (INFERENCE_POOLS.group, "InferencePool") if peer.kind is BackendKind.POOL else ("", "Service")
+        its = [each for each in refs if each.get("name") == peer.backend]
+        if not its:
+            yield f"HTTPRoute {reference.route} has no backend {peer.backend}"
+        for found in ((str(each.get("group") or ""), str(each.get("kind") or "Service")) for each in its):
+            if found != wanted:
+                is_one = "/".join(filter(None, found))
+                yield f"backend {peer.backend} of HTTPRoute {reference.route} is {is_one}, not {peer.kind}"
     said = list(answers(route))
     if not said:
         yield f"no gateway has taken HTTPRoute {reference.route}: its status names no parent"
@@ -228,11 +259,62 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
         yield f"{snapshot.stable} has the users and nothing that is ready: {snapshot.backends[snapshot.stable].problem}"
 
 
-def _misfits_of(peer: PeerSpec, refs: list[Json], route: str) -> Iterator[str]:
-    wanted = (INFERENCE_POOLS.group, "InferencePool") if peer.kind is BackendKind.POOL else ("", "Service")
-    if not refs:
-        yield f"HTTPRoute {route} has no backend {peer.backend}"
-    for each in refs:
-        found = (str(each.get("group") or ""), str(each.get("kind") or "Service"))
-        if found != wanted:
-            yield f"backend {peer.backend} of HTTPRoute {route} is {'/'.join(filter(None, found))}, not {peer.kind}"
+def field_of(thing: Json, pointer: str) -> Any:
+    """What stands there (RFC 6901); None where nothing does."""
+    return resolve_pointer(thing, pointer, None)
+
+
+def changes(workload: Json, theirs: WorkloadSpec, engine: Engine, replicas: int) -> list[Json]:
+    """JSON patch operations by which it serves that engine; none where it does.
+
+    `replicas` is what it gets where it has none.
+
+    Raises:
+        NotPossible: a field is not there: nothing is added to an object of others.
+    """
+    wanted: dict[str, object] = {pointer: filled(text, engine) for pointer, text in theirs.set.items()}
+    if not field_of(workload, theirs.replicas):
+        wanted[theirs.replicas] = replicas
+    if missing := [pointer for pointer in wanted if field_of(workload, pointer) is None]:
+        raise NotPossible(
+            f"{theirs.kind} {theirs.name} has no {', '.join(missing)}",
+            hint="`workload.set` and `workload.replicas` name fields that it has",
+        )
+    return [
+        {"op": "replace", "path": pointer, "value": value}
+        for pointer, value in wanted.items()
+        if field_of(workload, pointer) != value
+    ]
+
+
+def undone(workload: Json, operations: list[Json]) -> list[Json]:
+    """The operations that give the fields what they had in `workload`."""
+    return [{**each, "value": field_of(workload, each["path"])} for each in operations]
+
+
+def what_is_missing(workload: Json, theirs: WorkloadSpec) -> str:
+    """Why it does not serve what it is asked for yet; empty once it does, with all its engines."""
+    return next(_missing(workload, theirs), "")
+
+
+def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
+    status, name = workload.get("status") or {}, f"{theirs.kind} {theirs.name}"
+    if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
+        silent = status and status.get("observedGeneration") is None
+        yield (
+            f"{name} has no status.observedGeneration, by which its controller says what it has seen: a newer one does"
+            if silent
+            else f"the controller of {name} has not seen what was asked"
+        )
+    if theirs.kind is WorkloadKind.LLM_INFERENCE_SERVICE:
+        ready = condition(workload, "Ready") or {}
+        if ready.get("status") != "True":
+            yield f"{name}: {ready.get('reason') or 'not ready'}: {ready.get('message') or 'it says no more'}"
+        return
+    wanted = int(field_of(workload, theirs.replicas) or 0)
+    for key in ("updatedReplicas", "readyReplicas"):
+        if int(status.get(key) or 0) < wanted or not wanted:
+            yield f"{name}: {int(status.get(key) or 0)} of {wanted} engines are {key.removesuffix('Replicas')}"
+    # Those of the version before are still there.
+    if int(status.get("replicas") or 0) > wanted:
+        yield f"{name}: {status['replicas']} engines, and {wanted} are wanted"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from pydantic import ValidationError
+from jsonpointer import set_pointer
 
 from rollouts.argo.model import WORKLOAD_GENERATION
 from rollouts.errors import NotPossible
@@ -42,14 +43,6 @@ class RegionNotes(Value):
         new = {told(wanted_fields(theirs, each)): (each.version, each.digest) for each in engines}
         kept = {key: said for key, said in self.versions.items() if key not in new}
         return self.model_copy(update={"versions": dict(list({**kept, **new}.items())[-KEPT:])})
-
-    @classmethod
-    def read(cls, text: str) -> RegionNotes:
-        """From the Lease; nothing where it says nothing that can be read."""
-        try:
-            return cls.model_validate_json(text) if text else cls()
-        except ValidationError:
-            return cls()
 
 
 def told(fields: Mapping[str, str]) -> str:
@@ -169,11 +162,8 @@ def field_patch(template: Json, theirs: RolloutReference, fields: Mapping[str, s
 
 def with_fields(template: Json, theirs: RolloutReference, fields: Mapping[str, str]) -> Json:
     """The template as it is after `field_patch`."""
-    changed: Json = json.loads(json.dumps(template))
+    changed: Json = {"template": deepcopy(template)}
     for operation in field_patch(template, theirs, fields):
-        *above, last = operation["path"].split("/")[3:]
-        inner: Any = changed
-        for key in above:
-            inner = inner[int(key)] if isinstance(inner, list) else inner[key]
-        inner[int(last) if isinstance(inner, list) else last] = operation["value"]
-    return changed
+        set_pointer(changed, operation["path"].removeprefix("/spec"), operation["value"])
+    found: Json = changed["template"]
+    return found

@@ -12,7 +12,7 @@ from rollouts.argo.model import Rollout, pause_points, replica_set_of
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.model import RegionConfig, Revision
+from rollouts.cluster.model import RegionConfig, Revision, noted
 from rollouts.cluster.peers import answers
 from rollouts.cluster.reference import (
     RegionNotes,
@@ -28,7 +28,7 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, written
+from rollouts.kube.objects import at
 from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
 from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
@@ -88,7 +88,7 @@ class ReferencedFleet(ArgoFleet):
         Raises:
             Unfit: the Rollout is not as the spec says, or its steps are not what the stages need.
         """
-        snapshot = await self._retries.run(self._look)
+        snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot, self._theirs, self._needs))
         if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
             raise Unfit(
@@ -105,17 +105,14 @@ class ReferencedFleet(ArgoFleet):
             await self._give_up(engine, error)
             raise
 
-    async def _look(self) -> RegionSnapshot:
-        snapshot = await super()._look()
+    async def look(self) -> RegionSnapshot:
+        snapshot = await super().look()
         self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
         return snapshot
 
-    def _selector(self, rollout: Json | None) -> str:
-        return written(at(rollout, "spec", "selector", "matchLabels", default={}))
-
     async def _noted(self) -> RegionNotes:
         """With what the plan says of the versions, for a Rollout of which nothing was noted yet."""
-        return RegionNotes.read(await self._fence.said(NOTES)).knowing(self._theirs, *self._engines)
+        return (noted(RegionNotes, await self.fence.said(NOTES)) or RegionNotes()).knowing(self._theirs, *self._engines)
 
     async def _deploy(self, engine: Engine) -> RegionSnapshot:
         snapshot = await self._entered()
@@ -123,9 +120,14 @@ class ReferencedFleet(ArgoFleet):
         if not asked:
             await self._select(snapshot, self._theirs.stable_service, snapshot.stable)
             await self._change(snapshot, engine)
+        what = f"version {engine.version}"
+
+        def known(now: RegionSnapshot) -> bool:
+            return any(each and each.version == engine.version for each in (now.stable, now.trial))
+
         # Before the first weight: by the hash, which its pods keep, and not by labels that change at a promotion.
-        await self._select(await self._on_trial(engine), self._theirs.canary_service)
-        return await self._until_up(engine.version)
+        await self._select(await self._until(known, what), self._theirs.canary_service)
+        return await self._until(lambda now: now.is_up(engine.version), what)
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
         theirs, rollout = self._theirs, snapshot.rollout
@@ -134,25 +136,14 @@ class ReferencedFleet(ArgoFleet):
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
         wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
         await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
-        await self._note_way_back(snapshot.stable.version if snapshot.stable else "", engine.version)
+        await self._note_way_back(snapshot.serving, engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._note(snapshot.notes.knowing(theirs, engine))
-        await self._ask(await self._look(), template)
+        await self._ask(await self.look(), template)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
-    async def _on_trial(self, engine: Engine) -> RegionSnapshot:
-        def known(now: RegionSnapshot) -> bool:
-            return any(each and each.version == engine.version for each in (now.stable, now.trial))
-
-        return await self._until(known, f"version {engine.version}")
-
     async def _ask(self, snapshot: RegionSnapshot, template: Json) -> None:
-        """Ask for that pod template: by the fields that say its version, where that is all.
-
-        Raises:
-            NotPossible: the template that is there has not all of them.
-            FleetError: it was changed meanwhile, or nobody answers.
-        """
+        """Ask for that pod template: by the fields that say its version, where that is all."""
         theirs, rollout = self._theirs, snapshot.rollout
         assert rollout is not None, "there is no Rollout of others"
         now = rollout["spec"].get("template") or {}
@@ -173,7 +164,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def _note(self, notes: RegionNotes) -> None:
         """Remember it on the Lease."""
-        await self._fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
+        await self.fence.note(NOTES, notes.model_dump_json(exclude_defaults=True))
 
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         await self._note(snapshot.notes.model_copy(update={"previous": version or ""}))
@@ -192,11 +183,7 @@ class ReferencedFleet(ArgoFleet):
         return await super()._restored(snapshot, to)
 
     async def _select(self, snapshot: RegionSnapshot, pool: str, which: Revision | None = None) -> None:
-        """That InferencePool selects the pods of that revision, or of the trial; nothing where users reach Services.
-
-        Raises:
-            NotConfirmed: users would find nobody there.
-        """
+        """That InferencePool selects the pods of that revision, or of the trial; nothing where users reach Services."""
         which = which or snapshot.trial
         if which is None or not has_pools(snapshot):
             return
@@ -211,7 +198,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def _settle(self) -> None:
         await super()._settle()
-        await self._note((await self._look()).notes.model_copy(update={"template": ""}))
+        await self._note((await self.look()).notes.model_copy(update={"template": ""}))
 
     async def _without_trial(self, snapshot: RegionSnapshot, stable: Revision) -> RegionSnapshot:
         if snapshot.foreign_change:
@@ -268,52 +255,50 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield f"dynamicStableScale with an autoscaler: {_patch('remove', '/spec/strategy/canary/dynamicStableScale')}"
     if has_pools(snapshot):
         needs = needs.model_copy(update={"dark": needs.dark or "members of its InferencePool"})
-        yield from _of_last_step(Rollout(snapshot.rollout))
-    yield from _of_steps(Rollout(snapshot.rollout), needs)
+        points, last = pause_points(snapshot.argo.steps), "/spec/strategy/canary/steps/-"
+        if not points or points[-1].weight != 100:
+            added = ", ".join((_patch("add", last, {"setWeight": 100}), _patch("add", last, {"pause": {}})))
+            yield f"at a promotion an InferencePool is without members unless the canary has all users first: {added}"
+    yield from _of_steps(snapshot.argo, needs)
 
 
 def has_pools(snapshot: RegionSnapshot) -> bool:
     """Whether users reach InferencePools by the names of the Services, whose weights the plugin moves as well."""
-    rules = ((snapshot.route or {}).get("spec") or {}).get("rules") or []
+    rules = at(snapshot.route, "spec", "rules", default=[])
     return any(each.get("kind") == INFERENCE_POOLS.kind for rule in rules for each in rule.get("backendRefs") or [])
 
 
-def _of_last_step(rollout: Rollout) -> Iterator[str]:
-    points = pause_points(rollout.steps)
-    if not points or points[-1].weight != 100:
-        at = "/spec/strategy/canary/steps/-"
-        added = ", ".join((_patch("add", at, {"setWeight": 100}), _patch("add", at, {"pause": {}})))
-        yield f"at a promotion an InferencePool is without members unless the canary has all users first: {added}"
-
-
 def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:
-    at = "/spec/strategy/canary"
+    there = "/spec/strategy/canary"
     for key, name in (("stableService", theirs.stable_service), ("canaryService", theirs.canary_service)):
         if canary.get(key) != name:
-            yield f"{key} is {canary.get(key) or 'nothing'}: {_patch('add', f'{at}/{key}', name)}"
+            yield f"{key} is {canary.get(key) or 'nothing'}: {_patch('add', f'{there}/{key}', name)}"
     if (canary.get("trafficRouting") or {}).get("maxTrafficWeight") not in {None, 100}:
-        yield f"its weights are no percentages: {_patch('remove', f'{at}/trafficRouting/maxTrafficWeight')}"
+        yield f"its weights are no percentages: {_patch('remove', f'{there}/trafficRouting/maxTrafficWeight')}"
     if not canary.get("trafficRouting"):
         yield "it has no trafficRouting: the weights of its route are nobody's"
     if canary.get("dynamicStableScale"):
         # argo-rollouts#4898, #4841: after an abort users stay on a canary that keeps engines.
-        if canary.get("abortScaleDownDelaySeconds") is not None:
-            yield f"dynamicStableScale with {_removed(at, 'abortScaleDownDelaySeconds')}"
-        if int(canary.get("minPodsPerReplicaSet") or 0) > 1:
-            yield f"dynamicStableScale with {_removed(at, 'minPodsPerReplicaSet')}"
+        kept = {
+            "abortScaleDownDelaySeconds": canary.get("abortScaleDownDelaySeconds") is not None,
+            "minPodsPerReplicaSet": int(canary.get("minPodsPerReplicaSet") or 0) > 1,
+        }
+        for key in (key for key, holds in kept.items() if holds):
+            mended = _patch("remove", f"{there}/{key}")
+            yield f"dynamicStableScale with {key} leaves users on a canary that was aborted: {mended}"
 
 
 def _of_steps(rollout: Rollout, needs: TrialNeeds) -> Iterator[str]:
-    at, steps = "/spec/strategy/canary/steps", rollout.steps
+    place, steps = "/spec/strategy/canary/steps", rollout.steps
     if rollout.spec.get("rollbackWindow"):
         # A version of before would come back past all steps, and no gate would see it.
         yield f"rollbackWindow: {_patch('remove', '/spec/rollbackWindow')}"
     for index, step in enumerate(steps):
         if (step.get("pause") or {}).get("duration"):
-            yield f"step {index + 1} ends by itself: {_patch('replace', f'{at}/{index}', {'pause': {}})}"
+            yield f"step {index + 1} ends by itself: {_patch('replace', f'{place}/{index}', {'pause': {}})}"
         after = steps[index + 1] if index + 1 < len(steps) else {}
         if step.get("setWeight") is not None and "pause" not in after:
-            yield f"nobody judges step {index + 1}: {_patch('add', f'{at}/{index + 1}', {'pause': {}})}"
+            yield f"nobody judges step {index + 1}: {_patch('add', f'{place}/{index + 1}', {'pause': {}})}"
     points = pause_points(steps)
     known = [point.weight for point in points]
     for weight in needs.weights:
@@ -324,12 +309,8 @@ def _of_steps(rollout: Rollout, needs: TrialNeeds) -> Iterator[str]:
         first = {"setCanaryScale": {"replicas": 1}}
         yield (
             f"{needs.dark} come before users, and its first step has some: "
-            f"{_patch('add', f'{at}/0', {'pause': {}})}, {_patch('add', f'{at}/0', first)}"
+            f"{_patch('add', f'{place}/0', {'pause': {}})}, {_patch('add', f'{place}/0', first)}"
         )
-
-
-def _removed(at: str, key: str) -> str:
-    return f"{key} leaves users on a canary that was aborted: {_patch('remove', f'{at}/{key}')}"
 
 
 def _patch(operation: str, path: str, value: object = None) -> str:

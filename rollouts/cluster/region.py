@@ -11,12 +11,11 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from rollouts.cluster.carrier import Carrier, Fence
-from rollouts.cluster.model import Place, guard_note_patch
-from rollouts.cluster.traffic_verification import Check, RequestCounter, TrafficVerifier
+from rollouts.cluster.carrier import RENEW_SECONDS, Carrier, Fence
+from rollouts.cluster.model import Place, RegionView
+from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
 from rollouts.errors import FleetError, NotOurs, Unfit
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Resource
@@ -25,53 +24,21 @@ from rollouts.kube.retry import RetryPolicy, deadline, urgent
 from rollouts.manifests.conventions import WAY_BACK
 from rollouts.manifests.objects.access import Right
 from rollouts.manifests.ownership import HINT, foreign_object
-from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, GuardRollback, RegionState, require_percent
+from rollouts.model import CarrierHeartbeat, Engine, ForeignObject, RegionState, require_percent
 from tidegate.core.clock import Clock
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
 log = logging.getLogger(__name__)
 
 
-class RegionAtOnce(Protocol):
-    """What a kind of region reads at one moment."""
-
-    @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Objects of others where this delivery's would be."""
-        ...
-
-    @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The one of these without which no operation is possible: what moves users forward."""
-        ...
-
-
-Seen = TypeVar("Seen", bound=RegionAtOnce)
-
-
-class GuardedTrial(Value):
-    """What a guard has to know of a region at one moment."""
-
-    asked: tuple[str, str, int]
-    step: int
-    written: datetime | None
-    """All three as `guard.SignsOfLife` has them."""
-    stable: str | None
-    """The version that users go back to."""
-    trial: str
-    """The version that is on trial, or asked for."""
-    going_on: bool
-    """Whether there is a trial of tidegate's to take back; one that somebody else asked for is theirs."""
-    unattended: GuardRollback | None
-    """What a guard has noted there."""
-    uid: str
-    """Of the object that an Event is about."""
+Seen = TypeVar("Seen", bound=RegionView)
 
 
 class CarriedRegion(ABC, Generic[Seen]):
     """A `Fleet` in a cluster, with the Lease of who carries its delivery. A kind says what is read and written."""
 
     region: str
+    _clock: Clock
 
     def __init__(
         self,
@@ -89,8 +56,8 @@ class CarriedRegion(ABC, Generic[Seen]):
         """
         self.region = place.region
         self.mover = moving[0]
+        self.fence = Fence(place, cluster, moving, clock, carrier)
         self._cluster, self._clock = cluster, clock
-        self._fence = Fence(place, cluster, moving, clock, carrier)
         self._seconds = place.operation_seconds
         self._retries = RetryPolicy(clock, seconds=place.retry_seconds, within=place.operation_seconds)
         self._verifier = TrafficVerifier(place.region, served, clock)
@@ -99,32 +66,27 @@ class CarriedRegion(ABC, Generic[Seen]):
         """What the region is doing."""
 
         async def observed() -> Seen:
-            await self._fence.succeed()
-            return await self._look()
+            await self.fence.succeed()
+            return await self.look()
 
         return self._state(await self._retries.run(observed))
 
     @abstractmethod
-    async def deploy(self, engine: Engine) -> RegionState:
-        """As `Fleet.deploy`."""
+    async def deploy(self, engine: Engine) -> RegionState: ...
 
     async def mirror(self, percent: int) -> RegionState:
-        """As `Fleet.mirror`."""
-        return await self._operate(lambda: self._mirror(percent))
+        return await self._operate(lambda: self._spread(percent, copies=True))
 
     async def shift(self, weight: int) -> RegionState:
-        """As `Fleet.shift`."""
-        return await self._operate(lambda: self._shift(weight))
+        return await self._operate(lambda: self._spread(weight, copies=False))
 
     async def promote(self) -> RegionState:
-        """As `Fleet.promote`."""
         return await self._operate(self._promote)
 
     async def rollback(self, to: str | None) -> RegionState:
-        """As `Fleet.rollback`."""
         with urgent(), deadline(self._clock, self._seconds):
             if to is None:
-                seen = await self._retries.run(self._look)
+                seen = await self._retries.run(self.look)
                 # Decided once: a trial that is promoted while this is retried must not become where it goes back to.
                 if (to := self._way_back_of(seen)) is None:
                     return self._done(seen)
@@ -167,11 +129,11 @@ class CarriedRegion(ABC, Generic[Seen]):
 
     async def carried(self) -> CarrierHeartbeat | None:
         """Who holds the region's Lease; None when nobody does."""
-        return await self._retries.run(self._fence.holder)
+        return await self._retries.run(self.fence.holder)
 
     async def way_back(self) -> str:
         """The version that served before the delivery that is open here; empty where none is."""
-        return await self._retries.run(lambda: self._fence.said(WAY_BACK))
+        return await self._retries.run(lambda: self.fence.said(WAY_BACK))
 
     async def renew(self) -> None:
         """Say in the region that its delivery is carried; nothing where it has not begun.
@@ -179,11 +141,20 @@ class CarriedRegion(ABC, Generic[Seen]):
         Raises:
             FleetError: the API server does not answer, or does not let us.
         """
-        await self._fence.renew()
+        await self.fence.renew()
+
+    async def keep_renewing(self) -> None:
+        """Renew the Lease until the task is cancelled. A region that is away is asked again with the next beat."""
+        while True:
+            await self._clock.sleep(RENEW_SECONDS)
+            try:
+                await self.renew()
+            except FleetError as error:
+                log.info("%s: the Lease was not renewed: %s", self.region, error)
 
     async def leave(self) -> None:
         """End this process' part: the Lease is released. Never raises."""
-        await self._fence.leave()
+        await self.fence.leave()
 
     @property
     @abstractmethod
@@ -191,26 +162,8 @@ class CarriedRegion(ABC, Generic[Seen]):
         """All that looking and a way back need, for a guard."""
 
     @abstractmethod
-    async def trial(self) -> GuardedTrial:
-        """What is there, for a guard."""
-
-    async def note_rollback(self, taken: GuardRollback) -> None:
-        """Say in the region what its guard is about to take back."""
-        kind, name = self.mover
-        await self._cluster.patch(kind, name, guard_note_patch(taken))
-
-    async def highest_carrier(self) -> int:
-        """The highest number of a carrier on the region's objects."""
-        return await self._fence.highest()
-
-    @abstractmethod
-    async def _look(self) -> Seen:
-        """The region as it is now.
-
-        Raises:
-            NotTheCarrier: it is somebody else's by now, who replaced us.
-            FleetError: when the API server does not answer, or does not let us see.
-        """
+    async def look(self) -> Seen:
+        """The region as it is now; refused where it is somebody else's by now, who replaced us."""
 
     @abstractmethod
     def _state(self, seen: Seen) -> RegionState:
@@ -245,75 +198,58 @@ class CarriedRegion(ABC, Generic[Seen]):
 
     async def _settle(self) -> None:
         await self._entered()
-        await self._fence.note(WAY_BACK, "")
+        await self.fence.note(WAY_BACK, "")
 
     async def _operate(self, operation: Callable[[], Awaitable[Seen]]) -> RegionState:
         return self._done(await self._retries.run(operation))
 
     async def _entered(self) -> Seen:
-        """The region once it is ours to write to, whose it is being looked at first.
-
-        Raises:
-            NotOurs: its Rollout, or what splits its users, is somebody else's.
-            NotTheCarrier: somebody else carries the delivery here.
-        """
-        if not self._fence.inside:
-            refuse_foreign(self.region, *(await self._look()).foreign_objects)
-            await self._fence.enter()
+        """The region once it is ours to write to; whose it is, is looked at first."""
+        if not self.fence.inside:
+            refuse_foreign(self.region, *(await self.look()).foreign_objects)
+            await self.fence.enter()
         return await self._looked()
 
     async def _looked(self) -> Seen:
-        """The region before an operation.
-
-        Raises:
-            NotOurs: its Rollout is somebody else's: no operation is allowed there.
-        """
-        seen = await self._look()
+        """The region before an operation; none is allowed where what moves users is somebody else's."""
+        seen = await self.look()
         refuse_foreign(self.region, seen.foreign_mover)
         return seen
 
-    async def _mirror(self, percent: int) -> Seen:
+    async def _spread(self, percent: int, *, copies: bool) -> Seen:
+        """That percent of users to the canary, or of `copies`, once requests arrive as the route was set."""
         require_percent(percent)
-        seen = await self._set_mirror(await self._entered(), percent)
-        return await self._arriving(seen, lambda state: state.mirror, percent, self._verifier.check_mirror)
-
-    async def _shift(self, weight: int) -> Seen:
-        require_percent(weight)
-        seen = await self._set_weight(await self._entered(), weight)
-        return await self._arriving(seen, lambda state: state.weight, weight, self._verifier.check_share)
-
-    async def _arriving(self, seen: Seen, share: Callable[[RegionState], int], percent: int, check: Check) -> Seen:
-        """`seen` once requests arrive as the route was set; what is there where it does not send them so any more."""
+        seen = await (self._set_mirror if copies else self._set_weight)(await self._entered(), percent)
 
         def sends(state: RegionState) -> bool:
             """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
-            return share(state) == percent and state.canary is not None and state.canary.ready
+            share = state.mirror if copies else state.weight
+            return share == percent and state.canary is not None and state.canary.ready
 
         async def still_sends() -> bool:
-            return sends(self._state(await self._look()))
+            return sends(self._state(await self.look()))
 
         state = self._state(seen)
         if not percent or state.stable is None or state.canary is None or not sends(state):
             return seen
-        before = await self._verifier.counts(state.stable.version, state.canary.version)
-        return seen if await check(percent, before, still_sends) else await self._look()
+        versions = state.stable.version, state.canary.version
+        arrives = await self._verifier.check(percent, *versions, still_sends, copies=copies)
+        return seen if arrives else await self.look()
 
     async def _go_back(self, to: str) -> Seen:
-        """Anyone who insists on going back sends users back while the Lease is taken, and does not need it for that."""
-        if self._fence.insists:
+        if self.fence.insists:
             await self._back_first(to)
-        elif not self._fence.inside:
+        elif not self.fence.inside:
             await self._looked()
-            await self._fence.enter()
+            await self.fence.enter()
         return await self._rollback(to)
 
     async def _back_first(self, to: str) -> None:
-        said: list[object] = [
-            *await asyncio.gather(self._abort_at_once(to), self._fence.take(), return_exceptions=True)
-        ]
+        """Anyone who insists on going back sends users back while the Lease is taken, and does not need it for that."""
+        said: list[object] = [*await asyncio.gather(self._abort_at_once(to), self.fence.take(), return_exceptions=True)]
         # Marking comes after: it is a write to the very objects that users are moved by, if they are ours.
         if not any(isinstance(failed, NotOurs) for failed in said):
-            said += await asyncio.gather(self._fence.enter(), return_exceptions=True)
+            said += await asyncio.gather(self.fence.enter(), return_exceptions=True)
         for failed in said:
             if isinstance(failed, FleetError):
                 # What stands in the way of going back is met again, and said, by what follows.
@@ -323,8 +259,8 @@ class CarriedRegion(ABC, Generic[Seen]):
 
     async def _note_way_back(self, served: str, version: str) -> None:
         """What serves now, unless `version` is what a delivery that was left half done goes back to."""
-        if served != version and await self._fence.said(WAY_BACK) != version:
-            await self._fence.note(WAY_BACK, served)
+        if served != version and await self.fence.said(WAY_BACK) != version:
+            await self.fence.note(WAY_BACK, served)
 
 
 AnyRegion = CarriedRegion[Any]

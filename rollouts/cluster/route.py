@@ -14,18 +14,28 @@ from rollouts.argo.actions import change
 from rollouts.base import BaseFleet, RegionReading, RegionSplit
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
-from rollouts.cluster.model import guard_note
-from rollouts.cluster.peers import Backend, PeerNotes, PeersSnapshot, RoutePlace, answers, misfits
-from rollouts.cluster.region import CarriedRegion, GuardedTrial, refuse_misfits
+from rollouts.cluster.model import annotation, noted
+from rollouts.cluster.peers import (
+    Backend,
+    PeerNotes,
+    PeersSnapshot,
+    RoutePlace,
+    answers,
+    changes,
+    field_of,
+    misfits,
+    undone,
+    what_is_missing,
+)
+from rollouts.cluster.region import CarriedRegion, refuse_misfits
 from rollouts.cluster.traffic_verification import RequestCounter
-from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
 from rollouts.kube.pods import pod_problems, start_failure
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left
-from rollouts.manifests.conventions import UNATTENDED
+from rollouts.manifests.conventions import ROUTE_NOTES, UNATTENDED
 from rollouts.manifests.objects.access import Right, route_rights
 from rollouts.manifests.ownership import last_writer
 from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
@@ -58,11 +68,13 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         `champion` is what serves by the registry. Without a `carrier` the fleet is read-only.
         """
         BaseFleet.__init__(self, place.region, entry=place.entry, clock=clock)
-        workloads = (each.workload for each in place.reference.peers.values() if each.workload)
-        moving = ((HTTP_ROUTES, place.reference.route), *((WORKLOADS[each.kind], each.name) for each in workloads))
+        self._place, self._peers, self._champion = place, place.reference.peers, champion
+        workloads = (
+            (WORKLOADS[each.workload.kind], each.workload.name) for each in self._peers.values() if each.workload
+        )
+        moving = ((HTTP_ROUTES, place.reference.route), *workloads)
         counter = served(self.series_of) if served else None
         CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=counter, carrier=carrier)
-        self._place, self._champion = place, champion
         self._by_version: dict[str, str] = {}
 
     def series_of(self, version: str) -> str:
@@ -70,7 +82,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return self._by_version.get(version, "")
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        snapshot = await self._retries.run(self._look)
+        snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot))
         return snapshot.foreign_objects
 
@@ -78,13 +90,13 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return await self._operate(lambda: self._deploy(engine))
 
     async def rollback(self, to: str | None) -> RegionState:
-        self._start.cancel()
+        self._give_up_start()
         return await super().rollback(to)
 
     async def engine_of(self, version: str) -> Engine | None:
-        snapshot = await self._retries.run(self._look)
+        snapshot = await self._retries.run(self.look)
         peer = snapshot.peer_of(version)
-        if peer is None or self._place.reference.peers[peer].workload:
+        if peer is None or self._peers[peer].workload:
             return None
         digest = snapshot.version(peer)[1]
         return Engine(version=version, digest=digest, model=self._place.name, image=NOT_OURS_TO_START)
@@ -93,77 +105,59 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     def rights(self) -> tuple[Right, ...]:
         return route_rights(self._place.name, self._place.reference)
 
-    async def trial(self) -> GuardedTrial:
-        snapshot = await self._look()
-        version, digest = snapshot.version(snapshot.other)
-        return GuardedTrial(
-            asked=(version, digest, 1),
-            step=snapshot.weight,
-            written=None,
-            stable=snapshot.split.stable,
-            trial=version,
-            going_on=snapshot.split.canary is not None and snapshot.route is not None and not snapshot.foreign_objects,
-            unattended=guard_note(snapshot.route),
-            uid=str(at(snapshot.route, "metadata", "uid", default="")),
-        )
-
     async def start(self, engine: Engine) -> None:
-        snapshot = await self._look()
+        snapshot = await self.look()
         peer = snapshot.other
         known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
-        # Said before the world is touched: what the other peer is about to serve.
-        await self._write(snapshot, snapshot.notes.model_copy(update={"versions": known, "previous": False}))
-        theirs = self._place.reference.peers[peer].workload
-        asked = await self._ask(theirs, snapshot, engine) if theirs else None
+        # Said before the world is touched: what the other peer is about to serve. What a guard took back is over.
+        notes = snapshot.notes.model_copy(update={"versions": known, "previous": False})
+        await self._write(snapshot, notes.on(snapshot.found, without=UNATTENDED))
+        theirs = self._peers[peer].workload
+        before, operations = await self._asked(theirs, snapshot, engine) if theirs else ({}, [])
         try:
+            if theirs and operations:
+                await self._patch(theirs, operations, before)
+                log.info("%s: version %s was asked for", self.region, engine.version)
             await self._until_ready(peer, engine)
         except EngineDidNotStart:
-            if theirs and asked:
-                before, operations = asked
+            if theirs and operations:
                 await self._patch(theirs, undone(before, operations))
             raise
 
     async def route(self, split: RegionSplit) -> None:
-        before = await self._look()
-        assert before.route is not None, "a route that is not there does not fit"
+        before = await self.look()
         stable, canary = (before.peer_of(each) if each else None for each in (split.stable, split.canary))
         assert stable is not None, "users are on one of the two, or go back to it"
         self._refuse_nobody(before, stable, split.weight)
-        versions = {
-            peer: before.version(peer)
-            for peer in self._place.reference.peers
-            if before.version(peer)[0] in split.versions.values()
-        }
+        known = {peer: before.version(peer) for peer in self._peers}
         notes = PeerNotes(
-            versions=versions,
+            versions={peer: each for peer, each in known.items() if each[0] in split.versions.values()},
             stable=stable if canary else "",
             previous=split.previous is not None,
             weight=split.weight,
             mirror=split.mirror,
         )
-        changed = before.routed(stable, notes)
         # On the way back nobody is waited for.
         more = (split.previous and stable != before.stable) or split.weight > before.weight or split.mirror
-        written = await self._cluster.replace(HTTP_ROUTES, changed)
-        if more and changed["spec"] != before.route["spec"]:
-            await self._require_gateways(written, before.route)
+        written = await self._cluster.replace(HTTP_ROUTES, before.routed(stable, notes))
+        if more and written["spec"] != before.found["spec"]:
+            await self._require_gateways(written, before.found)
 
     async def read(self) -> RegionReading:
-        return (await self._look()).reading
+        return (await self.look()).reading
 
-    async def _look(self) -> PeersSnapshot:
+    async def look(self) -> PeersSnapshot:
         route = await self._cluster.find(HTTP_ROUTES, self._place.reference.route)
-        self._fence.allows(route)
-        peers = self._place.reference.peers
-        found = await asyncio.gather(*map(self._backend, peers.values()))
+        self.fence.allows(route)
+        found = await asyncio.gather(*map(self._backend, self._peers.values()))
         snapshot = PeersSnapshot(
             place=self._place,
             route=route,
-            backends=dict(zip(peers, found, strict=True)),
+            backends=dict(zip(self._peers, found, strict=True)),
             champion=self._champion,
-            notes=PeerNotes.of(route),
+            notes=noted(PeerNotes, annotation(route, ROUTE_NOTES)) or PeerNotes(),
         )
-        self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in peers.items()}
+        self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
         return snapshot
 
     async def _backend(self, peer: PeerSpec) -> Backend:
@@ -192,7 +186,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         return (await self._cluster.list(PODS, labels=written(labels))).items if labels else ()
 
     def _state(self, seen: PeersSnapshot) -> RegionState:
-        state, note = BaseFleet._told(self, seen.reading), guard_note(seen.route)
+        state, note = BaseFleet._told(self, seen.reading), seen.unattended
         problems = [each for each in (state.problem, seen.refusal) if each]
         if seen.route is None:
             problems.append(f"HTTPRoute {self._place.reference.route} is gone")
@@ -208,12 +202,12 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         )
 
     async def _deploy(self, engine: Engine) -> PeersSnapshot:
-        if not self._fence.inside:
-            refuse_misfits(self.region, misfits(await self._look()))
+        if not self.fence.inside:
+            refuse_misfits(self.region, misfits(await self.look()))
         snapshot = await self._entered()
         await self._note_way_back(snapshot.version(snapshot.stable)[0], engine.version)
         await BaseFleet.deploy(self, engine)
-        return await self._look()
+        return await self.look()
 
     async def _set_mirror(self, seen: PeersSnapshot, percent: int) -> PeersSnapshot:
         return await self._move(seen, lambda reading: reading.mirrored(percent), forward=percent > 0)
@@ -230,15 +224,11 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     async def _move(
         self, seen: PeersSnapshot, rule: Callable[[RegionReading], RegionSplit], *, forward: bool
     ) -> PeersSnapshot:
-        """By the rules of every fleet of three methods.
-
-        Raises:
-            Overruled: somebody else has moved users meanwhile, and is not to be moved on.
-        """
+        """By the rules of every fleet of three methods; nobody is moved on whom somebody else has moved meanwhile."""
         if forward and seen.foreign_change:
             raise Overruled(seen.foreign_change.reason)
         await self._change(rule)
-        return await self._look()
+        return await self.look()
 
     async def _restart(self, version: str) -> PeersSnapshot:
         raise NotPossible(
@@ -254,9 +244,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         if snapshot.route is None or snapshot.split.canary is None or snapshot.split.stable != to:
             return
         self._refuse_nobody(snapshot, snapshot.stable, 0)
-        changed = snapshot.routed(snapshot.stable, snapshot.notes.model_copy(update={"weight": 0, "mirror": 0}))
-        if changed != snapshot.route:
-            await self._cluster.replace(HTTP_ROUTES, changed)
+        back = snapshot.notes.model_copy(update={"weight": 0, "mirror": 0})
+        await self._write(snapshot, snapshot.routed(snapshot.stable, back))
 
     def _refuse_nobody(self, before: PeersSnapshot, stable: str, weight: int) -> None:
         """No write sends all users to a backend without an engine while the other one has some."""
@@ -269,11 +258,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             )
 
     async def _require_gateways(self, written: Json, before: Json) -> None:
-        """Wait until each gateway has seen the route; one that does not take it gets the one of before again.
-
-        Raises:
-            FleetError: it does not take it, or says nothing.
-        """
+        """Wait until each gateway has seen the route; one that does not take it gets the one of before again."""
         deadline = self._clock.monotonic() + min(ANSWERS_WITHIN, time_left())
         route, said = written, list(answers(written))
         while not (said and all(seen for seen, _ in said)) and not any(why for _, why in said):
@@ -284,48 +269,34 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             route = await self._cluster.get(HTTP_ROUTES, self._place.reference.route)
             said = list(answers(route))
         if refused := next((why for _, why in said if why), ""):
-            self._fence.allows(route)
+            self.fence.allows(route)
             metadata = {**route["metadata"], "annotations": before["metadata"].get("annotations") or {}}
             await self._cluster.replace(HTTP_ROUTES, {**route, "metadata": metadata, "spec": before["spec"]})
             raise FleetError(f"{self.region}: {refused}; users are where they were", hint="see its controller's log")
 
-    async def _write(self, snapshot: PeersSnapshot, notes: PeerNotes) -> None:
-        """Notes alone; and what a guard took back is over once something else begins."""
-        assert snapshot.route is not None, "a route that is not there does not fit"
-        changed = notes.on(snapshot.route)
-        said = {key: value for key, value in changed["metadata"]["annotations"].items() if key != UNATTENDED}
-        changed = {**changed, "metadata": {**changed["metadata"], "annotations": said}}
+    async def _write(self, snapshot: PeersSnapshot, changed: Json) -> None:
         if changed != snapshot.route:
             await self._cluster.replace(HTTP_ROUTES, changed)
 
-    async def _ask(self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine) -> tuple[Json, list[Json]]:
-        """The workload as it was, and what was asked of it."""
-        resource, other = WORKLOADS[theirs.kind], self._place.reference.peers[snapshot.stable].workload
-        found = await self._cluster.get(resource, theirs.name)
+    async def _asked(self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine) -> tuple[Json, list[Json]]:
+        """The workload as it is, and what is to be asked of it."""
+        other = self._peers[snapshot.stable].workload
+        found = await self._cluster.get(WORKLOADS[theirs.kind], theirs.name)
         serving = await self._cluster.find(WORKLOADS[other.kind], other.name) if other else None
         replicas = field_of(serving, other.replicas) if serving and other else None
-        operations = changes(found, theirs, engine, int(replicas or 1))
-        if operations:
-            await self._patch(theirs, operations, found)
-            log.info("%s: version %s was asked for", self.region, engine.version)
-        return found, operations
+        return found, changes(found, theirs, engine, int(replicas or 1))
 
     async def _patch(self, theirs: WorkloadSpec, operations: list[Json], onto: Json | None = None) -> None:
         resource = WORKLOADS[theirs.kind]
         found = onto or await self._cluster.get(resource, theirs.name)
-        self._fence.allows(found)
+        self.fence.allows(found)
         for request in change(resource, found, operations):
             await self._cluster.send(request)
 
     async def _until_ready(self, peer: str, engine: Engine) -> None:
-        """Once the workload is as it was asked for, and its backend has engines that requests reach.
-
-        Raises:
-            EngineDidNotStart: it does not come up, or not in time.
-        """
-        theirs, spec = self._place.reference.peers[peer].workload, self._place.reference.peers[peer]
-        begun = self._clock.monotonic()
-        while missing := await self._missing(spec, theirs):
+        """Once the workload is as it was asked for, and its backend has engines that requests reach."""
+        spec, begun = self._peers[peer], self._clock.monotonic()
+        while missing := await self._missing(spec):
             died = start_failure(pods := await self._pods_behind(spec))
             waited = self._clock.monotonic() - begun
             if died or waited >= self._place.start_seconds or time_left() <= 0:
@@ -336,11 +307,10 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
                 )
             await self._clock.sleep(POLL_SECONDS)
 
-    async def _missing(self, spec: PeerSpec, theirs: WorkloadSpec | None) -> str:
-        if theirs:
+    async def _missing(self, spec: PeerSpec) -> str:
+        if theirs := spec.workload:
             found = await self._cluster.find(WORKLOADS[theirs.kind], theirs.name)
-            if found is None:
-                return f"there is no {theirs.kind} {theirs.name}"
-            if missing := what_is_missing(found, theirs):
+            missing = what_is_missing(found, theirs) if found else f"there is no {theirs.kind} {theirs.name}"
+            if missing:
                 return missing
         return (await self._backend(spec)).problem

@@ -12,19 +12,17 @@ import logging
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pydantic import Field
-
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import Request
-from rollouts.kube.objects import is_ready
+from rollouts.kube.objects import is_ready, name_of
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
 from rollouts.manifests.objects.pods import can_keep_samples, samples_object
 from tidegate.core.clock import Clock
 from tidegate.core.errors import Refused
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, VERSION
 
 UNHEARD_SECONDS = 180.0
@@ -32,23 +30,10 @@ UNHEARD_SECONDS = 180.0
 SILENT_SECONDS = 30.0
 """A pod that cannot be asked for so long is told of; one that goes meanwhile is not."""
 
+Headers = Mapping[str, str]
+"""What proves to an engine who asks."""
+
 log = logging.getLogger(__name__)
-
-
-class SampleEndpoint(Value):
-    """Where an engine is asked, and what proves who asks."""
-
-    path: str
-    headers: Mapping[str, str] = Field(repr=False)
-
-
-class PodAnswers(Value):
-    """What the pods of an arm gave away at one time."""
-
-    answers: tuple[Json, ...] = Field(default=(), repr=False)
-    """One for each pod that had been asked for samples and has said what it kept."""
-    problem: str = ""
-    """Which pods give nothing for too long, and why, in one line; empty for none."""
 
 
 class RegionSamples:
@@ -71,7 +56,7 @@ class RegionSamples:
             FleetError: the region does not answer.
         """
         pods = await self._retries.run(lambda: self._pods(version))
-        if lacking := [_name(pod) for pod in pods if not can_keep_samples(pod, self._delivery)]:
+        if lacking := [name_of(pod) for pod in pods if not can_keep_samples(pod, self._delivery)]:
             raise Refused(
                 f"{self._region}: pod {lacking[0]} of version {version} cannot keep samples: it was made for a spec "
                 "without the section `samples`",
@@ -85,25 +70,25 @@ class RegionSamples:
             FleetError: it could not be written.
         """
         told = samples_object(self._delivery, text)
-        if not first:
+        if first:
+            self._since.clear()
+            await self._retries.run(lambda: self._cluster.apply(told))
+        else:
             await self._cluster.apply(told)
-            return
-        self._since.clear()
-        await self._retries.run(lambda: self._cluster.apply(told))
 
-    async def take(self, version: str, endpoint: SampleEndpoint) -> PodAnswers:
-        """What the pods of a version that are ready give away.
+    async def take(self, version: str, path: str, headers: Headers) -> tuple[list[Json], str]:
+        """What the pods of a version that are ready give away, and which give nothing for too long, and why.
 
         Raises:
             FleetError: nobody says which pods there are.
         """
-        pods = [_name(pod) for pod in await self._pods(version) if is_ready(pod)]
-        found = await asyncio.gather(*(self._take(pod, endpoint) for pod in pods))
+        pods = [name_of(pod) for pod in await self._pods(version) if is_ready(pod)]
+        found = await asyncio.gather(*(self._take(pod, path, headers) for pod in pods))
         problems = [each for each in found if isinstance(each, str)]
-        answers = tuple(each for each in found if not isinstance(each, str) and each is not None)
-        return PodAnswers(answers=answers, problem=f"{self._region}: {'; '.join(problems)}" if problems else "")
+        answers = [each for each in found if not isinstance(each, str) and each is not None]
+        return answers, f"{self._region}: {'; '.join(problems)}" if problems else ""
 
-    async def end(self, versions: Iterable[str], endpoint: SampleEndpoint) -> None:
+    async def end(self, versions: Iterable[str], path: str, headers: Headers) -> None:
         """Nothing asks for samples any more, and the pods of these versions forget theirs. Never raises: engines end
         by themselves, soon after nobody asks any more.
         """
@@ -112,17 +97,17 @@ class RegionSamples:
         for version in versions:
             with suppress(FleetError):
                 pods: Sequence[Json] = await self._pods(version)
-                await _best_effort(self._post(_name(pod), endpoint) for pod in pods)
+                await _best_effort(self._post(name_of(pod), path, headers) for pod in pods)
 
     async def _pods(self, version: str) -> tuple[Json, ...]:
         labels = f"{DELIVERY}={self._delivery},{VERSION}={version}"
         return (await self._cluster.list(PODS, labels=labels)).items
 
-    async def _take(self, pod: str, endpoint: SampleEndpoint) -> Json | str | None:
+    async def _take(self, pod: str, path: str, headers: Headers) -> Json | str | None:
         """What a pod gives away; None for nothing yet, or what is wrong with it for too long already."""
         why, limit = f"pod {pod} does not answer", SILENT_SECONDS
         try:
-            reply = await self._post(pod, endpoint)
+            reply = await self._post(pod, path, headers)
         except NotFound as error:
             if error.reason:
                 # The API server's own word: the pod is gone, and with it what it had.
@@ -137,16 +122,10 @@ class RegionSamples:
         now = self._clock.monotonic()
         return why if now - self._since.setdefault(pod, now) >= limit else None
 
-    async def _post(self, pod: str, endpoint: SampleEndpoint) -> Json:
+    async def _post(self, pod: str, path: str, headers: Headers) -> Json:
         """Through the API server, which keeps `Authorization` to itself."""
-        proxy = f"proxy/{endpoint.path.lstrip('/')}"
-        return await self._cluster.send(
-            Request("POST", PODS, f"{pod}:{PORT}", subresource=proxy, headers=endpoint.headers)
-        )
-
-
-def _name(pod: Json) -> str:
-    return str(pod["metadata"]["name"])
+        proxy = f"proxy/{path.lstrip('/')}"
+        return await self._cluster.send(Request("POST", PODS, f"{pod}:{PORT}", subresource=proxy, headers=headers))
 
 
 async def _best_effort(asking: Iterable[Awaitable[object]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,13 +16,20 @@ from rollouts.argo.state import (
     pending_reaction,
     waiting_for_controller,
 )
-from rollouts.cluster.model import RegionConfig, Revision, guard_note, revision_of_replica_set, version_labels
+from rollouts.cluster.model import (
+    RegionConfig,
+    RegionView,
+    Revision,
+    annotation,
+    revision_of_replica_set,
+    version_labels,
+)
 from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import owns_field
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.routers import RouteKind
-from rollouts.model import ForeignChange, ForeignObject, GuardRollback
+from rollouts.model import ForeignChange
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
 
@@ -31,11 +38,11 @@ REACTS_WITHIN = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class RegionSnapshot:
+class RegionSnapshot(RegionView):
     """A region at one moment. What is not there is None."""
 
     at: datetime
-    config: RegionConfig
+    place: RegionConfig
     rollout: Json | None = None
     """With the pod template of its workload, where it has none of its own."""
     replica_sets: tuple[Json, ...] = ()
@@ -50,11 +57,11 @@ class RegionSnapshot:
     @property
     def routes(self) -> RouteKind:
         """The kind of the route."""
-        return self.config.routes
+        return self.place.routes
 
     def version_of(self, template: Json) -> tuple[str, str, int]:
         """Version, digest and attempt of a pod template."""
-        theirs = self.config.theirs
+        theirs = self.place.theirs
         return version_in(template, theirs, self.notes) if theirs else version_labels(template)
 
     @cached_property
@@ -63,27 +70,16 @@ class RegionSnapshot:
         return Rollout(self.rollout or {"metadata": {}})
 
     @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The Rollout, when it is there and not this delivery's."""
-        return self.config.foreign(self.rollout) if self.rollout else None
-
-    @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Rollout and route, as far as they are there and somebody else's."""
-        found = (self.config.foreign(each) for each in (self.rollout, self.route) if each)
-        return tuple(each for each in found if each)
+    def movers(self) -> tuple[Json | None, Json | None]:
+        """The Rollout and its route."""
+        return self.rollout, self.route
 
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:
         """All that the Rollout remembers, the latest first."""
         own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
-        return tuple(
-            sorted(
-                (revision_of_replica_set(each, self.version_of) for each in own),
-                key=lambda each: each.number,
-                reverse=True,
-            )
-        )
+        found = (revision_of_replica_set(each, self.version_of) for each in own)
+        return tuple(sorted(found, key=lambda each: each.number, reverse=True))
 
     @property
     def observed(self) -> bool:
@@ -94,6 +90,11 @@ class RegionSnapshot:
     def stable(self) -> Revision | None:
         """The version that was last promoted in full."""
         return self._of_hash(self.argo.stable_hash)
+
+    @property
+    def serving(self) -> str:
+        """Its version; empty where there is none."""
+        return self.stable.version if self.stable else ""
 
     @property
     def trial(self) -> Revision | None:
@@ -114,9 +115,9 @@ class RegionSnapshot:
         """
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
-        if self.config.theirs:
+        if self.place.theirs:
             return self._changed_by_their_owner(self.rollout)
-        asked = foreign_version(self.rollout, self.stable.version if self.stable else "")
+        asked = foreign_version(self.rollout, self.serving)
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
 
     @property
@@ -134,9 +135,9 @@ class RegionSnapshot:
     @property
     def remembered(self) -> str:
         """The version that the last promotion noted as the way back; empty when none did."""
-        if self.config.theirs:
+        if self.place.theirs:
             return self.notes.previous
-        return str((self.argo.metadata.get("annotations") or {}).get(PREVIOUS) or "")
+        return annotation(self.rollout, PREVIOUS)
 
     @property
     def warm(self) -> dict[str, Revision]:
@@ -158,9 +159,22 @@ class RegionSnapshot:
         return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
 
     @property
-    def unattended(self) -> GuardRollback | None:
-        """What the region's guard took back since the last version was deployed."""
-        return guard_note(self.rollout)
+    def on_trial(self) -> str:
+        """The version of the trial, or the one that is asked for."""
+        return self.trial.version if self.trial else self.asked[0]
+
+    @property
+    def progress(self) -> tuple[int, datetime | None]:
+        """The step, and when somebody last wrote the pod template."""
+        entries = template_writers(self.rollout) if self.rollout else []
+        written = max(filter(None, (parse_time(each.get("time")) for each in entries)), default=None)
+        return self.argo.step_index, written
+
+    @property
+    def going_on(self) -> bool:
+        """Whether something is to be taken back that nobody else has asked for."""
+        ours = self.foreign_change is None and not self.foreign_objects
+        return self.stable is not None and not self.is_at_rest and ours
 
     @property
     def weight(self) -> int:
@@ -203,9 +217,8 @@ class RegionSnapshot:
     @property
     def is_on_stable(self) -> bool:
         """Whether the stable answers all users, and nothing is copied: read, not concluded."""
-        if self.stable is None or not self.stable.available or self.mirror:
-            return False
-        return self.route is not None and self.weight == 0
+        up = self.stable is not None and self.stable.available > 0
+        return up and self.route is not None and self.weight == 0 and not self.mirror
 
     @property
     def unprocessed_change(self) -> str:
@@ -244,6 +257,12 @@ class RegionSnapshot:
             return False
         return any(self.argo.step_index >= point.pause for point in pause_points(self.argo.steps)[:1])
 
+    def is_up(self, version: str) -> bool:
+        """Whether that version serves, or is ready to get users."""
+        if self.stable and self.stable.version == version:
+            return self.stable.is_complete
+        return self.is_ready_for_users and self.trial is not None and self.trial.version == version
+
     @cached_property
     def health(self) -> RolloutHealth:
         """What the Rollout says of itself, and what it does not."""
@@ -260,9 +279,7 @@ class RegionSnapshot:
         if not self.notes.template or template_digest(self.argo.spec.get("template") or {}) == self.notes.template:
             return None
         version, *_ = self.asked
-        what = f"version {version}" if version else "another pod template"
-        again = " again" if self.stable and version == self.stable.version else ""
-        return _change(rollout, version, f"{_last(template_writers(rollout))} asks for {what}{again}")
+        return _change(rollout, template_writers(rollout), version, "another pod template", self.serving)
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
@@ -284,46 +301,34 @@ def foreign_version(rollout: Json, stable: str) -> ForeignChange | None:
         return None
     # Others may own parts of the template that are not at issue; a template without the label has no owner of it.
     claiming = [each for each in others if owns_field(each, _VERSION_LABEL)] or others
-    version = _asked(rollout)
-    what = f"version {version}" if version else "a pod template without a version"
-    again = " again" if version and version == stable else ""
-    return _change(rollout, version, f"{_last(claiming)} asks for {what}{again}")
+    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
+    return _change(rollout, claiming, version, "a pod template without a version", stable)
 
 
-def _foreign_template(rollout: Json, revisions: Iterable[Revision]) -> ForeignChange | None:
+def _foreign_template(rollout: Json, revisions: Sequence[Revision]) -> ForeignChange | None:
     """That the pod template of the version that is asked for was changed; None when it is as tidegate wrote it.
 
     An upgrade of a Helm release that sends an image alone leaves the version's label with us. It is seen by the
     ReplicaSet that comes of it, since no two of ours have the same version and attempt. The controller has seen the
     Rollout; `revisions` are all that the region remembers.
     """
-    known = list(revisions)
-    current = next((each for each in known if each.hash == Rollout(rollout).pod_hash), None)
+    current = next((each for each in revisions if each.hash == Rollout(rollout).pod_hash), None)
     if current is None or not current.version or current.created is None:
         return None
-    same = (current.version, current.attempt)
-    if not any(
-        (each.version, each.attempt) == same and each.created is not None and each.created < current.created
-        for each in known
-    ):
+    twins = (each for each in revisions if (each.version, each.attempt) == (current.version, current.attempt))
+    if not any(each.created is not None and each.created < current.created for each in twins):
         return None
     others = [each for each in template_writers(rollout) if each.get("manager") != MANAGER]
-    return _change(rollout, "", f"{_last(others)} asks for another pod template of version {current.version}")
+    return _change(rollout, others, "", f"another pod template of version {current.version}", "")
 
 
-def _asked(rollout: Json) -> str:
-    version, *_ = version_labels(Rollout(rollout).spec.get("template") or {})
-    return version
-
-
-def _last(entries: Sequence[Json]) -> str:
-    """The youngest of these writers, and when it wrote."""
+def _change(rollout: Json, writers: Sequence[Json], version: str, otherwise: str, stable: str) -> ForeignChange:
+    """That the youngest of these writers asks for the version, or for something `otherwise` that has none."""
     # The time is optional; RFC 3339 in UTC sorts as text.
-    youngest = max(entries, key=lambda each: str(each.get("time") or ""), default={})
+    youngest = max(writers, key=lambda each: str(each.get("time") or ""), default={})
     at = parse_time(youngest.get("time"))
-    return str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
-
-
-def _change(rollout: Json, version: str, what: str) -> ForeignChange:
+    who = str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
+    what = f"version {version}" if version else otherwise
+    again = " again" if version and version == stable else ""
     name = Rollout(rollout).name
-    return ForeignChange(version=version, reason=f"somebody changed Rollout {name}: {what}")
+    return ForeignChange(version=version, reason=f"somebody changed Rollout {name}: {who} asks for {what}{again}")

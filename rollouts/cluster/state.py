@@ -15,15 +15,20 @@ from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 
 def region_state(snapshot: RegionSnapshot) -> RegionState:
     """The region as an outsider sees it."""
-    config = snapshot.config
+    config = snapshot.place
     if snapshot.foreign_mover or snapshot.stable is None:
         return _without_stable(snapshot)
     stable = _arm(Role.STABLE, snapshot.stable, config.stable_url, snapshot)
     canary = _canary(snapshot)
     told = "; ".join(_problems(snapshot))
+    broken = snapshot.health.state in {HealthState.STUCK, HealthState.DEGRADED} or snapshot.route is None
+    if broken or not stable.ready or (canary and not canary.ready):
+        phase = RegionPhase.DEGRADED
+    else:
+        phase = RegionPhase.TRIAL if canary else RegionPhase.STEADY
     return RegionState(
         region=config.region,
-        phase=_phase(snapshot, stable, canary),
+        phase=phase,
         entry=config.entry,
         stable=stable,
         canary=canary,
@@ -42,17 +47,18 @@ def region_state(snapshot: RegionSnapshot) -> RegionState:
 
 def _without_stable(snapshot: RegionSnapshot) -> RegionState:
     """Empty only where no pod can serve: who reads `empty` may bring something up there."""
-    pods = int(snapshot.argo.status.get("replicas") or 0)
+    pods, foreign = int(snapshot.argo.status.get("replicas") or 0), snapshot.foreign_mover is not None
     told = [str(each) for each in snapshot.foreign_objects]
     if pods:
-        told.append(f"its {pods} pods may serve" if snapshot.foreign_mover else f"{pods} pods, and no stable version")
-    if unborn := None if snapshot.foreign_mover else _unborn(snapshot):
-        told.append(unborn)
+        told.append(f"its {pods} pods may serve" if foreign else f"{pods} pods, and no stable version")
+    if snapshot.rollout is not None and not foreign:
+        # What keeps a first version from becoming stable.
+        told.append(pod_problems(snapshot.pods) or snapshot.health.message)
     return RegionState(
-        region=snapshot.config.region,
-        phase=RegionPhase.UNKNOWN if pods or snapshot.foreign_mover else RegionPhase.EMPTY,
-        entry=snapshot.config.entry,
-        problem="; ".join(told) or None,
+        region=snapshot.place.region,
+        phase=RegionPhase.UNKNOWN if pods or foreign else RegionPhase.EMPTY,
+        entry=snapshot.place.entry,
+        problem="; ".join(filter(None, told)) or None,
         foreign_objects=snapshot.foreign_objects,
     )
 
@@ -118,7 +124,7 @@ def unfinished_rollback(snapshot: RegionSnapshot) -> str:
 def _canary(snapshot: RegionSnapshot) -> EngineSet | None:
     if snapshot.trial is None:
         return None
-    arm = _arm(Role.CANARY, snapshot.trial, snapshot.config.canary_url, snapshot)
+    arm = _arm(Role.CANARY, snapshot.trial, snapshot.place.canary_url, snapshot)
     # It stays visible, so that the one who delivers learns why it has no users any more.
     back = rollback_reason(snapshot)
     if not back and snapshot.weight == 0 and snapshot.argo.lost_users:
@@ -141,51 +147,29 @@ def _arm(role: Role, which: Revision, url: str, snapshot: RegionSnapshot) -> Eng
     )
 
 
-def _phase(snapshot: RegionSnapshot, stable: EngineSet, canary: EngineSet | None) -> RegionPhase:
-    broken = snapshot.health.state in {HealthState.STUCK, HealthState.DEGRADED} or snapshot.route is None
-    if broken or not stable.ready or (canary and not canary.ready):
-        return RegionPhase.DEGRADED
-    return RegionPhase.TRIAL if canary else RegionPhase.STEADY
-
-
 def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
     yield from (str(each) for each in snapshot.foreign_objects)
     if snapshot.route is None:
-        yield f"{snapshot.routes.resource.kind} {snapshot.config.route} is gone: nobody can be sent to a canary"
+        yield f"{snapshot.routes.resource.kind} {snapshot.place.route} is gone: nobody can be sent to a canary"
     back = rollback_reason(snapshot) or unfinished_rollback(snapshot)
     if back:
         yield back
     elif snapshot.health.state in {HealthState.STUCK, HealthState.DEGRADED}:
-        yield ": ".join(part for part in (snapshot.health.message, snapshot.health.cause) if part)
+        yield ": ".join(filter(None, (snapshot.health.message, snapshot.health.cause)))
     for role, which in ((Role.STABLE, snapshot.stable), (Role.CANARY, snapshot.trial)):
         if which and not which.is_complete and not (role is Role.CANARY and back):
             missing = f"{which.available} of {which.wanted} engines are ready"
             yield f"{role} (version {which.version}): {pod_problems(snapshot.pods_of(which)) or missing}"
 
 
-def _unborn(snapshot: RegionSnapshot) -> str | None:
-    """What keeps a first version from becoming stable."""
-    if snapshot.rollout is None:
-        return None
-    return pod_problems(snapshot.pods) or snapshot.health.message or None
-
-
 def refuse_stuck(snapshot: RegionSnapshot) -> None:
-    """End a wait for a controller that does not react.
-
-    Raises:
-        NotConfirmed: with the likely cause.
-    """
+    """End a wait for a controller that does not react, with the likely cause."""
     if snapshot.health.state is HealthState.STUCK:
         raise NotConfirmed(f"{snapshot.argo.name} is stuck: {snapshot.health.message}", hint=snapshot.health.cause)
 
 
 def refuse_overruled(snapshot: RegionSnapshot, first: RegionSnapshot) -> None:
-    """End a wait for a version that the first snapshot asked for, and the current one does not.
-
-    Raises:
-        Overruled: somebody else asks for another one.
-    """
+    """End a wait for a version that the first snapshot asked for, and somebody else does not ask for now."""
     # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
     if snapshot.foreign_change and snapshot.foreign_change.version != first.asked[0]:
         raise Overruled(snapshot.foreign_change.reason)
@@ -201,7 +185,9 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
 
     Raises:
         Overruled: somebody ended the trial by hand, or the region's guard did.
-        EngineDidNotStart, NotPossible, FleetError: as `RegionOperations.until`.
+        EngineDidNotStart: engines do not come up.
+        NotPossible: somebody holds the Rollout.
+        FleetError: the region took its trial back.
     """
     name = snapshot.argo.name
     if snapshot.argo.paused_by_spec:
@@ -218,9 +204,7 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
             detail=died,
         )
     if snapshot.health.state is HealthState.DEGRADED:
-        words = (
-            f"{snapshot.health.message}: {snapshot.health.cause}" if snapshot.health.cause else snapshot.health.message
-        )
+        words = ": ".join(filter(None, (snapshot.health.message, snapshot.health.cause)))
         raise EngineDidNotStart(
             f"{name} is degraded: {words}", hint="--debug shows its pods", detail=pod_problems(snapshot.pods) or None
         )
@@ -232,7 +216,5 @@ def timeout_error(snapshot: RegionSnapshot, what: str, within: float) -> FleetEr
     message = f"{snapshot.argo.name}: {what} did not come about within {within:.0f} s"
     if missing:
         return EngineDidNotStart(f"{message}: {missing.splitlines()[-1]}", detail=missing)
-    said = "; ".join(part for part in (snapshot.health.message, snapshot.health.cause) if part)
-    return FleetError(
-        f"{message}; it says: {said or snapshot.health.state}", hint="`tidegate doctor` looks for the cause"
-    )
+    said = "; ".join(filter(None, (snapshot.health.message, snapshot.health.cause))) or snapshot.health.state
+    return FleetError(f"{message}; it says: {said}", hint="`tidegate doctor` looks for the cause")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -100,92 +99,54 @@ LONGEST_SECONDS = 90.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class RequestCounts:
-    """The requests that both versions had answered at one moment."""
-
-    stable: str
-    canary: str
-    by_stable: Counts
-    by_canary: Counts
-
-
-Check = Callable[[int, RequestCounts | None, Sends], Awaitable[bool]]
-"""One of the checks of a `TrafficVerifier`: whether the route still sends that percent, as it was set."""
-
-Judge = Callable[[float, float], Verification]
-"""What requests say that came to stable and canary."""
-
-
 class TrafficVerifier:
     """Compares request counts of one region, from when its route was changed."""
 
     def __init__(self, region: str, served: RequestCounter | None, clock: Clock) -> None:
         """`served` is None where nobody counts; then nothing is proven, and nothing refused."""
-        self._region = region
-        self._served = served
-        self._clock = clock
+        self._region, self._served, self._clock = region, served, clock
 
-    async def counts(self, stable: str, canary: str) -> RequestCounts | None:
+    async def check(self, percent: int, stable: str, canary: str, sends: Sends, *, copies: bool) -> bool:
+        """Return once that percent of users, or of `copies`, is seen to reach the canary, or too few come to see it.
+
+        What was on its way when the route changed is counted where it went, and a contradiction counts once it stays.
+        False when the route does not send them any more: what arrives then says nothing of the gateway.
+
+        Raises:
+            FleetError: another share reaches it, or no copy does.
+        """
+        before = await self._counts(stable, canary)
+        on_stable, on_canary, said = 0.0, 0.0, Verification.UNDECIDED
+        deadline = self._clock.monotonic() + min(LONGEST_SECONDS, time_left())
+        while before and said is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
+            await self._clock.sleep(POLL_SECONDS)
+            if (now := await self._counts(stable, canary)) is None:
+                return True
+            on_stable, on_canary = (counted_between(*each) for each in zip(before, now, strict=True))
+            said = (verify_mirror if copies else verify_share)(percent, on_stable, on_canary)
+            if said is not Verification.CONFIRMED and not await sends():
+                return False
+        if said is Verification.CONTRADICTED and copies:
+            raise FleetError(
+                f"{self._region}: the route mirrors {percent} % of requests, and of {on_stable:.0f} none reached the "
+                "canary",
+                hint="the gateway does not know this filter: see `tidegate doctor`",
+            )
+        if said is Verification.CONTRADICTED:
+            came = on_stable + on_canary
+            raise FleetError(
+                f"{self._region}: the route gives the canary {percent} % of users, and "
+                f"{100 * on_canary / came:.0f} % of {came:.0f} requests reached it",
+                hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
+            )
+        return True
+
+    async def _counts(self, stable: str, canary: str) -> tuple[Counts, Counts] | None:
         """What both have answered until now; None when unknown."""
         if self._served is None:
             return None
         try:
-            by_stable, by_canary = await self._served.served(stable), await self._served.served(canary)
+            return await self._served.served(stable), await self._served.served(canary)
         except OutsideError as error:
             log.warning("%s: nobody counts what arrives: %s", self._region, error)
             return None
-        return RequestCounts(stable, canary, by_stable, by_canary)
-
-    async def check_share(self, weight: int, before: RequestCounts | None, sends: Sends) -> bool:
-        """Return once that percent of users is seen to reach the canary, or too few users come to see it.
-
-        False when the route does not send them any more: what arrives then says nothing of the gateway.
-
-        Raises:
-            FleetError: another share reaches it.
-        """
-        stable, canary, found = await self._watch(before, lambda *came: verify_share(weight, *came), sends)
-        if found is Verification.CONTRADICTED:
-            raise FleetError(
-                f"{self._region}: the route gives the canary {weight} % of users, and "
-                f"{100 * canary / (stable + canary):.0f} % of {stable + canary:.0f} requests reached it",
-                hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
-            )
-        return found is not None
-
-    async def check_mirror(self, percent: int, before: RequestCounts | None, sends: Sends) -> bool:
-        """Return once a copy arrived at the canary, or too few requests come to expect one; false as `check_share`.
-
-        Raises:
-            FleetError: requests come, and no copy of them.
-        """
-        stable, _, found = await self._watch(before, lambda *came: verify_mirror(percent, *came), sends)
-        if found is Verification.CONTRADICTED:
-            raise FleetError(
-                f"{self._region}: the route mirrors {percent} % of requests, and of {stable:.0f} none reached the "
-                "canary",
-                hint="the gateway does not know this filter: see `tidegate doctor`",
-            )
-        return found is not None
-
-    async def _watch(
-        self, before: RequestCounts | None, judge: Judge, sends: Sends
-    ) -> tuple[float, float, Verification | None]:
-        """What both gained, and what that says; a contradiction counts once it stays. No word once nothing is sent.
-
-        What was on its way when the route changed is counted where it went.
-        """
-        stable, canary, said = 0.0, 0.0, Verification.UNDECIDED
-        deadline = self._clock.monotonic() + min(LONGEST_SECONDS, time_left())
-        while before and said is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
-            await self._clock.sleep(POLL_SECONDS)
-            now = await self.counts(before.stable, before.canary)
-            if now is None:
-                return 0.0, 0.0, Verification.UNDECIDED
-            stable = counted_between(before.by_stable, now.by_stable)
-            canary = counted_between(before.by_canary, now.by_canary)
-            said = judge(stable, canary)
-            if said is not Verification.CONFIRMED and not await sends():
-                return stable, canary, None
-        return stable, canary, said

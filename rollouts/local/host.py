@@ -15,6 +15,8 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 
 import uvicorn
@@ -31,16 +33,15 @@ from rollouts.adapters.prometheus import PrometheusProcess
 from rollouts.adapters.sockets import socket_path
 from rollouts.errors import FleetError, NotPossible, error_to_json
 from rollouts.local import machine, scrape_config
+from rollouts.local.locks import LOCK, HeartbeatMonitor, Layout, delivery_runs, holder, replace_json
 from rollouts.local.machine import Admission
 from rollouts.local.region import LocalRegion
-from rollouts.local.state_folder import Layout, replace_json
-from rollouts.local.watchdog import HeartbeatMonitor, delivery_runs, holder
-from rollouts.model import CarrierHeartbeat, Engine
+from rollouts.model import Engine
 from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError
 from tidegate.core.files import lock_open_file
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Value
 
 RECONCILE_SECONDS = 0.1
 """Between two looks at engines and proxies: how long users may meet a proxy that is gone."""
@@ -59,9 +60,7 @@ class Host:
 
     def __init__(self, layout: Layout, http: Http, clock: Clock) -> None:
         """Nothing runs before `up` is entered; `http` is closed by the one who opened it."""
-        self._layout = layout
-        self._http = http
-        self._clock = clock
+        self._layout, self._http, self._clock = layout, http, clock
         self._admission = Admission(machine.measure)
         self.heartbeat = HeartbeatMonitor(clock)
         self._proxies: dict[str, Envoy] = {}
@@ -72,57 +71,35 @@ class Host:
         self.regions: dict[str, LocalRegion] = {}
 
     def stop(self) -> None:
-        """Ask it to end."""
+        """Ask it to end: the one who asked waits until the host's lock is free."""
         self._stopping.set()
 
     def app(self) -> Starlette:
         """What answers: `POST /regions/REGION/METHOD` and `POST /METHOD`, with the method's arguments by name."""
+        methods: Mapping[str, Callable[..., object]] = {
+            "load_rules": self._prometheus.load_rules,
+            "scrape_also": lambda name, address: self._others.update({name: address}),
+            "forget": lambda name: self._others.pop(name, None),
+            "carried": lambda: self.heartbeat.last,
+            "attend": self.heartbeat.record,
+            "leave": self.heartbeat.clear,
+            "end": self.stop,
+        }
+
+        async def of_region(request: Request) -> Response:
+            name, method = request.path_params["region"], request.path_params["method"]
+            if name not in self.regions:
+                raise NotPossible(f"there is no region {name} here", hint=f"there are: {', '.join(self.regions)}")
+            return await _called(getattr(self.regions[name], method) if method in OF_REGION else None, request)
+
+        async def of_host(request: Request) -> Response:
+            return await _called(methods.get(request.path_params["method"]), request)
+
         routes = [
-            Route("/regions/{region}/{method}", self._of_region, methods=["POST"]),
-            Route("/{method}", self._of_host, methods=["POST"]),
+            Route("/regions/{region}/{method}", of_region, methods=["POST"]),
+            Route("/{method}", of_host, methods=["POST"]),
         ]
         return Starlette(routes=routes, exception_handlers={TidegateError: _say_why})
-
-    async def _of_region(self, request: Request) -> Response:
-        name = request.path_params["region"]
-        if name not in self.regions:
-            raise NotPossible(f"there is no region {name} here", hint=f"there are: {', '.join(self.regions)}")
-        return await _called(self.regions[name], request, OF_REGION)
-
-    async def _of_host(self, request: Request) -> Response:
-        return await _called(self, request, OF_HOST)
-
-    async def load_rules(self, text: str) -> None:
-        """Return once the rules of this rule file, and no others, are evaluated; saying it again costs nothing.
-
-        Raises:
-            RulesRefused: when they are no rules; those of before stay.
-        """
-        await self._prometheus.load_rules(text)
-
-    async def scrape_also(self, name: str, address: str) -> None:
-        """Read the numbers at `address` too, until `name` is forgotten or is at another address; within a look."""
-        self._others[name] = address
-
-    async def forget(self, name: str) -> None:
-        """Read them no longer; also right for what was never read."""
-        self._others.pop(name, None)
-
-    async def carried(self) -> CarrierHeartbeat | None:
-        """What was heard last of the one who carries a delivery."""
-        return self.heartbeat.last
-
-    async def attend(self, who: str, process: int, unattended_seconds: float) -> None:
-        """A sign of life of `who`, as that process."""
-        self.heartbeat.record(who, unattended_seconds, process=process)
-
-    async def leave(self) -> None:
-        """That sign was the last one."""
-        self.heartbeat.clear()
-
-    async def end(self) -> None:
-        """Only pass it on: the one who asked waits until the host's lock is free."""
-        self.stop()
 
     @asynccontextmanager
     async def up(self, entries: Mapping[str, int | None]) -> AsyncIterator[None]:
@@ -138,9 +115,9 @@ class Host:
         """Reconcile every region, watch deliveries and scrape until asked to stop."""
         async with asyncio.TaskGroup() as group:
             for region in self.regions.values():
-                group.create_task(self._reconcile(region))
-                group.create_task(self._watch(region))
-            group.create_task(self._scrape())
+                group.create_task(self._every(RECONCILE_SECONDS, region.reconcile))
+                group.create_task(self._every(WATCH_SECONDS, partial(self._watch, region)))
+            group.create_task(self._every(RECONCILE_SECONDS, self._scrape))
 
     def record(self, listener: Path) -> dict[str, object]:
         """What a client needs in order to find this host."""
@@ -168,51 +145,33 @@ class Host:
         self.regions[name] = LocalRegion(name, proxy=proxy, engines=engines, clock=self._clock, kept=kept)
         return self.regions[name].close
 
-    async def _reconcile(self, region: LocalRegion) -> None:
-        """Start again what died. An error of one look is logged: the next one comes at once."""
+    async def _every(self, seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+        """Until the host shall end. An error of one look is logged: the next one comes at once."""
         while not self._stopping.is_set():
             try:
-                await region.reconcile()
+                await look()
             except TidegateError:
-                log.exception("%s: trying again", region.region)
-            await self._pause(RECONCILE_SECONDS)
+                log.exception("trying again")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _watch(self, region: LocalRegion) -> None:
         """Take a canary back that no delivery watches any more."""
-        while not self._stopping.is_set():
-            why = self._absent()
-            # Only a canary needs a delivery: a region that serves one version is well without any.
-            if region.on_trial and why:
-                log.warning("%s: %s; its canary is taken back", region.region, why)
-                await self._end_trial(region, why)
-            await self._pause(WATCH_SECONDS)
-
-    def _absent(self) -> str:
-        """Why nobody carries a delivery here; empty when somebody does."""
         if delivery_runs(self._layout.state):
-            return self.heartbeat.silence(holder(self._layout.state))
-        # What was heard of a process that is gone says nothing about the next one.
-        self.heartbeat.clear()
-        return "no delivery runs here any more"
-
-    async def _end_trial(self, region: LocalRegion, why: str) -> None:
-        try:
+            why = self.heartbeat.silence(holder(self._layout.state / LOCK))
+        else:
+            # What was heard of a process that is gone says nothing about the next one.
+            self.heartbeat.clear()
+            why = "no delivery runs here any more"
+        # Only a canary needs a delivery: a region that serves one version is well without any.
+        if region.on_trial and why:
+            log.warning("%s: %s; its canary is taken back", region.region, why)
             await region.end_trial(why)
-        except TidegateError:
-            log.exception("%s: trying again", region.region)
 
     async def _scrape(self) -> None:
         """Keep Prometheus alive, and its targets true."""
-        while not self._stopping.is_set():
-            try:
-                if not self._prometheus.alive:
-                    await self._prometheus.start()
-                self._prometheus.scrape(await self._targets())
-            except TidegateError:
-                log.exception("prometheus: trying again")
-            await self._pause(RECONCILE_SECONDS)
-
-    async def _targets(self) -> list[Json]:
+        if not self._prometheus.alive:
+            await self._prometheus.start()
         targets = list(map(scrape_config.delivery_target, self._others.values()))
         for name, region in self.regions.items():
             # No one knows yet whose the numbers of an empty region will be, and nobody is served there.
@@ -221,28 +180,22 @@ class Host:
                 arms = filter(None, (state.stable, state.canary, state.previous))
                 targets.append(scrape_config.proxy_target(region.service, name, self._proxies[name].stats))
                 targets += scrape_config.engine_targets(region.service, name, arms)
-        return targets
-
-    async def _pause(self, seconds: float) -> None:
-        """Return after `seconds`, or at once when the host shall end."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+        self._prometheus.scrape(targets)
 
 
 OF_REGION = frozenset(("observe", "deploy", "mirror", "shift", "promote", "rollback", "settle", "restart", "way_back"))
 """The methods of a region that may be called."""
 
-OF_HOST = frozenset(("load_rules", "scrape_also", "forget", "carried", "attend", "leave", "end"))
 
-
-async def _called(of: Host | LocalRegion, request: Request, methods: frozenset[str]) -> Response:
-    method = request.path_params["method"]
-    if method not in methods:
+async def _called(method: Callable[..., object] | None, request: Request) -> Response:
+    if method is None:
         return Response(status_code=404)
     arguments = await request.json()
     if "engine" in arguments:
         arguments["engine"] = Engine.model_validate(arguments["engine"])
-    done = await getattr(of, method)(**arguments)
+    done = method(**arguments)
+    if isawaitable(done):
+        done = await done
     return JSONResponse(done.model_dump(mode="json") if isinstance(done, Value) else done)
 
 
@@ -266,34 +219,24 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
     """
     layout = Layout(state)
     layout.fleet.mkdir(parents=True, exist_ok=True)
-    with _only_host(layout), _listener(layout) as (listener, path):
-        # A host that was killed left its record; it must not pass for ours while we come up.
-        layout.record.unlink(missing_ok=True)
-        async with Http() as http:
-            host = Host(layout, http, SystemClock())
-            for end in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(end, host.stop)
-            async with _answering(host, listener), host.up(regions):
-                # Last of all: the one who finds the record finds every region open.
-                replace_json(layout.record, host.record(path))
-                try:
-                    await host.look_after()
-                finally:
-                    layout.record.unlink(missing_ok=True)
-
-
-@asynccontextmanager
-async def _answering(host: Host, listener: socket.socket) -> AsyncIterator[None]:
-    async with serving(uvicorn.Config(host.app(), log_level="warning", access_log=False, lifespan="off"), listener):
-        yield
-
-
-@contextmanager
-def _only_host(layout: Layout) -> Iterator[None]:
     with layout.lock.open("ab") as file:
         if not lock_open_file(file, seconds=LOCK_SECONDS):
             raise Refused(f"a fleet host runs already for {layout.state}", hint="stop it, or use another folder")
-        yield
+        # A host that was killed left its record; it must not pass for ours while we come up.
+        layout.record.unlink(missing_ok=True)
+        with _listener(layout) as (listener, path):
+            async with Http() as http:
+                host = Host(layout, http, SystemClock())
+                for end in (signal.SIGTERM, signal.SIGINT):
+                    asyncio.get_running_loop().add_signal_handler(end, host.stop)
+                config = uvicorn.Config(host.app(), log_level="warning", access_log=False, lifespan="off")
+                async with serving(config, listener), host.up(regions):
+                    # Last of all: the one who finds the record finds every region open.
+                    replace_json(layout.record, host.record(path))
+                    try:
+                        await host.look_after()
+                    finally:
+                        layout.record.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -316,8 +259,9 @@ def main(arguments: list[str]) -> int:
     # One line for each look at an engine's health would bury everything else.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     state, *regions = arguments
+    entries = {name: int(port) if port else None for name, _, port in (each.partition("=") for each in regions)}
     try:
-        asyncio.run(serve(Path(state), dict(map(_region, regions))))
+        asyncio.run(serve(Path(state), entries))
     except TidegateError as error:
         replace_json(Layout(Path(state)).failure, error_to_json(error))
         return error.exit_code
@@ -330,11 +274,6 @@ def main(arguments: list[str]) -> int:
         replace_json(Layout(Path(state)).failure, error_to_json(told))
         return ExitCode.INTERNAL
     return ExitCode.DELIVERED
-
-
-def _region(text: str) -> tuple[str, int | None]:
-    name, _, port = text.partition("=")
-    return name, int(port) if port else None
 
 
 if __name__ == "__main__":

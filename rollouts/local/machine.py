@@ -52,10 +52,26 @@ class Admission:
         """Reserve what `engine` needs.
 
         Raises:
-            CapacityError: when it does not fit; nothing is reserved.
+            CapacityError: when it does not fit, with the numbers; nothing is reserved.
         """
-        taken = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
-        check(engine, self._measure(), starting_bytes=taken, engines=len(self._tickets))
+        machine, engines = self._measure(), len(self._tickets)
+        # The others are in what the machine has left.
+        starting = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
+        free = machine.available_bytes - starting - RESERVE_BYTES
+        if engine.memory_bytes > free:
+            raise CapacityError(
+                f"version {engine.version} needs {_gib(engine.memory_bytes)} of memory and {_gib(max(free, 0))} are "
+                "free",
+                hint="stop something, or give the engine less memory",
+                detail=f"available {_gib(machine.available_bytes)}, promised to starting engines {_gib(starting)}, "
+                f"kept in reserve {_gib(RESERVE_BYTES)}",
+            )
+        most = machine.cores * ENGINES_PER_CORE
+        if engines >= most:
+            raise CapacityError(
+                f"{engines} engines run on {machine.cores} cores; at most {most} may",
+                hint="use fewer regions, or a machine with more cores",
+            )
         ticket = Ticket(engine)
         self._tickets.append(ticket)
         return ticket
@@ -63,34 +79,6 @@ class Admission:
     def release(self, ticket: Ticket) -> None:
         """Give the place back; a second time changes nothing."""
         self._tickets = [other for other in self._tickets if other is not ticket]
-
-
-def check(engine: Engine, machine: Machine, *, starting_bytes: int, engines: int) -> None:
-    """Refuse an engine for which there is no room.
-
-    Args:
-        engine: what shall be started.
-        machine: what is there now.
-        starting_bytes: promised to engines that are starting and not yet seen in `machine`.
-        engines: how many engines this fleet runs or starts already.
-
-    Raises:
-        CapacityError: with the numbers.
-    """
-    free = machine.available_bytes - starting_bytes - RESERVE_BYTES
-    if engine.memory_bytes > free:
-        raise CapacityError(
-            f"version {engine.version} needs {_gib(engine.memory_bytes)} of memory and {_gib(max(free, 0))} are free",
-            hint="stop something, or give the engine less memory",
-            detail=f"available {_gib(machine.available_bytes)}, promised to starting engines {_gib(starting_bytes)}, "
-            f"kept in reserve {_gib(RESERVE_BYTES)}",
-        )
-    most = machine.cores * ENGINES_PER_CORE
-    if engines >= most:
-        raise CapacityError(
-            f"{engines} engines run on {machine.cores} cores; at most {most} may",
-            hint="use fewer regions, or a machine with more cores",
-        )
 
 
 def _gib(size: int) -> str:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
 from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import FleetError, NotPossible
-from rollouts.local.supervisor import RestartSupervisor
-from rollouts.local.xds import Routes, Upstream
+from rollouts.local.engines import EngineRunner, RestartSupervisor, RunningEngine
 from rollouts.model import Engine, RegionState, Role
-from rollouts.ports import EngineRunner, Proxy, RunningEngine
 from tidegate.core.clock import Clock
 from tidegate.core.files import replace_file
 
@@ -30,6 +30,41 @@ STOP_DRAIN_SECONDS = 5.0
 """As `DRAIN_SECONDS`, when the whole fleet ends and somebody waits at the terminal."""
 
 log = logging.getLogger(__name__)
+
+
+class Proxy(Protocol):
+    """The one endpoint of a region, behind which engines change."""
+
+    entry: str
+    """The address that users talk to; it never changes while the region is up."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        ...
+
+    async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
+        """Return once every new request goes by `split` to engines at those ports, by version.
+
+        The previous serves only what no other engine takes. Requests in flight stay where they are.
+        """
+        ...
+
+    async def prune(self) -> None:
+        """Forget engines that the routes of the last `swap` do not name, as far as no request is in flight on them."""
+        ...
+
+    async def active(self, version: str) -> int:
+        """How many requests are in flight on that version, whatever its role."""
+        ...
+
+    async def restart(self) -> None:
+        """Start again at the same address with the routes of the last `swap`."""
+        ...
+
+    async def stop(self) -> None:
+        """Close the endpoint."""
+        ...
 
 
 class LocalRegion(BaseFleet):
@@ -61,7 +96,7 @@ class LocalRegion(BaseFleet):
     @property
     def on_trial(self) -> bool:
         """Whether a canary is up or coming up."""
-        starting = self._start.under_way and self._split.stable is not None
+        starting = self._starting is not None and self._split.stable is not None
         return not self._returning and (self._split.canary is not None or starting)
 
     @property
@@ -83,7 +118,16 @@ class LocalRegion(BaseFleet):
             await self._swap(split)
 
     async def read(self) -> RegionReading:
-        engines = tuple(map(_serving, self._running.values()))
+        engines = tuple(
+            ServingVersion(
+                version=version,
+                digest=running.engine.digest,
+                url=running.url,
+                ready=running.alive,
+                problem=None if running.alive else running.tail(),
+            )
+            for version, running in self._running.items()
+        )
         return RegionReading(split=self._split, engines=engines, entry_up=self._proxy.alive)
 
     async def stop(self, version: str) -> None:
@@ -121,7 +165,7 @@ class LocalRegion(BaseFleet):
             EngineDidNotStart: it did not come up; users are where they were.
         """
         # As in `rollback`: it waits for no engine that nobody wants any more.
-        self._start.cancel()
+        self._give_up_start()
         async with self._operation:
             engine = self._before
             if engine is None or engine.version != version:
@@ -154,7 +198,7 @@ class LocalRegion(BaseFleet):
 
     async def close(self) -> None:
         """Let streams in flight end for a few seconds, then leave nothing running."""
-        self._start.cancel()
+        self._give_up_start()
         async with self._operation, self._changing:
             # First of all: it would start again what is stopped below.
             await self._supervisor.stop()
@@ -206,56 +250,33 @@ class LocalRegion(BaseFleet):
         # which nobody waits.
         for each in (self._split, split):
             self._met |= {version for role, version in each.versions.items() if role is not Role.CANARY or each.weight}
-        await self._proxy.swap(self._routes(split))
+        # A canary that is dead is not on the map.
+        alive = (
+            split if self._lives(split.canary) else split.model_copy(update={"canary": None, "weight": 0, "mirror": 0})
+        )
+        await self._proxy.swap(alive, {version: each.port for version, each in self._running.items()})
         self._split = split
         log.info("%s: %s in %.1f ms", self.region, split, (self._clock.monotonic() - begun) * 1000)
 
-    def _routes(self, split: RegionSplit) -> Routes:
-        """What the proxy must do; a canary that is dead is not on the map."""
-        alive = split.canary is not None and self._lives(split.canary)
-        return Routes(
-            stable=self._upstream(Role.STABLE, split.stable),
-            canary=self._upstream(Role.CANARY, split.canary) if alive else None,
-            previous=self._upstream(Role.PREVIOUS, split.previous),
-            weight=split.weight if alive else 0,
-            mirror=split.mirror if alive else 0,
-        )
-
-    def _upstream(self, role: Role, version: str | None) -> Upstream | None:
+    def _lives(self, version: str | None) -> bool:
         running = self._running.get(version or "")
-        return Upstream(role=role, version=running.engine.version, port=running.port) if running else None
-
-    def _lives(self, version: str) -> bool:
-        return version in self._running and self._running[version].alive
+        return running is not None and running.alive
 
     async def _drained(self, running: RunningEngine, seconds: float) -> bool:
         """Whether nothing is in flight any more, seen twice: a request may be on its way from proxy to engine."""
         deadline = self._clock.monotonic() + seconds
         quiet = 0
         while running.alive and quiet < 2:
-            quiet = quiet + 1 if await self._idle(running) else 0
+            try:
+                idle = await self._proxy.active(running.engine.version) == 0 and await running.busy() == 0
+            except FleetError:
+                # No answer says nothing about streams: look again until the deadline.
+                idle = False
+            quiet = quiet + 1 if idle else 0
             if self._clock.monotonic() > deadline:
                 return False
             await self._clock.sleep(DRAIN_POLL_SECONDS)
         return True
-
-    async def _idle(self, running: RunningEngine) -> bool:
-        try:
-            return await self._proxy.active(running.engine.version) == 0 and await running.busy() == 0
-        except FleetError:
-            # No answer says nothing about streams: look again until the deadline.
-            return False
-
-
-def _serving(running: RunningEngine) -> ServingVersion:
-    engine, alive = running.engine, running.alive
-    return ServingVersion(
-        version=engine.version,
-        digest=engine.digest,
-        url=running.url,
-        ready=alive,
-        problem=None if alive else running.tail(),
-    )
 
 
 def _noted(kept: Path | None) -> Engine | None:

@@ -9,10 +9,11 @@ but the streams that were already on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from rollouts.base import RegionSplit
 from rollouts.model import Role
 from tidegate.core.model import Json, Value
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
@@ -56,32 +57,11 @@ class Upstream(Value):
         return f"{self.role}_{self.version}"
 
 
-class Routes(Value):
-    """Where the users of a region go."""
-
-    stable: Upstream | None = None
-    canary: Upstream | None = None
-    previous: Upstream | None = None
-    """Serves only what no other engine takes."""
-    weight: int = 0
-    """Percent of user traffic on the canary."""
-    mirror: int = 0
-    """Percent of user traffic copied to the canary."""
-
-    @property
-    def shadow(self) -> Upstream | None:
-        """The canary as the target of copies."""
-        return self.canary and self.canary.model_copy(update={"role": "shadow"})
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """Every cluster that these routes can name; the canary's exist before any traffic needs them."""
-        return tuple(upstream for upstream in (self.stable, self.canary, self.shadow, self.previous) if upstream)
-
-    @property
-    def answering(self) -> tuple[Upstream, ...]:
-        """Those whose answers reach users, now or a moment ago."""
-        return tuple(upstream for upstream in (self.stable, self.canary, self.previous) if upstream)
+def upstreams(split: RegionSplit, ports: Mapping[str, int]) -> tuple[Upstream, ...]:
+    """Every cluster that these routes can name, the engines at those ports; the canary's exist before any traffic."""
+    roles: list[tuple[Role | Literal["shadow"], str]] = list(split.versions.items())
+    shadow: list[tuple[Role | Literal["shadow"], str]] = [("shadow", split.canary)] if split.canary else []
+    return tuple(Upstream(role=role, version=each, port=ports[each]) for role, each in roles + shadow)
 
 
 STATS_PATH = "/stats/prometheus"
@@ -96,13 +76,19 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
     Users' listener is on the loopback, and so is one for the one who scrapes counters. The admin, which can end the
     proxy, listens on a Unix socket: any user of the machine and any web page may send to a port of the loopback.
     """
+    users = {"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)}
+    match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
+    counters = {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
     return {
         "node": {"id": "tidegate", "cluster": "tidegate"},
         "admin": {"address": _socket(admin)},
         "dynamic_resources": {"cds_config": _watched(folder, CLUSTERS_FILE)},
         "static_resources": {
-            "listeners": [_listener(entry_port, folder), _stats_listener(stats_port)],
-            "clusters": [_admin_cluster(admin)],
+            "listeners": [
+                _listener(ROUTE_NAME, entry_port, rds=users, stream_idle_timeout=f"{STREAM_IDLE_SECONDS}s"),
+                _listener(_ADMIN, stats_port, route_config={"name": _ADMIN, "virtual_hosts": [counters]}),
+            ],
+            "clusters": [_cluster(_ADMIN, {"endpoint": {"address": _socket(admin)}})],
         },
         "stats_config": {
             "stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": pattern}} for pattern in STATS]}}
@@ -110,28 +96,37 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
     }
 
 
-def clusters(upstreams: Iterable[Upstream], *, generation: str) -> Json:
+def clusters(engines: Iterable[Upstream], *, generation: str) -> Json:
     """The cluster file."""
-    return _response(generation, "config.cluster.v3.Cluster", [_cluster(upstream) for upstream in upstreams])
+    return _response(generation, "config.cluster.v3.Cluster", [*map(_engine_cluster, engines)])
 
 
-def routes(target: Routes, *, generation: str) -> Json:
+def routes(split: RegionSplit, *, generation: str) -> Json:
     """The route file; `generation` is what Envoy's admin reports once it holds."""
     # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
-    route = {"name": generation, "match": {"prefix": "/"}, **_action(target)}
+    route = {"name": generation, "match": {"prefix": "/"}, **_action(split)}
+
     return _response(
         generation,
         "config.route.v3.RouteConfiguration",
         [
             {
                 "name": ROUTE_NAME,
+                # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
                 "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
                 "virtual_hosts": [
                     {
                         "name": ROUTE_NAME,
                         "domains": ["*"],
                         "routes": [route],
-                        "virtual_clusters": [_regenerations(upstream) for upstream in target.answering],
+                        # What counts the requests of users who ask again because of an answer of that engine.
+                        "virtual_clusters": [
+                            {
+                                "name": f"regenerates_{role}_{version}",
+                                "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
+                            }
+                            for role, version in split.versions.items()
+                        ],
                     }
                 ],
             }
@@ -139,21 +134,15 @@ def routes(target: Routes, *, generation: str) -> Json:
     )
 
 
-def _regenerations(of: Upstream) -> Json:
-    """What counts the requests of users who ask again because of an answer of that engine."""
-    match = {"name": REGENERATES_HEADER, "string_match": {"exact": of.version}}
-    return {"name": f"regenerates_{of.cluster}", "headers": [match]}
-
-
-def _action(target: Routes) -> Json:
-    if target.stable is None:
+def _action(split: RegionSplit) -> Json:
+    if split.stable is None:
         return {"direct_response": {"status": 503, "body": {"inline_string": "no engine serves this region\n"}}}
     route: Json = {
         # No limit on a whole answer: it may stream for minutes. Silence has one, and it is the attempt's: the stream's
         # own would end it too, but count it against no engine.
         "timeout": "0s",
         "idle_timeout": f"{STREAM_IDLE_SECONDS + 10}s",
-        "inline_cluster_specifier_plugin": {"extension": _attempts(target, target.stable)},
+        "inline_cluster_specifier_plugin": {"extension": _attempts(split)},
         "retry_policy": {
             "retry_on": RETRY_ON,
             "per_try_idle_timeout": f"{STREAM_IDLE_SECONDS}s",
@@ -163,48 +152,55 @@ def _action(target: Routes) -> Json:
             "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.05s"},
         },
     }
-    if target.shadow and target.mirror:
-        route["request_mirror_policies"] = [_mirror(target.shadow, target.mirror)]
+    if split.canary and split.mirror:
+        share = {"default_value": {"numerator": split.mirror, "denominator": "HUNDRED"}}
+        # A copy must look like its original, or it would not cost the canary the same.
+        as_it_is = {"disable_shadow_host_suffix_append": True}
+        route["request_mirror_policies"] = [
+            {"cluster": f"shadow_{split.canary}", "runtime_fraction": share, **as_it_is}
+        ]
     return {"route": route}
 
 
-def _attempts(target: Routes, stable: Upstream) -> Json:
+def _attempts(split: RegionSplit) -> Json:
     """By weight at first; what could not be delivered goes to the stable engine, then to the warm one behind it."""
-    shares = [(stable, 100 - target.weight)] + ([(target.canary, target.weight)] if target.canary else [])
-    groups = {"first": shares, "second": [(stable, 100)], "third": [(target.previous or stable, 100)]}
+    stable, last = (
+        f"stable_{split.stable}",
+        f"previous_{split.previous}" if split.previous else f"stable_{split.stable}",
+    )
+    shares = {stable: 100 - split.weight, f"canary_{split.canary}": split.weight}
+    groups = {"first": shares, "second": {stable: 100}, "third": {last: 100}}
     return _extension(
         "router.cluster_specifier_plugin.priority_group",
         "extensions.router.cluster_specifiers.priority_group.v3.PriorityGroupClusterSpecifier",
-        priority_groups=[{"name": name, "clusters": _weighted(group)} for name, group in groups.items()],
+        priority_groups=[
+            {
+                "name": name,
+                "clusters": [{"cluster_name": to, "weight": weight} for to, weight in group.items() if weight],
+            }
+            for name, group in groups.items()
+        ],
     )
 
 
-def _weighted(shares: list[tuple[Upstream, int]]) -> list[Json]:
-    return [{"cluster_name": upstream.cluster, "weight": weight} for upstream, weight in shares if weight]
-
-
-def _mirror(shadow: Upstream, percent: int) -> Json:
+def _cluster(name: str, endpoint: Json) -> Json:
     return {
-        "cluster": shadow.cluster,
-        "runtime_fraction": {"default_value": {"numerator": percent, "denominator": "HUNDRED"}},
-        # A copy must look like its original, or it would not cost the canary the same.
-        "disable_shadow_host_suffix_append": True,
+        "name": name,
+        "type": "STATIC",
+        # On the loopback a connection takes microseconds; a second means that nobody accepts.
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
 
 
-def _cluster(upstream: Upstream) -> Json:
+def _engine_cluster(upstream: Upstream) -> Json:
     endpoint = {
         "endpoint": {"address": _address(upstream.port)},
         "metadata": {"filter_metadata": {"tidegate": {"role": upstream.role, "version": upstream.version}}},
     }
     return {
-        "@type": f"{_TYPE}config.cluster.v3.Cluster",
-        "name": upstream.cluster,
-        "type": "STATIC",
-        # On the loopback a connection takes microseconds; a second means that nobody accepts.
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": upstream.cluster, "endpoints": [{"lb_endpoints": [endpoint]}]},
-        "outlier_detection": _outlier_detection(),
+        **_cluster(upstream.cluster, endpoint),
+        "outlier_detection": _OUTLIER_DETECTION,
         "circuit_breakers": {"thresholds": [dict.fromkeys(_LIMITS, _UNLIMITED)]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -223,70 +219,36 @@ _UNLIMITED = 100_000
 """The engine queues by itself and says how much; a proxy that refuses first would hide it."""
 
 
-def _outlier_detection() -> Json:
-    """Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
-    return {
-        # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
-        "split_external_local_origin_errors": True,
-        "consecutive_local_origin_failure": 3,
-        "enforcing_consecutive_5xx": 0,
-        "enforcing_consecutive_gateway_failure": 0,
-        "enforcing_success_rate": 0,
-        "enforcing_local_origin_success_rate": 0,
-        "interval": "1s",
-        "base_ejection_time": "2s",
-        # A cluster has one endpoint: less than 100 % could eject nobody.
-        "max_ejection_percent": 100,
-    }
+_OUTLIER_DETECTION = {
+    # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.
+    "split_external_local_origin_errors": True,
+    "consecutive_local_origin_failure": 3,
+    "enforcing_consecutive_5xx": 0,
+    "enforcing_consecutive_gateway_failure": 0,
+    "enforcing_success_rate": 0,
+    "enforcing_local_origin_success_rate": 0,
+    "interval": "1s",
+    "base_ejection_time": "2s",
+    # A cluster has one endpoint: less than 100 % could eject nobody.
+    "max_ejection_percent": 100,
+}
+"""Eject what cannot be reached. Wrong answers are for the gates to judge: ejection would hide them."""
 
 
-def _listener(port: int, folder: Path) -> Json:
+def _listener(name: str, port: int, **manager: Any) -> Json:
     connection_manager = _extension(
         "filters.network.http_connection_manager",
         "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        stat_prefix=ROUTE_NAME,
-        rds={"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)},
-        stream_idle_timeout=f"{STREAM_IDLE_SECONDS}s",
+        stat_prefix=name,
         http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
+        **manager,
     )
     return {
-        "name": ROUTE_NAME,
+        "name": name,
         "address": _address(port),
         # Two listeners with port reuse share a port in silence; without it the second one is an error.
         "enable_reuse_port": False,
         "filter_chains": [{"filters": [connection_manager]}],
-    }
-
-
-def _stats_listener(port: int) -> Json:
-    match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
-    connection_manager = _extension(
-        "filters.network.http_connection_manager",
-        "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        stat_prefix=_ADMIN,
-        route_config={
-            "name": _ADMIN,
-            "virtual_hosts": [
-                {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
-            ],
-        },
-        http_filters=[_extension("filters.http.router", "extensions.filters.http.router.v3.Router")],
-    )
-    return {
-        "name": _ADMIN,
-        "address": _address(port),
-        "enable_reuse_port": False,
-        "filter_chains": [{"filters": [connection_manager]}],
-    }
-
-
-def _admin_cluster(admin: Path) -> Json:
-    endpoint = {"endpoint": {"address": _socket(admin)}}
-    return {
-        "name": _ADMIN,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": _ADMIN, "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
 
 
@@ -295,7 +257,6 @@ def _socket(path: Path) -> Json:
 
 
 def _header(name: str, key: str) -> Json:
-    """Who answered is read from the endpoint itself, so that it is true after a second attempt too."""
     value = f"%UPSTREAM_METADATA(tidegate:{key})%"
     return {"header": {"key": name, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 

@@ -23,7 +23,7 @@ from rollouts.errors import FleetError
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import is_ready, written
 from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, PODS
-from rollouts.local.state_folder import replace_json
+from rollouts.local.locks import replace_json
 from tidegate.core.model import Json
 
 GATEWAY = "pools"

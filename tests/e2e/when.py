@@ -11,7 +11,7 @@ from e2e.machine import until
 from e2e.spec import write_spec
 from e2e.story import Story
 
-from rollouts.local.state_folder import Layout
+from rollouts.local.locks import Layout
 from rollouts.model import RegionState
 
 UNTIL_SOMETHING_HAPPENS = "15m"

@@ -271,7 +271,7 @@ def guard(
       tidegate rollout guard support-llm --region eu-west-1 --context eu-west-1 --place '{"traffic": "istio"}'
     """
     from pipelines.adapters.fleets import cluster_client, probed
-    from rollouts.cluster.guard import Guard, GuardLoop
+    from rollouts.cluster.guard import Guard
     from rollouts.cluster.model import RegionConfig
     from rollouts.cluster.peers import RoutePlace
     from tidegate.core.clock import SystemClock
@@ -288,12 +288,12 @@ def guard(
     async def keep_guard() -> None:
         # Each look asks once: a server that was away in the middle of a look must not pass for one that was there.
         async with cluster_client(context, namespace, retry_seconds=0) as cluster:
-            loop = GuardLoop(Guard(there, cluster, clock), clock, say)
+            guard = Guard(there, cluster, clock, say)
             async with (
-                probed(probes, lambda: loop.problem),
+                probed(probes, lambda: guard.problem),
                 cancelled_by_signals("the next guard goes on with what was begun"),
             ):
-                await loop.run()
+                await guard.run()
 
     with suppress(asyncio.CancelledError):
         asyncio.run(keep_guard())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from hashlib import sha256
 
+from rollouts.base import RegionSplit
 from rollouts.errors import EngineDidNotStart
 from rollouts.local.region import LocalRegion
-from rollouts.local.xds import Routes
 from rollouts.model import PORT, Engine, RegionState
 from tidegate.core.clock import Clock
 from tidegate.testing.clock import FakeClock
@@ -90,16 +91,16 @@ class FakeProxy:
     def __init__(self, region: str) -> None:
         self.entry = f"http://{region}.test"
         self.alive = True
-        self.swaps: list[Routes] = []
+        self.swaps: list[RegionSplit] = []
         self.restarts = 0
 
     @property
-    def routes(self) -> Routes:
+    def routes(self) -> RegionSplit:
         """What holds now."""
         return self.swaps[-1]
 
-    async def swap(self, routes: Routes) -> None:
-        self.swaps.append(routes)
+    async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
+        self.swaps.append(split)
 
     async def prune(self) -> None: ...
 
@@ -114,14 +115,13 @@ class FakeProxy:
         self.alive = False
 
 
-class FakeFleet:
+class FakeFleet(LocalRegion):
     """A `Fleet` for tests of what stands above it."""
 
     def __init__(self, region: str = "eu-west-1", *, clock: Clock | None = None) -> None:
-        self.region = region
         self.engines = FakeEngines()
         self.proxy = FakeProxy(region)
-        self._region = LocalRegion(region, proxy=self.proxy, engines=self.engines, clock=clock or FakeClock())
+        super().__init__(region, proxy=self.proxy, engines=self.engines, clock=clock or FakeClock())
 
     def refuse(self, version: str, *, because: str = "out of memory") -> None:
         """The next deploys of that version fail."""
@@ -133,23 +133,8 @@ class FakeFleet:
         running.last_words = last_words
         running.alive = False
 
-    async def deploy(self, engine: Engine) -> RegionState:
-        return await self._region.deploy(engine)
-
-    async def mirror(self, percent: int) -> RegionState:
-        return await self._region.mirror(percent)
-
-    async def shift(self, weight: int) -> RegionState:
-        return await self._region.shift(weight)
-
-    async def promote(self) -> RegionState:
-        return await self._region.promote()
-
-    async def rollback(self, to: str | None) -> RegionState:
-        return await self._region.rollback(to)
-
     async def observe(self) -> RegionState:
         # What the host does all the time happens here whenever somebody looks.
-        await self._region.reconcile()
+        await self.reconcile()
         await asyncio.sleep(0)
-        return await self._region.observe()
+        return await super().observe()

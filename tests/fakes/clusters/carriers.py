@@ -39,9 +39,9 @@ from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryLost
 from registry.ledger import MlflowLedger
 from registry.model import Alias, ModelVersion
-from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, keep_renewing, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, carrier_number, read_lease
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.guard import WHO, GuardLoop
+from rollouts.cluster.guard import WHO
 from rollouts.cluster.model import version_labels
 from rollouts.errors import NotTheCarrier
 from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
@@ -276,7 +276,7 @@ class Place:
         }
         if carrier is not None:
             self.rules.knows(life, carrier)
-        beats = [asyncio.ensure_future(keep_renewing(fleet, self.time)) for fleet in fleets.values() if carrier]
+        beats = [asyncio.ensure_future(fleet.keep_renewing()) for fleet in fleets.values() if carrier]
         try:
             yield fleets
         finally:
@@ -312,9 +312,7 @@ class Place:
         carrier = Carrier(token=GUARD, who=WHO)
         self.rules.knows(life, carrier)
         loops = [
-            GuardLoop(
-                region.guard(transport=self.story.transport(FakeTransport(region.api), life)), self.time, lambda _: None
-            ).run()
+            region.guard(transport=self.story.transport(FakeTransport(region.api), life)).run()
             for region in self.regions.values()
         ]
         await asyncio.gather(*loops)

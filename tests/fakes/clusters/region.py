@@ -190,11 +190,17 @@ class ClusterRegion:
             carrier=carrier,
         )
 
-    def guard(self, clock: Clock | None = None, *, transport: httpx.AsyncBaseTransport | None = None) -> Guard:
+    def guard(
+        self,
+        clock: Clock | None = None,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Guard:
         """What runs in the region's own cluster, by its own clock; `transport` is its way to `api`."""
         client = self.client(transport, retry_seconds=0)
         place, time = self.place(60.0), clock or self.time
-        return Guard(place, client, time)
+        return Guard(place, client, time, tell)
 
     def place(self, retry_seconds: float) -> RegionConfig:
         place = self.spec.regions[self.region]

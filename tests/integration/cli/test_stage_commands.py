@@ -10,7 +10,7 @@ from fakes.terminal import Tidegate
 
 from registry.deliveries import MlflowDeliveries
 from registry.ports import embedded_uri
-from rollouts.local.watchdog import is_leased
+from rollouts.local.locks import is_leased
 
 
 @pytest.fixture

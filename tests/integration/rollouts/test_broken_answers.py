@@ -14,9 +14,8 @@ import pytest
 from gates.evidence.conventions import RESPONSES, TIMEOUTS, TORN
 from rollouts.adapters.envoy import Envoy
 from rollouts.adapters.sockets import free_port
+from rollouts.base import RegionSplit
 from rollouts.local import xds
-from rollouts.local.xds import Routes, Upstream
-from rollouts.model import Role
 
 BEGUN = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
 CODE = re.compile(r'envoy_response_code="(\d+)"')
@@ -42,8 +41,7 @@ async def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async with await asyncio.start_server(answer, xds.LOOPBACK, 0) as engine:
         envoy = Envoy(tmp_path, entry_port=free_port())
         await envoy.start()
-        upstream = Upstream(role=Role.CANARY, version="7", port=engine.sockets[0].getsockname()[1])
-        await envoy.swap(Routes(stable=upstream))
+        await envoy.swap(RegionSplit(stable="7"), {"7": engine.sockets[0].getsockname()[1]})
         yield envoy
         await envoy.stop()
 
@@ -59,7 +57,7 @@ async def counted(envoy: Envoy, path: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, value = line.split("{")[0], line.rsplit(" ", 1)[-1]
-        if 'envoy_cluster_name="canary_7"' in line and name in {RESPONSES, TORN, TIMEOUTS} and value != "0":
+        if 'envoy_cluster_name="stable_7"' in line and name in {RESPONSES, TORN, TIMEOUTS} and value != "0":
             code = CODE.search(line)
             found[code[1] if code else name] = int(value)
     return found

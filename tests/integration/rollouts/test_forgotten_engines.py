@@ -11,8 +11,8 @@ import pytest
 
 from rollouts.adapters.envoy import CONFIRM_SECONDS, Envoy
 from rollouts.adapters.sockets import free_port
-from rollouts.local.xds import LOOPBACK, STATS_PATH, Routes, Upstream
-from rollouts.model import Role
+from rollouts.base import RegionSplit
+from rollouts.local.xds import LOOPBACK, STATS_PATH
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -23,21 +23,19 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 @pytest.fixture
-async def split(tmp_path: Path) -> AsyncIterator[tuple[Envoy, Routes]]:
-    """A proxy whose canary gets every request, and its routes."""
+async def split(tmp_path: Path) -> AsyncIterator[tuple[Envoy, dict[str, int]]]:
+    """A proxy whose canary gets every request, and the ports of its engines."""
     async with await asyncio.start_server(answer, LOOPBACK, 0) as engine:
         port = engine.sockets[0].getsockname()[1]
         envoy = Envoy(tmp_path, entry_port=free_port())
         await envoy.start()
-        stable = Upstream(role=Role.STABLE, version="6", port=port)
-        canary = Upstream(role=Role.CANARY, version="7", port=port)
-        routes = Routes(stable=stable, canary=canary, weight=100)
-        await envoy.swap(routes)
-        yield envoy, routes
+        ports = {"6": port, "7": port}
+        await envoy.swap(RegionSplit(stable="6", canary="7", weight=100), ports)
+        yield envoy, ports
         await envoy.stop()
 
 
-async def test_what_a_route_names_stays_known(split: tuple[Envoy, Routes]) -> None:
+async def test_what_a_route_names_stays_known(split: tuple[Envoy, dict[str, int]]) -> None:
     envoy, _ = split
     await envoy.prune()
     # A file takes Envoy a few milliseconds.
@@ -47,10 +45,9 @@ async def test_what_a_route_names_stays_known(split: tuple[Envoy, Routes]) -> No
     assert (answered.status_code, answered.headers["x-tidegate-version"]) == (200, "7")
 
 
-async def test_what_no_route_names_any_more_is_forgotten(split: tuple[Envoy, Routes]) -> None:
-    envoy, routes = split
-    assert routes.stable is not None
-    await envoy.swap(Routes(stable=routes.stable))
+async def test_what_no_route_names_any_more_is_forgotten(split: tuple[Envoy, dict[str, int]]) -> None:
+    envoy, ports = split
+    await envoy.swap(RegionSplit(stable="6"), ports)
     await envoy.prune()
     async with httpx.AsyncClient(trust_env=False) as anybody, asyncio.timeout(CONFIRM_SECONDS):
         while 'envoy_cluster_name="canary_7"' in (await anybody.get(f"{envoy.stats}{STATS_PATH}")).text:

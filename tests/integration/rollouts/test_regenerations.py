@@ -49,7 +49,7 @@ async def series(region: Region) -> Mapping[tuple[str, str], float]:
     """What Prometheus knows of it, by role and version."""
     query = f'{METRIC}{{region="{region.fleet.region}"}}'
     async with Http() as http:
-        reply = await http.get(f"{region.host.prometheus_url}/api/v1/query?query={query}", timeout_seconds=10)
+        reply = await http.get(f"{region.host.prometheus_url}/api/v1/query?query={query}", timeout=10)
     found = reply.json()["data"]["result"]
     return {(each["metric"]["role"], each["metric"]["version"]): float(each["value"][1]) for each in found}
 

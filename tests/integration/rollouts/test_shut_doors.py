@@ -13,7 +13,8 @@ from rollouts.adapters.envoy import Envoy
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
 from rollouts.adapters.sockets import free_port
-from rollouts.local.xds import STATS_PATH, Routes
+from rollouts.base import RegionSplit
+from rollouts.local.xds import STATS_PATH
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ async def test_no_port_of_a_proxy_leads_to_its_admin(envoy: Envoy) -> None:
                 assert (await anybody.request(method, f"{envoy.entry}{path}")).status_code == 503, (method, path)
         assert (await anybody.post(f"{envoy.stats}{STATS_PATH}")).status_code == 404
     assert envoy.alive
-    await envoy.swap(Routes())
+    await envoy.swap(RegionSplit(), {})
 
 
 async def test_the_admin_is_ours_alone_and_counters_are_everybodys(envoy: Envoy) -> None:
@@ -54,5 +55,5 @@ async def test_a_proxy_far_down_has_its_admin_elsewhere(tmp_path: Path) -> None:
 async def test_nobody_ends_prometheus_or_has_it_read_again(host: FleetHost) -> None:
     async with Http() as http:
         for path in ("/-/quit", "/-/reload"):
-            assert (await http.post(f"{host.prometheus_url}{path}")).status == 403, path
-        assert (await http.get(f"{host.prometheus_url}/-/ready")).ok
+            assert (await http.post(f"{host.prometheus_url}{path}")).status_code == 403, path
+        assert (await http.get(f"{host.prometheus_url}/-/ready")).is_success

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines import delivery_lock as lock
-from pipelines.delivery_lock import delivery_lock, holder, one_rollback, rollback_runs
+from pipelines.delivery_lock import delivery_lock, one_rollback, rollback_runs
 from registry.errors import DeliveryRuns
-from rollouts.local.watchdog import delivery_runs
+from rollouts.local.locks import delivery_runs, holder
 from tidegate.core.errors import ExitCode
 
 DELIVERY = """

@@ -10,7 +10,7 @@ from fakes.clusters.region import on_trial as brought_on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Call, Fault, LoseAnswer, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, keep_renewing, read_lease
+from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, read_lease
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, NotTheCarrier
 from rollouts.kube.model import MANAGER
@@ -89,7 +89,7 @@ async def test_no_matter_who_was_replaced_in_the_middle_of_a_wait_writes_no_more
 
 async def test_another_delivery_is_refused_while_the_carrier_lives(region: ClusterRegion) -> None:
     await on_trial(region)
-    beats = asyncio.ensure_future(keep_renewing(region.fleet, region.time))
+    beats = asyncio.ensure_future(region.fleet.keep_renewing())
     with pytest.raises(NotTheCarrier, match=r"is carried by ci-7 \(process 7\) now"):
         await region.open(carrier=OTHER).shift(25)
     beats.cancel()
@@ -157,7 +157,7 @@ async def test_the_key_of_a_delivery_ends_with_its_successor(region: ClusterRegi
     await first.deploy(an_image("2"))
     successor = region.open(carrier=RESUMED)
     await successor.shift(50)
-    beats = asyncio.ensure_future(keep_renewing(successor, region.time))
+    beats = asyncio.ensure_future(successor.keep_renewing())
     for key in ("workflow-1", ""):
         with pytest.raises(NotTheCarrier):
             await region.open(carrier=OTHER.model_copy(update={"key": key})).rollback(None)
@@ -169,7 +169,7 @@ async def test_no_matter_who_insists_goes_back_while_the_carrier_lives_and_the_c
     region: ClusterRegion,
 ) -> None:
     await on_trial(region)
-    beats = asyncio.ensure_future(keep_renewing(region.fleet, region.time))
+    beats = asyncio.ensure_future(region.fleet.keep_renewing())
     state = await region.open(carrier=PERSON).rollback("1")
     assert (state.canary, state.weight) == (None, 0)
     assert lease_of(region) == (PERSON.token, 2)

@@ -15,10 +15,10 @@ from fakes.clusters.region import on_trial as brought_on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Meanwhile, Refuse
 
-from rollouts.cluster.carrier import GUARD, Carrier, keep_renewing, read_lease
+from rollouts.cluster.carrier import GUARD, Carrier, read_lease
 from rollouts.cluster.carrier import UNATTENDED_SECONDS as DEFAULT_SECONDS
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.cluster.guard import POLL_SECONDS, Guard, GuardAction, GuardLoop
+from rollouts.cluster.guard import POLL_SECONDS, Guard, GuardAction
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
 from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
 from rollouts.kube.retry import deadline
@@ -53,7 +53,7 @@ async def looks(guard: Guard, region: ClusterRegion, seconds: float) -> list[Gua
 
 @asynccontextmanager
 async def carried(region: ClusterRegion, fleet: ArgoFleet) -> AsyncIterator[None]:
-    beats = asyncio.ensure_future(keep_renewing(fleet, region.time))
+    beats = asyncio.ensure_future(fleet.keep_renewing())
     try:
         yield
     finally:
@@ -357,7 +357,7 @@ async def test_rights_that_are_missing_are_told_before_they_are_needed(region: C
 async def test_lines_say_what_changed_and_nothing_else(region: ClusterRegion) -> None:
     await on_trial(region)
     lines: list[str] = []
-    guarding = GuardLoop(region.guard(), region.time, lines.append)
+    guarding = region.guard(tell=lines.append)
     running = asyncio.ensure_future(guarding.run())
     await region.time.sleep(60)
     assert (lines, guarding.problem) == (["guarded"], "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes.clusters.region import an_image
 
-from rollouts.cluster.workloads import changes, field_of, undone, what_is_missing
+from rollouts.cluster.peers import changes, field_of, undone, what_is_missing
 from rollouts.errors import NotPossible
 from rollouts.manifests.route_spec import WorkloadKind, WorkloadSpec
 from tidegate.core.model import Json

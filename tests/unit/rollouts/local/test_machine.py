@@ -14,7 +14,6 @@ from rollouts.local.machine import (
     RESERVE_BYTES,
     Admission,
     Machine,
-    check,
     measure,
 )
 from rollouts.model import Engine
@@ -27,20 +26,19 @@ def engine(gib: float) -> Engine:
     return an_engine("7").model_copy(update={"memory_bytes": int(gib * GIB)})
 
 
-def test_an_engine_that_fits_is_let_in() -> None:
-    check(engine(7.5), MACHINE, starting_bytes=0, engines=0)
-
-
-def test_the_reserve_is_not_given_away() -> None:
+def test_an_engine_that_fits_is_let_in_and_the_reserve_is_not_given_away() -> None:
+    Admission(lambda: MACHINE).admit(engine(7.5))
     with pytest.raises(CapacityError, match=r"version 7 needs 8\.0 GiB of memory and 7\.5 GiB are free"):
-        check(engine(8), MACHINE, starting_bytes=0, engines=0)
+        Admission(lambda: MACHINE).admit(engine(8))
     assert RESERVE_BYTES == GIB // 2
 
 
 def test_a_core_carries_a_handful_of_engines() -> None:
-    check(engine(1), MACHINE, starting_bytes=0, engines=2 * ENGINES_PER_CORE - 1)
+    admission = Admission(lambda: MACHINE)
+    for _ in range(2 * ENGINES_PER_CORE):
+        admission.admit(engine(0.1))
     with pytest.raises(CapacityError, match="8 engines run on 2 cores; at most 8 may"):
-        check(engine(1), MACHINE, starting_bytes=0, engines=2 * ENGINES_PER_CORE)
+        admission.admit(engine(0.1))
 
 
 def test_two_that_start_together_do_not_get_the_same_memory() -> None:

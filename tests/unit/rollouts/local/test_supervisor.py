@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from rollouts.local.supervisor import RestartSupervisor
+from rollouts.local.engines import RestartSupervisor, RunningEngine
 from rollouts.model import Engine
-from rollouts.ports import RunningEngine
 from tidegate.testing import FakeClock, FakeEngine, FakeEngines, an_engine
 
 

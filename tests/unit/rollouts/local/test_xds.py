@@ -7,23 +7,23 @@ import re
 from pathlib import Path
 from typing import Any
 
+from rollouts.base import RegionSplit
 from rollouts.local import xds
-from rollouts.local.xds import Routes, Upstream
+from rollouts.local.xds import Upstream
 from rollouts.model import Role
 
-STABLE = Upstream(role=Role.STABLE, version="6", port=8006)
-CANARY = Upstream(role=Role.CANARY, version="7", port=8007)
-PREVIOUS = Upstream(role=Role.PREVIOUS, version="5", port=8005)
+STABLE, CANARY, PREVIOUS = "6", "7", "5"
+ENGINE = Upstream(role=Role.CANARY, version=CANARY, port=8007)
 
 
-def route(target: Routes) -> dict[str, Any]:
+def route(target: RegionSplit) -> dict[str, Any]:
     (resource,) = xds.routes(target, generation="3")["resources"]
     (host,) = resource["virtual_hosts"]
     (only,) = host["routes"]
     return dict(only)
 
 
-def attempts(target: Routes) -> list[dict[str, int]]:
+def attempts(target: RegionSplit) -> list[dict[str, int]]:
     """The clusters of the first, second and third attempt, with their weights."""
     plugin = route(target)["route"]["inline_cluster_specifier_plugin"]["extension"]["typed_config"]
     return [
@@ -33,59 +33,61 @@ def attempts(target: Routes) -> list[dict[str, int]]:
 
 
 def test_without_a_canary_everybody_goes_to_the_stable() -> None:
-    assert attempts(Routes(stable=STABLE)) == [{"stable_6": 100}] * 3
+    assert attempts(RegionSplit(stable=STABLE)) == [{"stable_6": 100}] * 3
 
 
 def test_a_canary_without_weight_gets_nobody() -> None:
-    assert attempts(Routes(stable=STABLE, canary=CANARY))[0] == {"stable_6": 100}
+    assert attempts(RegionSplit(stable=STABLE, canary=CANARY))[0] == {"stable_6": 100}
 
 
 def test_users_are_split_by_weight_and_tried_again_on_the_stable() -> None:
-    target = Routes(stable=STABLE, canary=CANARY, weight=25)
+    target = RegionSplit(stable=STABLE, canary=CANARY, weight=25)
     assert attempts(target) == [{"stable_6": 75, "canary_7": 25}, {"stable_6": 100}, {"stable_6": 100}]
 
 
 def test_all_weight_on_the_canary_leaves_the_stable_as_second_attempt() -> None:
-    first, second, _ = attempts(Routes(stable=STABLE, canary=CANARY, weight=100))
+    first, second, _ = attempts(RegionSplit(stable=STABLE, canary=CANARY, weight=100))
     assert (first, second) == ({"canary_7": 100}, {"stable_6": 100})
 
 
 def test_the_warm_previous_is_the_last_resort() -> None:
-    assert attempts(Routes(stable=STABLE, previous=PREVIOUS))[-1] == {"previous_5": 100}
+    assert attempts(RegionSplit(stable=STABLE, previous=PREVIOUS))[-1] == {"previous_5": 100}
 
 
 def test_a_prompt_that_reached_an_engine_never_meets_another() -> None:
-    policy = route(Routes(stable=STABLE))["route"]["retry_policy"]
+    policy = route(RegionSplit(stable=STABLE))["route"]["retry_policy"]
     assert set(policy["retry_on"].split(",")) == {"connect-failure", "refused-stream", "reset-before-request"}
     assert policy["refresh_cluster_on_retry"]
 
 
 def test_copies_go_to_a_cluster_of_their_own() -> None:
-    mirrored = Routes(stable=STABLE, canary=CANARY, mirror=30)
+    mirrored = RegionSplit(stable=STABLE, canary=CANARY, mirror=30)
     (policy,) = route(mirrored)["route"]["request_mirror_policies"]
     assert policy["cluster"] == "shadow_7"
     assert policy["runtime_fraction"]["default_value"] == {"numerator": 30, "denominator": "HUNDRED"}
-    assert "request_mirror_policies" not in route(Routes(stable=STABLE, canary=CANARY))["route"]
+    assert "request_mirror_policies" not in route(RegionSplit(stable=STABLE, canary=CANARY))["route"]
 
 
 def test_an_empty_region_says_that_nothing_serves() -> None:
-    assert route(Routes())["direct_response"]["status"] == 503
+    assert route(RegionSplit())["direct_response"]["status"] == 503
 
 
 def test_streams_have_no_deadline_but_silence_has() -> None:
-    action = route(Routes(stable=STABLE))["route"]
+    action = route(RegionSplit(stable=STABLE))["route"]
     assert (action["timeout"], action["retry_policy"]["per_try_idle_timeout"]) == ("0s", "300s")
 
 
 def test_every_role_of_a_version_is_a_cluster_at_its_port() -> None:
-    target = Routes(stable=STABLE, canary=CANARY, previous=PREVIOUS)
-    resources = xds.clusters(target.upstreams, generation="1")["resources"]
+    target = RegionSplit(stable=STABLE, canary=CANARY, previous=PREVIOUS)
+    resources = xds.clusters(xds.upstreams(target, {each: 8000 + int(each) for each in "567"}), generation="1")[
+        "resources"
+    ]
     ports = {resource["name"]: port_of(resource) for resource in resources}
     assert ports == {"stable_6": 8006, "canary_7": 8007, "shadow_7": 8007, "previous_5": 8005}
 
 
 def test_every_request_has_a_connection_of_its_own() -> None:
-    (resource,) = xds.clusters([CANARY], generation="1")["resources"]
+    (resource,) = xds.clusters([ENGINE], generation="1")["resources"]
     (options,) = resource["typed_extension_protocol_options"].values()
     assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
 
@@ -95,19 +97,19 @@ def test_an_idle_connection_is_dropped_before_the_engine_drops_it() -> None:
 
 
 def test_wrong_answers_never_eject_a_canary() -> None:
-    (resource,) = xds.clusters([CANARY], generation="1")["resources"]
+    (resource,) = xds.clusters([ENGINE], generation="1")["resources"]
     detection = resource["outlier_detection"]
     assert detection["enforcing_consecutive_5xx"] == detection["enforcing_consecutive_gateway_failure"] == 0
     assert detection["consecutive_local_origin_failure"] > 0
 
 
 def test_every_generation_differs_even_when_the_operation_does_not() -> None:
-    one, other = (xds.routes(Routes(stable=STABLE), generation=generation)["resources"] for generation in "12")
+    one, other = (xds.routes(RegionSplit(stable=STABLE), generation=generation)["resources"] for generation in "12")
     assert one != other
 
 
 def test_who_answered_is_read_from_the_endpoint() -> None:
-    (resource,) = xds.routes(Routes(stable=STABLE), generation="1")["resources"]
+    (resource,) = xds.routes(RegionSplit(stable=STABLE), generation="1")["resources"]
     headers = {each["header"]["key"]: each["header"]["value"] for each in resource["response_headers_to_add"]}
     assert headers == {
         "x-tidegate-role": "%UPSTREAM_METADATA(tidegate:role)%",
@@ -116,13 +118,11 @@ def test_who_answered_is_read_from_the_endpoint() -> None:
 
 
 def test_who_asks_again_is_counted_for_the_version_whose_answer_it_was() -> None:
-    (resource,) = xds.routes(Routes(stable=STABLE, canary=CANARY, previous=PREVIOUS), generation="1")["resources"]
+    (resource,) = xds.routes(RegionSplit(stable=STABLE, canary=CANARY, previous=PREVIOUS), generation="1")["resources"]
     (host,) = resource["virtual_hosts"]
     assert {cluster["name"]: cluster["headers"] for cluster in host["virtual_clusters"]} == {
-        f"regenerates_{upstream.cluster}": [
-            {"name": "x-tidegate-regenerates", "string_match": {"exact": upstream.version}}
-        ]
-        for upstream in (STABLE, CANARY, PREVIOUS)
+        f"regenerates_{cluster}": [{"name": "x-tidegate-regenerates", "string_match": {"exact": cluster[-1]}}]
+        for cluster in ("stable_6", "canary_7", "previous_5")
     }
 
 

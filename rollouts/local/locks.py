@@ -1,4 +1,4 @@
-"""Whether a delivery is still carried by a process of this machine: its lock, its lease and its heartbeat.
+"""The files of a fleet host below the state folder, and who lives there: the host, and whoever carries a delivery.
 
 The kernel releases a file lock when its holder ends in any way, kill -9 included. A delivery that many processes
 carry one after the other holds no lock between two of them; it leaves a lease, which each of them renews. A process
@@ -7,8 +7,10 @@ that hangs, or was stopped, keeps its lock: only its missing heartbeat shows it,
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import Clock
@@ -21,13 +23,45 @@ LEASE = "delivery.lease"
 """Next to the lock: until when, in ISO 8601."""
 
 
-def holder(state: Path) -> int | None:
-    """The process that holds the delivery lock of this state folder, as it wrote there; None when none says so."""
+class Layout:
+    """The paths of one state folder; absolute, because processes elsewhere read them."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state.absolute()
+        self.fleet = self.state / "fleet"
+        self.lock = self.fleet / "host.lock"
+        """Held by the one fleet host."""
+        self.record = self.fleet / "host.json"
+        """Says how to reach the host that is up; gone when there is none."""
+        self.failure = self.fleet / "host.error.json"
+        """Why the last host did not come up."""
+        self.logs = self.fleet / "logs"
+        """One file for each start of an engine, and one of the host."""
+        self.log = self.logs / "host.log"
+        self.prometheus = self.fleet / "prometheus"
+        """Configuration and data of Prometheus."""
+
+    def way_back(self, region: str) -> Path:
+        """The engine that served before the delivery that is open there; gone while none is."""
+        return self.fleet / "way-back" / f"{region}.json"
+
+    def proxy(self, region: str) -> Path:
+        """Configuration and log of a region's proxy."""
+        return self.fleet / "regions" / region
+
+
+def replace_json(path: Path, data: Any) -> None:
+    """Put `data` at `path` in one step, as JSON."""
+    replace_file(path, json.dumps(data, indent=1))
+
+
+def holder(lock: Path) -> int | None:
+    """The process that holds the lock, as it wrote there; None when none says so."""
     try:
-        text = (state / LOCK).read_text(encoding="ascii")
+        text = lock.read_text(encoding="ascii")
     except (FileNotFoundError, ValueError):
         return None
-    return int(text) if text.isdecimal() and is_locked(state / LOCK) else None
+    return int(text) if text.isdecimal() and is_locked(lock) else None
 
 
 def lend(state: Path, until: datetime) -> None:
@@ -60,33 +94,27 @@ class HeartbeatMonitor:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last: CarrierHeartbeat | None = None
-        self._at = 0.0
-        self._process = 0
-
-    @property
-    def last(self) -> CarrierHeartbeat | None:
+        self._at, self._process = 0.0, 0
+        self.last: CarrierHeartbeat | None = None
         """What was heard last; None where nobody carries a delivery, or does not say so."""
-        return self._last
 
     def record(self, who: str, unattended_seconds: float, *, process: int) -> None:
         """Note a heartbeat of `who`, as that process; trials end once it is silent for `unattended_seconds`."""
-        self._process = process
-        self._last = CarrierHeartbeat(who=who, heard=self._clock.now(), unattended_seconds=unattended_seconds)
-        self._at = self._clock.monotonic()
+        self._process, self._at = process, self._clock.monotonic()
+        self.last = CarrierHeartbeat(who=who, heard=self._clock.now(), unattended_seconds=unattended_seconds)
 
     def clear(self) -> None:
         """Forget the last heartbeat: no process carries the delivery any more."""
-        self._last = None
+        self.last = None
 
     def silence(self, process: int | None) -> str:
         """That nothing was heard of that process for longer than allowed, as people are told; empty when something was.
 
         Of a process that never said a word its lock alone tells, and nobody is taken for the one before.
         """
-        if self._last is None or self._process != process:
+        if self.last is None or self._process != process:
             return ""
-        if self._clock.monotonic() - self._at <= self._last.unattended_seconds:
+        if self._clock.monotonic() - self._at <= self.last.unattended_seconds:
             return ""
-        silent = format_duration(timedelta(seconds=self._last.unattended_seconds))
-        return f"nothing was heard of {self._last.who} for {silent}"
+        allowed = timedelta(seconds=self.last.unattended_seconds)
+        return f"nothing was heard of {self.last.who} for {format_duration(allowed)}"
