@@ -29,7 +29,6 @@ from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
 from rollouts.errors import Unfit
-from rollouts.manifests.manifest import Site
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
@@ -78,7 +77,7 @@ def _target(
     return DiagnosisTarget(
         region=region,
         delivery=spec.metadata.name,
-        route=Site(fleet=fleet, release=release).route,
+        traffic=fleet.traffic,
         controller_namespace=controller_namespace,
         questions=asked_of_prometheus(spec, region),
         scraping=scraping_of(spec, region),

@@ -53,7 +53,9 @@ def _route(
     # In whole seconds: neither kind reads all of the other's durations.
     timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
     router, rule = ROUTERS[site.fleet.traffic], RouteRule(path=API, exact=more, timeout=timeout, shares=shares)
-    return manifest(router.resource, name, site, spec=router.rendered(entrance, site.namespace, hosts, rule))
+    said = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
+    parent = {key: value for key, value in said.items() if value}
+    return manifest(router.resource, name, site, spec=router.rendered(parent, site.namespace, hosts, rule))
 
 
 def services(site: Site) -> Iterator[Json]:
