@@ -30,7 +30,6 @@ from rollouts.manifests.conventions import (
 )
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site
-from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.objects.nodes import gpu_amount, scheduling
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json
@@ -113,7 +112,7 @@ def _of_ours(site: Site) -> Json:
         "--start-deadline": str(whole_seconds(pod.start_within)),
         "--health-deadline": str(HEALTH_DEADLINE),
         **({"--key-policy": release.key_policy} if release.key_policy != "warn" else {}),
-        **({"--spot": str(site.fleet.nodes.cloud)} if asks_for_notice(site.fleet.nodes) else {}),
+        **({"--spot": str(site.fleet.nodes.cloud)} if site.fleet.nodes.asks_for_notice else {}),
     }
     told = [*(word for option in options.items() for word in option), *_signed(site)]
     if site.keeps_samples:
