@@ -204,19 +204,6 @@ def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observ
         )
 
 
-@warning(
-    "route-past-rollout",
-    cause="a rule of the route names only the stable Service: what it matches follows no weight",
-    remediation="name both Services in the rule, or delete the rule",
-)
-def _route_past_rollout(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    routes, route = snapshot.target.routes, snapshot.route
-    rules, stable = routes.shares(route), routes.stable
-    alone = [f"rule {index} names {stable} alone" for index, rule in enumerate(rules) if set(rule) == {stable}]
-    if alone and any({stable, routes.canary} <= set(rule) for rule in rules):
-        yield f"{said(route)} sends some requests to the stable version whatever the weight is", *alone
-
-
 @error(
     "route-not-accepted",
     cause="no Gateway serves the route as it is written: a wrong parent, a listener that does not allow it, or a "

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import timedelta
 
 from rollouts.kube.resources import CONFIG_MAPS
 from rollouts.manifests.conventions import (
@@ -48,6 +47,12 @@ _HOME: Json = {"name": "HOME", "value": MOUNTS[SCRATCH_FOLDER]}
 _LOGNAME: Json = {"name": "LOGNAME", "value": "engine"}
 """PyTorch names a cache folder after its user, and no image knows ours by a name."""
 
+_CONTAINED: Json = {
+    "securityContext": UNPRIVILEGED,
+    # How it died is told by the pod itself, in the last lines of its log.
+    "terminationMessagePolicy": "FallbackToLogsOnError",
+}
+
 READY, HEALTH = "/tidegate/ready", "/tidegate/health"
 """Answered by the entrypoint: whether the engine has answered its warm-up and does not drain; whether it generates."""
 VLLM_HEALTH = "/health"
@@ -65,7 +70,7 @@ def pod_template(site: Site) -> Json:
         **({DIGEST: release.digest} if release.digest else {}),
         **({LAUNCH: launch.model_dump_json(exclude_defaults=True)} if launch else {}),
     }
-    before = _bringing(site, launch) if launch else _pulling(site)
+    before = _bringing(site)
     security = {
         "runAsNonRoot": True,
         "runAsUser": pod.user,
@@ -115,21 +120,19 @@ def _of_ours(site: Site) -> Json:
         **({"--spot": str(site.fleet.nodes.cloud)} if site.fleet.nodes.asks_for_notice else {}),
     }
     told = [*(word for option in options.items() for word in option), *_signed(site)]
+    mounts = [_mount(name, read_only=name == CACHE_FOLDER and bool(pod.cache.claim)) for name in MOUNTS] + _keys(site)
     if site.keeps_samples:
         told += ["--samples", f"{_SAMPLES_FOLDER}/{_SAMPLES_FILE}", "--known-as", release.version]
-    read_only = {CACHE_FOLDER} if pod.cache.claim else set()
-    mounts = [_mount(name, name in read_only) for name in MOUNTS] + _keys(site)
-    if site.keeps_samples:
         # The folder and not the file: a mounted file would never change.
         mounts.append({"name": _SAMPLES, "mountPath": _SAMPLES_FOLDER, "readOnly": True})
     # Anyone who pulls needs the token, and nobody else.
     env = [_HOME, *([] if pod.cache.claim else _token(site))]
-    drain = {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}
     probes = {
         "startupProbe": _begun(site, READY),
         "readinessProbe": _probe(READY, 2, failures=2),
         "livenessProbe": _probe(HEALTH, 10, failures=3, timeout=HEALTH_DEADLINE + 5),
     }
+    drain = {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}
     return _engine(site, told, env, mounts, probes=probes, end=drain)
 
 
@@ -139,15 +142,14 @@ def _of_theirs(site: Site, launch: ImageLaunch) -> Json:
     mounts += [_mount(CACHE_FOLDER, read_only=True)] if launch.pull else []
     mounts += [{"name": CLAIM, "mountPath": CLAIM_FOLDER, "readOnly": True}] if launch.claim else []
     # One that cuts its answers when it is told to stop has all of the drain for them before.
-    left_alone: timedelta = site.fleet.pod.linger if launch.ends_its_answers else site.fleet.pod.drain
-    sleep = {"sleep": {"seconds": whole_seconds(left_alone)}}
-    env = [_HOME, _LOGNAME, *_variables(launch.environment)]
+    left_alone = site.fleet.pod.linger if launch.ends_its_answers else site.fleet.pod.drain
     probes = {
         "startupProbe": _begun(site, VLLM_HEALTH, timeout=5),
         "readinessProbe": _probe(VLLM_HEALTH, 5, failures=3, timeout=5),
         # An engine that is busy answers late: it is given a minute before it is started again.
         "livenessProbe": _probe(VLLM_HEALTH, 10, failures=6, timeout=10),
     }
+    env, sleep = [_HOME, _LOGNAME, *_variables(launch.environment)], {"sleep": {"seconds": whole_seconds(left_alone)}}
     return _engine(site, list(launch.arguments), env, mounts, probes=probes, end=sleep)
 
 
@@ -159,70 +161,58 @@ def _engine(site: Site, args: list[str], env: list[Json], mounts: list[Json], *,
         "args": args,
         "env": env,
         "ports": [{"name": PORT_NAME, "containerPort": PORT, "protocol": "TCP"}],
+        # No limit on processors: an engine that is held up between two tokens keeps its GPU waiting.
         "resources": {
             "requests": {"cpu": pod.cpu, "memory": pod.memory, **gpus},
-            # No limit on processors: an engine that is held up between two tokens keeps its GPU waiting.
             "limits": {"memory": pod.memory, **gpus},
         },
         **probes,
         "lifecycle": {"preStop": end},
-        "securityContext": UNPRIVILEGED,
-        # How it died is told by the pod itself, in the last lines of its log.
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **_CONTAINED,
         "volumeMounts": mounts,
     }
 
 
 def _begun(site: Site, path: str, *, timeout: int = 1) -> Json:
     """Nothing else is asked until an engine has begun, for which it has `pod.start_within`."""
-    period = 5
-    tries = math.ceil(whole_seconds(site.fleet.pod.start_within) / period)
-    return _probe(path, period, failures=tries, timeout=timeout)
+    tries = math.ceil(whole_seconds(site.fleet.pod.start_within) / 5)
+    return _probe(path, 5, failures=tries, timeout=timeout)
 
 
 def _probe(path: str, period: int, *, failures: int, timeout: int = 1) -> Json:
     """An HTTP probe of the engine's port; `period` and `timeout` in seconds."""
-    return {
-        "httpGet": {"path": path, "port": PORT_NAME},
-        "periodSeconds": period,
-        "timeoutSeconds": timeout,
-        "failureThreshold": failures,
-    }
+    where = {"path": path, "port": PORT_NAME}
+    return {"httpGet": where, "periodSeconds": period, "timeoutSeconds": timeout, "failureThreshold": failures}
 
 
-def _pulling(site: Site) -> list[Json]:
-    """The container that brings weights into a shared cache; none where each pod has a cache of its own."""
-    pod = site.fleet.pod
-    if not pod.cache.claim:
+def _bringing(site: Site) -> list[Json]:
+    """The container that brings weights and proves them: into a shared cache, or for an image of somebody else's.
+
+    None where each pod has a cache of its own, or the image needs nothing brought.
+    """
+    pod, release = site.fleet.pod, site.release
+    if release.launch:
+        pull = release.launch.pull
+        if not pull:
+            return []
+        image, command, env, keys = pull.image, list(pull.command), _variables(pull.environment), list[Json]()
+        more = {"envFrom": [{"secretRef": {"name": name}} for name in pull.secrets]} if pull.secrets else {}
+    elif pod.cache.claim:
+        image, env, keys, more = release.image, _token(site), _keys(site), {}
+        command = [pod.python, "-m", "tidegate_entrypoint", "pull", *_signed(site)]
+    else:
         return []
-    command = [pod.python, "-m", "tidegate_entrypoint", "pull", *_signed(site)]
-    found = _before(site, site.release.image, command, _token(site))
-    return [{**found, "volumeMounts": [*found["volumeMounts"], *_keys(site)]}]
-
-
-def _bringing(site: Site, launch: ImageLaunch) -> list[Json]:
-    """The container that brings and proves a version's files, where nothing else does."""
-    pull = launch.pull
-    if not pull:
-        return []
-    secrets = [{"secretRef": {"name": name}} for name in pull.secrets]
-    more = {"envFrom": secrets} if secrets else {}
-    return [_before(site, pull.image, list(pull.command), _variables(pull.environment), **more)]
-
-
-def _before(site: Site, image: str, command: list[str], env: list[Json], **more: object) -> Json:
-    pod = site.fleet.pod
-    return {
+    container = {
         "name": WEIGHTS,
         "image": image,
         "command": command,
         "env": [_HOME, *env],
         **more,
         "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory}},
-        "securityContext": UNPRIVILEGED,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [_mount(name) for name in (SCRATCH_FOLDER, CACHE_FOLDER)],
+        **_CONTAINED,
+        "volumeMounts": [*(_mount(name) for name in (SCRATCH_FOLDER, CACHE_FOLDER)), *keys],
     }
+    return [container]
 
 
 def _mount(name: str, read_only: bool = False) -> Json:
@@ -248,13 +238,12 @@ def _variables(environment: Mapping[str, str]) -> list[Json]:
 
 
 def _volumes(site: Site) -> list[Json]:
-    cache, launch = site.fleet.pod.cache, site.release.launch
-    own: Json = {"emptyDir": {"sizeLimit": cache.size}}
-    kept = {"persistentVolumeClaim": {"claimName": cache.claim}} if cache.claim else own
+    pod, launch = site.fleet.pod, site.release.launch
+    kept = {"persistentVolumeClaim": {"claimName": pod.cache.claim}}
     found: list[Json] = [
-        {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": site.fleet.pod.shared_memory}},
+        {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": pod.shared_memory}},
         {"name": SCRATCH_FOLDER, "emptyDir": {}},
-        {"name": CACHE_FOLDER, **kept},
+        {"name": CACHE_FOLDER, **(kept if pod.cache.claim else {"emptyDir": {"sizeLimit": pod.cache.size}})},
     ]
     if site.release.public_keys:
         found.append({"name": KEYS, "configMap": {"name": public_keys(site.name)}})
@@ -262,8 +251,7 @@ def _volumes(site: Site) -> list[Json]:
         # It need not be there. A kubelet brings what changes in it into pods that run: nothing starts again for it.
         found.append({"name": _SAMPLES, "configMap": {"name": samples_request(site.name), "optional": True}})
     if launch and launch.claim:
-        claim = {"claimName": launch.claim, "readOnly": True}
-        found.append({"name": CLAIM, "persistentVolumeClaim": claim})
+        found.append({"name": CLAIM, "persistentVolumeClaim": {"claimName": launch.claim, "readOnly": True}})
     return found
 
 

@@ -280,13 +280,6 @@ TRAFFIC = [
     Row("route-missing", f"there is no HTTPRoute {NAME} in namespace llm", deleted(HTTP_ROUTES, NAME)),
     Row("route-without-service", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
     Row("route-without-service", "its backends: elsewhere", other_hosts, istio),
-    Row(
-        "route-past-rollout",
-        f"rule 1 names {STABLE} alone",
-        lambda region: region.edit(
-            HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"].append({"backendRefs": [TO_STABLE]})
-        ),
-    ),
     Row("route-not-accepted", "NotAllowedByListeners", not_accepted),
     Row(
         "weight-differs",
