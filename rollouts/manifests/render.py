@@ -11,6 +11,7 @@ from rollouts.manifests.manifest import Place, Release, Site, manifest
 from rollouts.manifests.objects.access import access, account_with, guard_rights, route_rights
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
+    node_pool,
     placeholders,
     priority_classes,
     scaled_object,
@@ -18,7 +19,6 @@ from rollouts.manifests.objects.capacity import (
 )
 from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
-from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
 from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
